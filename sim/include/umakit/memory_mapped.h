@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The device of a board: registers at UMAKIT_DEVICE_BASE, an integer constant
+ * given when board/umakit_device_memory_mapped.c is compiled.
+ */
+#ifndef UMAKIT_MEMORY_MAPPED_H
+#define UMAKIT_MEMORY_MAPPED_H
+
+#include <stddef.h>
+
+#include "umakit/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The board's one device, never NULL. */
+umakit_device *umakit_memory_mapped_device(void);
+
+/* With UMAKIT_BOARD_HAS_CACHE defined the board provides these two. They get
+ * the buffer as mapped and round to cache lines themselves. */
+void umakit_board_cache_clean(const void *memory, size_t bytes);
+void umakit_board_cache_invalidate(const void *memory, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* UMAKIT_MEMORY_MAPPED_H */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table that gives host memory a 32-bit bus address. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/device.h"
+#include "umakit/simulator.h"
+#include "umakit/simulator_internal.h"
+#include "umakit/static_assert.h"
+
+UMAKIT_STATIC_ASSERT((UMAKIT_SIMULATOR_WINDOW_COUNT + 1u) <=
+                         UINT32_MAX / UMAKIT_SIMULATOR_WINDOW_BYTES,
+                     windows_fit_the_bus);
+UMAKIT_STATIC_ASSERT(UMAKIT_SIMULATOR_WINDOW_BYTES % 4u == 0u, windows_are_aligned);
+
+static uint32_t slot_address(uint32_t slot)
+{
+    return (slot + 1u) * UMAKIT_SIMULATOR_WINDOW_BYTES;
+}
+
+/* The slot that a bus address falls into, mapped or not. */
+static bool find_slot(uint32_t bus_address, uint32_t *slot)
+{
+    uint32_t number = bus_address / UMAKIT_SIMULATOR_WINDOW_BYTES;
+
+    if (number == 0u || number > UMAKIT_SIMULATOR_WINDOW_COUNT) {
+        return false;
+    }
+    *slot = number - 1u;
+    return true;
+}
+
+static bool is_direction(enum umakit_direction direction)
+{
+    return direction == UMAKIT_TO_DEVICE || direction == UMAKIT_FROM_DEVICE ||
+           direction == UMAKIT_BIDIRECTIONAL;
+}
+
+int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
+                      enum umakit_direction direction, uint32_t *bus_address)
+{
+    uint32_t slot;
+
+    if (!umakit_simulator_is_present(device)) {
+        return UMAKIT_NO_DEVICE;
+    }
+    if (memory == NULL || bytes == 0u || bus_address == NULL || !is_direction(direction)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    if ((uintptr_t)memory % 4u != 0u) {
+        return UMAKIT_MISALIGNED;
+    }
+    if (bytes > UMAKIT_SIMULATOR_WINDOW_BYTES) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    for (slot = 0u; slot < UMAKIT_SIMULATOR_WINDOW_COUNT; ++slot) {
+        struct umakit_simulator_window *window = &device->windows[slot];
+
+        if (window->memory == NULL) {
+            window->memory = memory;
+            window->bytes = bytes;
+            window->direction = direction;
+            *bus_address = slot_address(slot);
+            return UMAKIT_OK;
+        }
+    }
+    return UMAKIT_TABLE_FULL;
+}
+
+static bool is_in_slot(uint32_t bus_address, uint32_t slot)
+{
+    uint32_t found;
+
+    return find_slot(bus_address, &found) && found == slot;
+}
+
+/* A running job's addresses are those in the registers, which nobody can write
+ * until it ends. */
+static bool job_uses(const struct umakit_device *device, uint32_t slot)
+{
+    return device->job.remaining_cycles != 0u &&
+           (is_in_slot(device->registers.ifmap_address, slot) ||
+            is_in_slot(device->registers.weights_address, slot) ||
+            is_in_slot(device->registers.result_address, slot));
+}
+
+void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
+{
+    uint32_t slot;
+
+    if (!umakit_simulator_is_present(device)) {
+        return;
+    }
+    if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address ||
+        device->windows[slot].memory == NULL) {
+        umakit_simulator_report(device, UMAKIT_OUT_OF_RANGE);
+        return;
+    }
+    if (job_uses(device, slot)) {
+        umakit_simulator_abandon_job(device);
+        umakit_simulator_report(device, UMAKIT_BUS_ERROR);
+    }
+    device->windows[slot].memory = NULL;
+    device->windows[slot].bytes = 0u;
+}
+
+int umakit_simulator_resolve(const struct umakit_device *device, uint32_t bus_address,
+                             uint64_t bytes, enum umakit_direction direction,
+                             const void **memory)
+{
+    uint32_t slot;
+    uint32_t offset;
+    const struct umakit_simulator_window *window;
+
+    if (bus_address % 4u != 0u) {
+        return UMAKIT_MISALIGNED;
+    }
+    if (!find_slot(bus_address, &slot)) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    window = &device->windows[slot];
+    offset = bus_address - slot_address(slot);
+    if (window->memory == NULL || offset >= window->bytes || bytes > window->bytes - offset) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    if (((unsigned int)window->direction & (unsigned int)direction) !=
+        (unsigned int)direction) {
+        return UMAKIT_WRONG_DIRECTION;
+    }
+    *memory = (const unsigned char *)window->memory + offset;
+    return UMAKIT_OK;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver on the simulator: results, padding, and what it leaves behind. */
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "check.h"
+#include "conv2dnchw.h"
+#include "job.h"
+#include "umakit/simulator.h"
+
+#define MOST_VALUES 20000u
+
+static float ifmap[MOST_VALUES];
+static float weights[MOST_VALUES];
+static float result[MOST_VALUES];
+static float expected[MOST_VALUES];
+
+static struct umakit_device device;
+
+umakit_device *vanilla_accelerator_device(void)
+{
+    return &device;
+}
+
+static void expect_nothing_mapped(void)
+{
+    size_t i;
+
+    for (i = 0u; i < UMAKIT_SIMULATOR_WINDOW_COUNT; ++i) {
+        CHECK(device.windows[i].memory == NULL);
+    }
+}
+
+static int call(const struct job *job)
+{
+    return vanilla_accelerator_conv2dnchw(
+        ifmap, weights, result, (int)job->output_channels, (int)job->width, (int)job->height,
+        (int)job->input_channels, (int)job->kernel_height, (int)job->kernel_width);
+}
+
+static void test_random_shapes(void)
+{
+    uint32_t state = 4u;
+    int i;
+
+    for (i = 0; i < 400; ++i) {
+        struct job job;
+
+        job.input_channels = random_size(&state, 6u);
+        job.height = random_size(&state, 20u);
+        job.width = random_size(&state, 30u);
+        job.output_channels = random_size(&state, 6u);
+        job.kernel_height = random_size(&state, 7u);
+        job.kernel_width = random_size(&state, 7u);
+        job.pad_top = (job.kernel_height - 1u) / 2u;
+        job.pad_left = (job.kernel_width - 1u) / 2u;
+        fill_random(ifmap, ifmap_count(&job), &state);
+        fill_random(weights, weights_count(&job), &state);
+        reference_convolution(&job, ifmap, weights, expected);
+        memset(result, 0xA5, result_count(&job) * sizeof(float));
+        CHECK_EQUAL(call(&job), UMAKIT_OK);
+        CHECK(memcmp(result, expected, result_count(&job) * sizeof(float)) == 0);
+        expect_nothing_mapped();
+    }
+}
+
+/* Spelt out, so that a wrong convention is not hidden by a shared formula: of
+ * an even kernel's padding the larger half is below and right. */
+static void test_even_kernel(void)
+{
+    static const struct job job = {1, 2, 2, 1, 2, 2, 0, 0};
+    static const float by_hand[4] = {4321.0f, 402.0f, 43.0f, 4.0f};
+
+    ifmap[0] = 1.0f;
+    ifmap[1] = 2.0f;
+    ifmap[2] = 3.0f;
+    ifmap[3] = 4.0f;
+    weights[0] = 1.0f;
+    weights[1] = 10.0f;
+    weights[2] = 100.0f;
+    weights[3] = 1000.0f;
+    CHECK_EQUAL(call(&job), UMAKIT_OK);
+    CHECK(memcmp(result, by_hand, sizeof(by_hand)) == 0);
+}
+
+/* An error that somebody left behind does not fail the next job. */
+static void test_stale_error(void)
+{
+    static const struct job job = {1, 2, 2, 1, 1, 1, 0, 0};
+
+    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
+    CHECK_EQUAL(read_status(&device) & ERROR, ERROR);
+    CHECK_EQUAL(call(&job), UMAKIT_OK);
+}
+
+static void test_refused_by_the_device(void)
+{
+    static const struct job job = {1, 2, 2, 1, 1, 1, 0, 0};
+    uint32_t addresses[UMAKIT_SIMULATOR_WINDOW_COUNT];
+    uint32_t i;
+    uint32_t occupied;
+
+    /* In place. */
+    CHECK_EQUAL(vanilla_accelerator_conv2dnchw(ifmap, weights, ifmap, 1, 2, 2, 1, 1, 1),
+                UMAKIT_INVALID_ARGUMENT);
+    expect_nothing_mapped();
+
+    /* Larger than a window of the simulator, though not than the bus. */
+    CHECK_EQUAL(vanilla_accelerator_conv2dnchw(ifmap, weights, result, 1, 16384, 8192, 1, 1, 1),
+                UMAKIT_OUT_OF_RANGE);
+    expect_nothing_mapped();
+
+    /* No slot for the first, the second, the third buffer. */
+    for (occupied = 6u; occupied <= 8u; ++occupied) {
+        for (i = 0u; i < occupied; ++i) {
+            CHECK_EQUAL(umakit_device_map(&device, expected, 4u, UMAKIT_TO_DEVICE,
+                                          &addresses[i]), UMAKIT_OK);
+        }
+        CHECK_EQUAL(call(&job), UMAKIT_TABLE_FULL);
+        for (i = 0u; i < occupied; ++i) {
+            umakit_device_unmap(&device, addresses[i]);
+        }
+        expect_nothing_mapped();
+    }
+    CHECK_EQUAL(call(&job), UMAKIT_OK);
+}
+
+int main(void)
+{
+    static const struct umakit_simulator_config config = {8u, 8u, 0u};
+
+    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    test_random_shapes();
+    test_even_kernel();
+    test_stale_error();
+    test_refused_by_the_device();
+    return check_result();
+}

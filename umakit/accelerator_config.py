@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`accel.toml`: the facts about an accelerator that are not code."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from umakit.errors import AcceleratorConfigError
+
+ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class AcceleratorSection(_Section):
+    """Who it is."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    description: str = ""
+
+
+class ArraySection(_Section):
+    """The MAC array: rows x columns of multiply-accumulate units."""
+
+    rows: ArrayExtent
+    columns: ArrayExtent
+    dataflow: Literal["output_stationary"] = "output_stationary"
+
+
+class DeviceSection(_Section):
+    """What answers behind `device.h` on the host."""
+
+    simulator: Literal["mac_array", "none"] = "none"
+
+
+class AcceleratorConfig(_Section):
+    """The whole file."""
+
+    accelerator: AcceleratorSection
+    array: ArraySection
+    device: DeviceSection = DeviceSection()
+
+
+def load_accelerator_config(path: Path) -> AcceleratorConfig:
+    """Read and check an `accel.toml`.
+
+    Raises:
+        AcceleratorConfigError: no such file, no TOML, an unknown key, a value out of range; names
+            the key.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AcceleratorConfigError("no such file", where=str(path)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
+    try:
+        return AcceleratorConfig.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise AcceleratorConfigError(f"{key}: {first['msg']}", where=str(path)) from None

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a hardware team subclasses: `UMABackend`, UMA's registration interface on Relax.
+
+The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
+left TVM together with Relay. A backend registers, in its constructor, its target's attributes,
+Relax passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the
+kit does the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from umakit.accelerator_config import AcceleratorConfig, load_accelerator_config
+from umakit.errors import BackendError
+from umakit.target import AttributeValue, check_attribute, check_target_name, register_target
+
+Predicate = Callable[[Any], "bool | str"]
+"""Receives TVM's `PatternCheckContext`; True accepts, a sentence refuses and reaches the user."""
+
+ReplaceCallExtern = Callable[[Sequence[str]], "str | None"]
+"""Receives the C text of a call's function name and arguments; returns the call to print."""
+
+
+class PassPhase(Enum):
+    """When a registered pass runs.
+
+    Relax passes:
+        PRE_PARTITIONING: on the network, before patterns are matched.
+        POST_PARTITIONING_0: after it, accelerator functions are in place.
+        POST_PARTITIONING_1: after accelerator regions are dissolved into calls of composite
+            functions.
+
+    TIR passes, on the accelerator's prim funcs only:
+        TIR_PHASE_0: loops and blocks as the operator strategy wrote them.
+        TIR_PHASE_1: after buffers are flattened.
+        TIR_PHASE_2: after loop transformations (vectorize, unroll).
+        TIR_PHASE_3: after clean-up, right before C is printed.
+    """
+
+    PRE_PARTITIONING = 0
+    POST_PARTITIONING_0 = 1
+    POST_PARTITIONING_1 = 2
+    TIR_PHASE_0 = 3
+    TIR_PHASE_1 = 4
+    TIR_PHASE_2 = 5
+    TIR_PHASE_3 = 6
+
+
+RELAX_PHASES = (
+    PassPhase.PRE_PARTITIONING,
+    PassPhase.POST_PARTITIONING_0,
+    PassPhase.POST_PARTITIONING_1,
+)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A composite function that the accelerator offers."""
+
+    name: str
+    pattern: Any
+    annotations: Mapping[str, Any]
+    predicate: Predicate | None
+
+
+@dataclass(frozen=True)
+class RegisteredStrategy:
+    """An operator strategy with its priority."""
+
+    strategy: Any
+    plevel: int
+
+
+@dataclass(frozen=True)
+class CodegenHooks:
+    """What a backend adds to the generated C."""
+
+    includes: Callable[[], str] | None = None
+    replace_call_extern: ReplaceCallExtern | None = None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The C files that a model library needs besides generated code, relative to the backend."""
+
+    sources: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+class UMABackend(ABC):
+    """Base class of a backend.
+
+    Args:
+        merge_compiler_regions: merge neighbouring composite functions into one accelerator
+            region (`MergeCompositeFunctions`), as TVM's other BYOC backends do.
+    """
+
+    def __init__(self, merge_compiler_regions: bool = True) -> None:
+        self.merge_compiler_regions = merge_compiler_regions
+        self.target_attributes: dict[str, AttributeValue] = {}
+        self.patterns: list[Pattern] = []
+        self.strategies: dict[str, RegisteredStrategy] = {}
+        self.passes: dict[PassPhase, list[Any]] = {phase: [] for phase in PassPhase}
+        self.codegen = CodegenHooks()
+        self.driver = Driver()
+        self._configuration: AcceleratorConfig | None = None
+
+    @property
+    @abstractmethod
+    def target_name(self) -> str:
+        """Name of the hardware target: a valid C identifier."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the backend's sources and `accel.toml`."""
+        return Path(inspect.getfile(type(self))).resolve().parent
+
+    @property
+    def configuration(self) -> AcceleratorConfig:
+        """`accel.toml` of the backend's folder.
+
+        Raises:
+            AcceleratorConfigError: it is missing or wrong.
+        """
+        if self._configuration is None:
+            self._configuration = load_accelerator_config(self.folder / "accel.toml")
+        return self._configuration
+
+    # --- registration -----------------------------------------------------------------------
+
+    def _register_target_attr(self, name: str, default: AttributeValue = "") -> None:
+        """Register an attribute of the target, of type str, int or bool, with its default.
+
+        Raises:
+            TargetAttributeError: None, a float or another type; a name that TVM's target already
+                owns; a name that is registered already.
+        """
+        check_attribute(self.target_name, name, default, taken=self.target_attributes)
+        self.target_attributes[name] = default
+
+    def _register_relax_pass(self, phase: PassPhase, relax_pass: Any) -> None:
+        """Run a Relax pass in a Relax phase, after those registered before it."""
+        if phase not in RELAX_PHASES:
+            raise BackendError(
+                f"{phase.name} is a TIR phase",
+                where=self.target_name,
+                fix="register the pass with _register_tir_pass",
+            )
+        self.passes[phase].append(relax_pass)
+
+    def _register_tir_pass(self, phase: PassPhase, tir_pass: Any) -> None:
+        """Run a TIR pass in a TIR phase, after those registered before it."""
+        if phase in RELAX_PHASES:
+            raise BackendError(
+                f"{phase.name} is a Relax phase",
+                where=self.target_name,
+                fix="register the pass with _register_relax_pass",
+            )
+        self.passes[phase].append(tir_pass)
+
+    def _register_pattern(
+        self,
+        name: str,
+        pattern: Any,
+        predicate: Predicate | None = None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Offer a composite function; patterns registered first are matched first.
+
+        Args:
+            name: of the composite; the target's name is put in front of it.
+            pattern: a `tvm.relax.dpl` pattern.
+            predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
+                sentence, refuses. The sentence is shown to the user in the offload table.
+            annotations: sub-patterns that the predicate wants to look up by name.
+        """
+        if any(known.name == name for known in self.patterns):
+            raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
+        self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate))
+
+    def _register_operator_strategy(self, op: str, strategy: Any, plevel: int = 11) -> None:
+        """Lower an operator inside this backend's composites in the backend's own way.
+
+        Args:
+            op: for example `relax.nn.conv2d` (`nn.conv2d` is understood too).
+            strategy: function (attrs, inputs, out_type, target) -> `umakit.strategy.OpStrategy`.
+            plevel: of several strategies for one operator, the one with the highest level wins;
+                among equals the one registered last.
+        """
+        name = op if op.startswith("relax.") else f"relax.{op}"
+        known = self.strategies.get(name)
+        if known is None or plevel >= known.plevel:
+            self.strategies[name] = RegisteredStrategy(strategy, plevel)
+
+    def _register_codegen(
+        self,
+        fmt: str = "c",
+        includes: Callable[[], str] | None = None,
+        replace_call_extern: ReplaceCallExtern | None = None,
+    ) -> None:
+        """Add to the generated C.
+
+        Args:
+            fmt: only `c`.
+            includes: returns text for the top of each generated source, such as `#include`s.
+            replace_call_extern: receives [function name, arguments...] of an external call as C
+                text and returns the C expression to print instead, or None to leave it.
+        """
+        if fmt != "c":
+            raise BackendError(f"codegen format {fmt!r} is not supported", where=self.target_name,
+                               fix="use 'c'")
+        self.codegen = CodegenHooks(includes, replace_call_extern)
+
+    def _register_driver(self, sources: Sequence[str], headers: Sequence[str] = ()) -> None:
+        """Ship C files with every library that uses this backend.
+
+        Args:
+            sources: `.c` files relative to the backend's folder.
+            headers: `.h` files relative to the backend's folder.
+        """
+        self.driver = Driver(tuple(sources), tuple(headers))
+
+    # --- use ----------------------------------------------------------------------------------
+
+    def register(self) -> None:
+        """Make the backend known to TVM: its target, its patterns and its in-process codegen.
+
+        Afterwards `tvm.target.Target(target_name)` exists, `FuseOpsByPattern` can use
+        `get_patterns_with_prefix(target_name)`, and `RunCodegen` builds its functions. Doing it
+        twice is harmless.
+
+        Raises:
+            TargetAttributeError: the target's name belongs to TVM or to another backend.
+        """
+        from umakit import byoc  # imports this module
+
+        check_target_name(self.target_name)
+        if register_target(self.target_name, self.target_attributes, owner=self):
+            byoc.register_backend(self)
+
+    def target(self, **attributes: AttributeValue) -> Any:
+        """The TVM target of this backend with some attributes overridden.
+
+        Raises:
+            TargetAttributeError: an attribute that is not registered, or of another type.
+        """
+        from umakit.target import create_target
+
+        self.register()
+        return create_target(self.target_name, **attributes)
+
+    def partition(self, mod: Any, params: Mapping[str, Any] | None = None) -> Any:
+        """Partition a Relax module: operators the accelerator takes become `Codegen` functions.
+
+        Args:
+            mod: a Relax module with a function `main`.
+            params: values of its parameters by name, bound as constants first.
+
+        Returns:
+            The partitioned Relax module.
+        """
+        from umakit import partitioner, tvm_api
+
+        if params:
+            mod = tvm_api.relax_transform.BindParams("main", dict(params))(mod)
+        return partitioner.partition(mod, [self]).module

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C spellings of TVM's types and values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from umakit.errors import LoweringError
+
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "bool": "bool",
+}
+
+
+def c_type(dtype: str) -> str:
+    """The C99 type of a TVM dtype.
+
+    Raises:
+        LoweringError: C99 has none (float16, vectors, ...).
+    """
+    try:
+        return C_TYPES[dtype]
+    except KeyError:
+        raise LoweringError(f"dtype {dtype} has no C99 type") from None
+
+
+def float_literal(value: float, dtype: str) -> str:
+    """The shortest decimal that reads back as exactly this float32 or float64.
+
+    Infinities and NaN use the macros of `math.h`.
+    """
+    number = np.float32(value) if dtype == "float32" else np.float64(value)
+    suffix = "f" if dtype == "float32" else ""
+    if np.isnan(number):
+        return "NAN"
+    if np.isinf(number):
+        return "INFINITY" if number > 0 else "-INFINITY"
+    text = str(number)
+    if not any(character in text for character in ".e"):
+        text += ".0"
+    return text + suffix
+
+
+def hexadecimal_float(value: float, dtype: str) -> str:
+    """A hexadecimal C99 literal: exact to the last bit whatever the compiler's rounding."""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    mantissa, exponent = value.hex().split("p")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}p{exponent}{'f' if dtype == 'float32' else ''}"
+
+
+def integer_literal(value: int, dtype: str) -> str:
+    """A C literal of an integer dtype, free of implementation-defined conversions."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype == "int64":
+        return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+    if dtype == "uint64":
+        return f"UINT64_C({value})"
+    if dtype == "uint32":
+        return f"{value}u"
+    return "INT32_MIN" if value == -(2**31) else str(value)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C99 text of TIR expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend import ReplaceCallExtern
+from umakit.codegen.c_types import c_type, float_literal, integer_literal
+from umakit.errors import LoweringError
+from umakit.names import c_identifier, unique
+
+tirx = tvm_api.tirx
+
+PRIMARY, UNARY, CONDITIONAL, COMMA = 20, 15, 2, 0
+BINARY = {
+    "Mul": ("*", 12), "Div": ("/", 12), "Mod": ("%", 12),
+    "Add": ("+", 11), "Sub": ("-", 11),
+    "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9), "GE": (">=", 9),
+    "EQ": ("==", 8), "NE": ("!=", 8),
+    "And": ("&&", 4), "Or": ("||", 3),
+}
+ARITHMETIC = ("Mul", "Add", "Sub")
+# Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
+BITWISE = {
+    "BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+}
+MATH_FUNCTIONS = frozenset(
+    "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf exp exp2 floor fmod hypot "
+    "log log10 log1p log2 nearbyint pow round sin sinh sqrt tan tanh trunc".split()
+)
+FLOATS = ("float32", "float64")
+SMALL_INTEGERS = ("int8", "int16", "uint8", "uint16")
+
+
+class ExpressionPrinter:
+    """Prints expressions of one kernel.
+
+    Attributes:
+        helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
+    """
+
+    def __init__(self, kernel: str, replace_call_extern: ReplaceCallExtern | None = None) -> None:
+        self._kernel = kernel
+        self._replace_call_extern = replace_call_extern
+        self._names: dict[Any, str] = {}
+        self._taken: set[str] = set()
+        self.helpers: set[str] = set()
+
+    # --- names --------------------------------------------------------------------------------
+
+    def declare(self, variable: Any) -> str:
+        """A fresh C name for a variable or buffer."""
+        name = unique(c_identifier(str(variable.name)), self._taken)
+        self._names[variable] = name
+        return name
+
+    def alias(self, buffer: Any, original: Any) -> None:
+        """Let a buffer share the name of another one that it is a view of."""
+        if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(original):
+            raise self.unsupported(f"a view of {original.name} as another dtype")
+        self._names[buffer] = self.name(original)
+
+    def name(self, variable: Any) -> str:
+        """The C name of a declared variable or buffer."""
+        if variable not in self._names:
+            raise self.unsupported(f"undeclared variable {variable.name}")
+        return self._names[variable]
+
+    def unsupported(self, what: str) -> LoweringError:
+        """The error for a construct that has no C form here."""
+        return LoweringError(f"{what} cannot become C", where=f"kernel {self._kernel}")
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def text(self, expression: Any, minimum: int = COMMA) -> str:
+        """C text of an expression, in parentheses if it binds weaker than `minimum`."""
+        text, precedence = self._print(expression)
+        return f"({text})" if precedence < minimum else text
+
+    def element(self, buffer: Any, indices: Any) -> str:
+        """C text of `buffer[index]`."""
+        if len(indices) != 1:
+            raise self.unsupported(f"access to {buffer.name} with {len(indices)} indices")
+        return f"{self.name(buffer)}[{self.text(indices[0])}]"
+
+    def _print(self, node: Any) -> tuple[str, int]:
+        kind = type(node).__name__
+        if kind in BINARY:
+            return self._binary(node, kind)
+        if kind in BITWISE:
+            return f"({self.text(node.a, UNARY)} {BITWISE[kind]} {self.text(node.b, UNARY)})", PRIMARY
+        handler: Callable[[Any], tuple[str, int]] | None = getattr(self, f"_print_{kind}", None)
+        if handler is None:
+            raise self.unsupported(f"TIR expression {kind}")
+        return handler(node)
+
+    def _binary(self, node: Any, kind: str) -> tuple[str, int]:
+        symbol, precedence = BINARY[kind]
+        text = f"{self.text(node.a, precedence)} {symbol} {self.text(node.b, precedence + 1)}"
+        if kind == "Mod" and dtype(node) in FLOATS:
+            raise self.unsupported("a float modulo")
+        if kind in ARITHMETIC and dtype(node) in SMALL_INTEGERS:
+            # C computes in int; TIR wraps around in the small type.
+            return f"({c_type(dtype(node))})({text})", UNARY
+        return text, precedence
+
+    def _print_IntImm(self, node: Any) -> tuple[str, int]:
+        value = int(node.value)
+        return integer_literal(value, dtype(node)), PRIMARY if value >= 0 else UNARY
+
+    def _print_FloatImm(self, node: Any) -> tuple[str, int]:
+        text = float_literal(float(node.value), dtype(node))
+        return text, UNARY if text.startswith("-") else PRIMARY
+
+    def _print_Var(self, node: Any) -> tuple[str, int]:
+        return self.name(node), PRIMARY
+
+    def _print_TensorLoad(self, node: Any) -> tuple[str, int]:
+        return self.element(node.source, node.indices), PRIMARY
+
+    def _print_Not(self, node: Any) -> tuple[str, int]:
+        return f"!{self.text(node.a, UNARY)}", UNARY
+
+    def _print_BitwiseNot(self, node: Any) -> tuple[str, int]:
+        return f"({c_type(dtype(node))})~{self.text(node.a, UNARY)}", UNARY
+
+    def _print_Cast(self, node: Any) -> tuple[str, int]:
+        if dtype(node) == "bool":
+            return f"{self.text(node.value, 9)} != 0", 8
+        return f"({c_type(dtype(node))}){self.text(node.value, UNARY)}", UNARY
+
+    def _print_Select(self, node: Any) -> tuple[str, int]:
+        return self._conditional(node.condition, node.true_value, node.false_value)
+
+    def _print_Max(self, node: Any) -> tuple[str, int]:
+        return self._helper("maximum", node.a, node.b), PRIMARY
+
+    def _print_Min(self, node: Any) -> tuple[str, int]:
+        return self._helper("minimum", node.a, node.b), PRIMARY
+
+    def _print_LShift(self, node: Any) -> tuple[str, int]:
+        return self._shift_left(node, node.a, node.b)
+
+    def _print_RShift(self, node: Any) -> tuple[str, int]:
+        return self._shift_right(node.a, node.b)
+
+    def _conditional(self, condition: Any, yes: Any, no: Any) -> tuple[str, int]:
+        text = f"{self.text(condition, 3)} ? {self.text(yes, 3)} : {self.text(no, CONDITIONAL)}"
+        return text, CONDITIONAL
+
+    def _helper(self, name: str, *arguments: Any) -> str:
+        helper = f"{name}_{dtype(arguments[0])}"
+        self.helpers.add(helper)
+        return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"
+
+    def _shift_left(self, node: Any, value: Any, amount: Any) -> tuple[str, int]:
+        # Shifting a negative number left is undefined in C: go through the unsigned type.
+        signed = c_type(dtype(node))
+        unsigned = signed if signed.startswith("u") else f"u{signed}"
+        text = f"(({unsigned}){self.text(value, UNARY)} << {self.text(amount, UNARY)})"
+        return f"({signed}){text}", UNARY
+
+    def _shift_right(self, value: Any, amount: Any) -> tuple[str, int]:
+        return f"({self.text(value, UNARY)} >> {self.text(amount, UNARY)})", PRIMARY
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _print_Call(self, node: Any) -> tuple[str, int]:
+        name = re.sub(r"^(prim|tirx|s_tir|tir)\.", "", str(getattr(node.op, "name", node.op)))
+        arguments = list(node.args)
+        if name in ("call_extern", "call_pure_extern"):
+            return self._external(arguments), PRIMARY
+        if name == "if_then_else":
+            return self._conditional(*arguments)
+        if name in MATH_FUNCTIONS:
+            return self._math(name, dtype(node), arguments), PRIMARY
+        if name in BITWISE:
+            left, right = (self.text(argument, UNARY) for argument in arguments)
+            return f"({left} {BITWISE[name]} {right})", PRIMARY
+        if name == "bitwise_not":
+            return f"({c_type(dtype(node))})~{self.text(arguments[0], UNARY)}", UNARY
+        if name == "shift_left":
+            return self._shift_left(node, *arguments)
+        if name == "shift_right":
+            return self._shift_right(*arguments)
+        if name in ("fabs", "abs"):
+            return self._absolute(arguments[0]), PRIMARY
+        if name in ("isnan", "isinf", "isfinite"):
+            return f"({name}({self.text(arguments[0])}) != 0)", PRIMARY
+        if name in ("rsqrt", "sigmoid"):
+            return self._helper(name, arguments[0]), PRIMARY
+        if name == "likely":
+            return self._print(arguments[0])
+        return self._pointer(name, arguments)
+
+    def _pointer(self, name: str, arguments: list[Any]) -> tuple[str, int]:
+        if name == "buffer_data":
+            return self.name(arguments[0]), PRIMARY
+        if name == "address_of":
+            load = arguments[0]
+            return f"&{self.element(load.source, load.indices)}", UNARY
+        if name == "tvm_access_ptr":
+            base, offset = self.text(arguments[1], 11), self.text(arguments[2], 12)
+            return (base, PRIMARY) if offset == "0" else (f"{base} + {offset}", 11)
+        raise self.unsupported(f"TIR intrinsic {name}")
+
+    def _external(self, arguments: list[Any]) -> str:
+        texts = [str(arguments[0].value), *(self.text(argument) for argument in arguments[1:])]
+        if self._replace_call_extern is not None:
+            replacement = self._replace_call_extern(texts)
+            if replacement is not None:
+                return replacement
+        return f"{texts[0]}({', '.join(texts[1:])})"
+
+    def _math(self, name: str, type_: str, arguments: list[Any]) -> str:
+        if type_ not in FLOATS:
+            raise self.unsupported(f"{name} of {type_}")
+        suffix = "f" if type_ == "float32" else ""
+        return f"{name}{suffix}({', '.join(self.text(argument) for argument in arguments)})"
+
+    def _absolute(self, argument: Any) -> str:
+        if dtype(argument) in FLOATS:
+            return self._math("fabs", dtype(argument), [argument])
+        return self._helper("absolute", argument)
+
+
+def dtype(expression: Any) -> str:
+    """Element type of a TIR expression."""
+    return str(expression.ty.dtype)
+
+
+def helper_definition(name: str) -> str:
+    """C definition of an inline helper such as `maximum_float32`."""
+    operation, type_ = name.rsplit("_", 1)
+    spelling = c_type(type_)
+    if operation in ("maximum", "minimum"):
+        symbol = ">" if operation == "maximum" else "<"
+        return (
+            f"static inline {spelling} {name}({spelling} a, {spelling} b)\n"
+            f"{{\n    return a {symbol} b ? a : b;\n}}\n"
+        )
+    body = {
+        "absolute": f"({spelling})(x < 0 ? -x : x)",
+        "rsqrt": "1.0f / sqrtf(x)" if type_ == "float32" else "1.0 / sqrt(x)",
+        "sigmoid": "1.0f / (1.0f + expf(-x))" if type_ == "float32" else "1.0 / (1.0 + exp(-x))",
+    }[operation]
+    return f"static inline {spelling} {name}({spelling} x)\n{{\n    return {body};\n}}\n"

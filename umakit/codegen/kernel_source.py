@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C99 text of a kernel: a static function over plain pointers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend import ReplaceCallExtern
+from umakit.codegen.c_types import c_type
+from umakit.codegen.expressions import ExpressionPrinter, dtype
+from umakit.lower import Kernel
+
+tirx = tvm_api.tirx
+INDENT = "    "
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A printed kernel.
+
+    Attributes:
+        parameters: C text between the parentheses.
+        body: C text between the braces, indented.
+        returns_status: whether it returns `int32_t` instead of `void`.
+        helpers: names of the inline helpers it uses.
+    """
+
+    parameters: str
+    body: str
+    returns_status: bool
+    helpers: frozenset[str]
+
+    def definition(self, name: str) -> str:
+        """The whole C function."""
+        result = "int32_t" if self.returns_status else "void"
+        return f"static {result} {name}({self.parameters})\n{{\n{self.body}}}\n"
+
+
+def print_kernel(
+    kernel: Kernel, replace_call_extern: ReplaceCallExtern | None = None
+) -> KernelSource:
+    """Print a kernel.
+
+    Args:
+        kernel: a lowered kernel.
+        replace_call_extern: the backend's hook for external calls.
+
+    Raises:
+        LoweringError: it holds a TIR construct without a C form.
+    """
+    printer = _StatementPrinter(kernel, replace_call_extern)
+    for statement in kernel.statements:
+        printer.print(statement)
+    if kernel.returns_status and not isinstance(kernel.statements[-1], tirx.Return):
+        printer.line("return 0;")
+    return KernelSource(
+        ", ".join(printer.parameters),
+        "".join(printer.lines),
+        kernel.returns_status,
+        frozenset(printer.expressions.helpers),
+    )
+
+
+class _StatementPrinter:
+    def __init__(self, kernel: Kernel, replace_call_extern: ReplaceCallExtern | None) -> None:
+        self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
+        self.lines: list[str] = []
+        self._depth = 1
+        self.parameters = [
+            f"{'const ' if parameter in kernel.inputs else ''}{c_type(parameter.dtype)} *restrict "
+            f"{self.expressions.declare(parameter.variable)}"
+            for parameter in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+        ]
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"{INDENT * self._depth}{text}\n")
+
+    def print(self, statement: Any) -> None:
+        kind = type(statement).__name__
+        handler = getattr(self, f"_print_{kind}", None)
+        if handler is None:
+            raise self.expressions.unsupported(f"TIR statement {kind}")
+        handler(statement)
+
+    def _block(self, opening: str, body: Any, closing: str = "}") -> None:
+        self.line(opening)
+        self._depth += 1
+        self.print(body)
+        self._depth -= 1
+        if closing:
+            self.line(closing)
+
+    def _print_SeqStmt(self, statement: Any) -> None:
+        for child in statement.seq:
+            self.print(child)
+
+    def _print_For(self, statement: Any) -> None:
+        if statement.thread_binding is not None:
+            raise self.expressions.unsupported("a loop bound to a thread")
+        first = self.expressions.text(statement.min, 11)
+        extent = self.expressions.text(statement.extent, 12)
+        limit = extent if first == "0" else f"{first} + {extent}"
+        step = 1 if statement.step is None else tvm_api.integer_value(statement.step)
+        name = self.expressions.declare(statement.loop_var)
+        advance = f"++{name}" if step == 1 else f"{name} += {step}"
+        type_ = c_type(dtype(statement.loop_var))
+        self._block(f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body)
+
+    def _print_While(self, statement: Any) -> None:
+        self._block(f"while ({self.expressions.text(statement.condition)}) {{", statement.body)
+
+    def _print_IfThenElse(self, statement: Any) -> None:
+        has_else = statement.else_case is not None
+        condition = self.expressions.text(statement.condition)
+        self._block(f"if ({condition}) {{", statement.then_case, "" if has_else else "}")
+        if has_else:
+            self._block("} else {", statement.else_case)
+
+    def _print_BufferStore(self, statement: Any) -> None:
+        target = self.expressions.element(statement.buffer, statement.indices)
+        self.line(f"{target} = {self.expressions.text(statement.value)};")
+
+    def _print_Bind(self, statement: Any) -> None:
+        value = self.expressions.text(statement.value)
+        type_ = c_type(dtype(statement.var))
+        self.line(f"const {type_} {self.expressions.declare(statement.var)} = {value};")
+
+    def _print_AllocBuffer(self, statement: Any) -> None:
+        buffer = statement.buffer
+        name = self.expressions.declare(buffer)
+        elements = tvm_api.buffer_shape(buffer)[0]
+        self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
+
+    def _print_DeclBuffer(self, statement: Any) -> None:
+        sources = tvm_api.collect(statement.data, tvm_api.Var)
+        if len(sources) != 1:
+            raise self.expressions.unsupported(f"a view {statement.buffer.name} of an expression")
+        self.expressions.alias(statement.buffer, sources[0])
+
+    def _print_AttrStmt(self, statement: Any) -> None:
+        self.print(statement.body)
+
+    def _print_Evaluate(self, statement: Any) -> None:
+        if isinstance(statement.value, tvm_api.Call):
+            self.line(f"(void){self.expressions.text(statement.value, 15)};")
+
+    def _print_Return(self, statement: Any) -> None:
+        self.line(f"return {self.expressions.text(statement.value)};")
+
+    def _print_Break(self, statement: Any) -> None:
+        self.line("break;")
+
+    def _print_Continue(self, statement: Any) -> None:
+        self.line("continue;")

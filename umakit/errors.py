@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of umakit, one small tree.
+
+::
+
+    UmakitError                  what went wrong, where, and what to do (exit code 2)
+    |-- ModelError               a network that cannot be read or imported
+    |-- InputError               inputs of a run: wrong name, shape or dtype
+    |-- BackendError             a backend that cannot be found, loaded or registered
+    |   |-- AcceleratorConfigError   accel.toml is missing or wrong
+    |   `-- TargetAttributeError     a target attribute of a wrong type, or a name taken
+    |-- ScaffoldError            `uma new` cannot write what was asked for
+    |-- LoweringError            an operator or a TIR construct that cannot become C
+    |-- MemoryPlanError          a memory plan that breaks its own promises
+    |-- LibraryError             an exported folder that is missing, damaged or cannot be written
+    |-- BuildError               the C compiler is missing or refused the sources
+    `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
+
+Every message is one sentence, and every exception carries what a tool needs apart.
+"""
+
+from __future__ import annotations
+
+
+class UmakitError(Exception):
+    """Something the user can act on.
+
+    Args:
+        what: one sentence without a full stop: what went wrong.
+        where: the operator, shape, file and line it is about; may be empty.
+        fix: what to do about it; may be empty.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.fix = fix
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}; {self.fix}" if self.fix else text
+
+
+class ModelError(UmakitError):
+    """A network that cannot be read or imported."""
+
+
+class InputError(UmakitError):
+    """Inputs of a run that do not fit the network: name, shape or dtype."""
+
+
+class BackendError(UmakitError):
+    """A backend that cannot be found, loaded or registered."""
+
+
+class AcceleratorConfigError(BackendError):
+    """An `accel.toml` that is missing or does not describe an accelerator."""
+
+
+class TargetAttributeError(BackendError, ValueError, TypeError):
+    """A target attribute or target name that UMA refuses.
+
+    Also a `ValueError` and a `TypeError`, which is what UMA v1 raised.
+    """
+
+
+class ScaffoldError(UmakitError):
+    """`uma new` cannot write the backend that was asked for."""
+
+
+class LoweringError(UmakitError):
+    """An operator or a TIR construct that cannot become C."""
+
+
+class MemoryPlanError(UmakitError):
+    """A memory plan that overlaps, overflows or is misaligned."""
+
+
+class LibraryError(UmakitError):
+    """An exported library that is missing, damaged or cannot be written."""
+
+
+class BuildError(UmakitError):
+    """The C compiler is missing or refused the sources."""
+
+
+class DeviceError(UmakitError):
+    """The run itself failed: a driver reported an error, or the program died."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "", status: int = 0) -> None:
+        self.status = status
+        super().__init__(what, where=where, fix=fix)

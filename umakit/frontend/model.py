@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every way of importing a network yields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+
+InputShapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class TensorSpecification:
+    """Name (as in the user's model), shape and dtype of an input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """An imported network.
+
+    Attributes:
+        name: a C identifier derived from the file's name.
+        module: a Relax module whose `main` takes the inputs in order; weights are constants.
+        inputs: in the order of `main`'s parameters.
+        outputs: in the order of the tuple that `main` returns.
+        notices: what was decided on the user's behalf, one sentence each.
+    """
+
+    name: str
+    module: Any
+    inputs: tuple[TensorSpecification, ...]
+    outputs: tuple[TensorSpecification, ...]
+    notices: tuple[str, ...] = ()
+
+
+def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:
+    """The specification of a tensor of a Relax type.
+
+    Raises:
+        ModelError: the type is no tensor or has a symbolic dimension.
+    """
+    shape = tvm_api.static_type_shape(type_)
+    if shape is None:
+        raise ModelError(
+            f"{name!r} has no static shape", where=where, fix="give sizes with --input-shapes"
+        )
+    return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
+
+
+def symbolic_notice(input_name: str, dimension: str) -> str:
+    """What is said when a symbolic dimension is bound to 1."""
+    return (
+        f"input {input_name!r}: symbolic dimension {dimension!r} is bound to 1 "
+        "(--input-shapes chooses another size)"
+    )
+
+
+def last_line(error: BaseException) -> str:
+    """The line of a TVM error that says what is wrong, without its C++ trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[-1] if lines else type(error).__name__
+    return re.sub(r"^\S*Error:\s*", "", text)

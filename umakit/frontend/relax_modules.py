@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relax modules as input: parameters bound, symbolic dimensions fixed, operators named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
+from umakit.names import c_identifier
+
+
+def import_relax(
+    module: Any, name: str, parameters: Mapping[str, Any], input_shapes: InputShapes
+) -> Model:
+    if "main" not in [variable.name_hint for variable in module.functions]:
+        raise ModelError("the Relax module has no function `main`", where=name)
+    known = {parameter.name for parameter in module["main"].params}
+    for unknown in sorted(set(parameters) - known):
+        raise ModelError(f"there is no parameter {unknown!r} in `main`", where=name)
+    with_weights = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
+    bound, notices = _bind_symbolic_dimensions(with_weights, name, input_shapes)
+    main = bound["main"]
+    inputs = tuple(type_specification(p.name, p.ty, name) for p in main.params)
+    fields = tvm_api.tuple_fields(main.ret_ty)
+    labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
+    outputs = tuple(type_specification(n, f, name) for n, f in zip(labels, fields, strict=True))
+    return Model(c_identifier(name), _name_operators(bound), inputs, outputs, tuple(notices))
+
+
+def _bind_symbolic_dimensions(
+    module: Any, where: str, input_shapes: InputShapes
+) -> tuple[Any, list[str]]:
+    """Give every symbolic dimension of `main` a value: the one asked for, or 1 with a notice."""
+    values: dict[Any, int] = {}
+    notices: list[str] = []
+    for parameter in module["main"].params:
+        shape = getattr(parameter.ty, "shape", None)
+        if shape is None:
+            raise ModelError(f"input {parameter.name!r} has no known rank", where=where)
+        wanted = input_shapes.get(parameter.name)
+        for axis, dimension in enumerate(shape):
+            if isinstance(dimension, (int, tvm_api.tirx.IntImm)) or dimension in values:
+                continue
+            values[dimension] = int(wanted[axis]) if wanted else 1
+            if not wanted:
+                notices.append(symbolic_notice(parameter.name, str(dimension)))
+    if values:
+        module = tvm_api.relax_transform.BindSymbolicVars(values, "main")(module)
+    return module, notices
+
+
+def _name_operators(module: Any) -> Any:
+    """Name every operator call after its variable, so that reports can point at it."""
+    return rename_operators(module, lambda binding: str(binding.var.name))
+
+
+def rename_operators(module: Any, name_of: Callable[[Any], str]) -> Any:
+    """Put a name on every operator call of `main` as a source span.
+
+    Args:
+        module: a Relax module.
+        name_of: function from a binding to the node name shown to the user.
+    """
+
+    @tvm_api.mutator
+    class Renamer(tvm_api.PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: Any) -> None:
+            value = self.visit_expr(binding.value)
+            if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value):
+                span = tvm_api.name_span(name_of(binding))
+                value = tvm_api.make_call(value, span=span)
+            self.set_var_remap(binding.var, self._emit(binding.var, value))
+
+        def _emit(self, variable: Any, value: Any) -> Any:
+            dataflow = isinstance(variable, tvm_api.relax.DataflowVar)
+            emit = self.builder_.emit if dataflow else self.builder_.emit_output
+            if not dataflow and not self.builder_.current_block_is_dataflow():
+                emit = self.builder_.emit
+            return emit(value, variable.name)
+
+    renamer = Renamer(module)
+    for variable, function in tvm_api.relax_functions(module):
+        renamer.builder_.update_func(variable, renamer.visit_expr(function))
+    return renamer.builder_.get()

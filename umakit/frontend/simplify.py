@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clean-ups of an imported module that every later stage relies on."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.model import last_line
+
+
+def simplify(module: Any, where: str) -> Any:
+    """Clean-ups that every later stage relies on; none of them changes a result's meaning."""
+    transform = tvm_api.relax_transform
+    passes = [
+        transform.ConvertToDataflow(min_size=1),
+        transform.FoldBatchnormToConv2D(),
+        transform.DecomposeOpsForInference(),
+        transform.CanonicalizeBindings(),
+    ]
+    if not any("quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)):
+        # Folding dequantize(weight) would destroy the islands that quantization looks for.
+        passes.append(transform.FoldConstant())
+    passes.append(transform.DeadCodeElimination())
+    with quiet(), tvm_api.c_target():
+        try:
+            return tvm_api.Sequential(passes)(module)
+        except tvm_api.TVM_ERRORS as error:
+            raise ModelError(f"TVM cannot simplify the network: {last_line(error)}", where=where)\
+                from error
+
+
+def _main_bindings(module: Any) -> list[Any]:
+    return list(tvm_api.bindings_of(module["main"]))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep TVM's warnings and stray prints away from the user's terminal."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Third stage: composite functions and CPU operators become TIR kernels.
+
+Accelerator regions are dissolved, each composite becomes one prim func by its backend's operator
+strategies and TIR passes, the rest is fused and scheduled for the CPU, and what comes out is a
+straight list of calls over kernels that a C printer can print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend import PassPhase, UMABackend
+from umakit.lower.composites import lower_composites
+from umakit.lower.cpu import lower_cpu_operators
+from umakit.lower.kernels import Kernel, make_kernel
+from umakit.lower.phases import lower_prim_func
+from umakit.lower.regions import dissolve_regions
+from umakit.partitioner import Partitioned, run_passes
+from umakit.report import CPU
+
+__all__ = ["Kernel", "Lowered", "lower"]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A network as calls of kernels.
+
+    Attributes:
+        main: Relax function in which every call is a `call_tir` or a reshape, and says as its
+            span which rows of the offload report it stands for.
+        kernels: by name.
+    """
+
+    main: Any
+    kernels: dict[str, Kernel]
+
+
+def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
+    """Lower a partitioned network to kernels.
+
+    Raises:
+        LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
+    """
+    by_target = {backend.target_name: backend for backend in backends}
+    module = dissolve_regions(partitioned.module)
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)
+    module = lower_composites(module, by_target)
+    module = lower_cpu_operators(module)
+    results = _result_counts(module["main"])
+    kernels = {}
+    for variable, function in tvm_api.prim_functions(module):
+        name = variable.name_hint
+        if name not in results:
+            continue
+        target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
+        lowered = lower_prim_func(name, function, by_target.get(target))
+        kernels[name] = make_kernel(name, target, lowered, results[name])
+    return Lowered(module["main"], kernels)
+
+
+def _result_counts(main: Any) -> dict[str, int]:
+    """Number of results of each prim func that `main` calls, by name."""
+    counts = {}
+    for binding in tvm_api.bindings_of(main):
+        if tvm_api.operator_name(binding.value) == "call_tir":
+            fields = tvm_api.tuple_fields(binding.value.ty_args[0])
+            counts[str(binding.value.args[0].name_hint)] = len(fields)
+    return counts

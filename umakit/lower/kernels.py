@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: lowered prim funcs with their scratch buffers turned into parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+
+LOCAL_ELEMENTS = 1
+"""Scratch of at most this many elements stays a local variable; more goes into the arena."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A pointer parameter of a kernel."""
+
+    variable: Any
+    dtype: str
+    elements: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.elements * tvm_api.element_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function over flat buffers.
+
+    Attributes:
+        name: of the prim func.
+        target: `cpu`, or the backend it runs on.
+        inputs: parameters that are only read.
+        outputs: parameters that are written in full.
+        scratch: parameters that want working memory for the time of the call.
+        statements: body; buffer declarations are left in, scratch allocations are gone.
+        returns_status: whether it returns an `int32_t` status instead of nothing.
+    """
+
+    name: str
+    target: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    scratch: tuple[Parameter, ...]
+    statements: tuple[Any, ...]
+    returns_status: bool
+
+
+def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
+    """Turn a lowered prim func into a kernel.
+
+    Args:
+        name: of the kernel.
+        target: `cpu` or a backend's target name.
+        function: a prim func after the last lowering phase.
+        outputs: how many of its parameters, the last ones, are results.
+    """
+    allocations = [
+        statement
+        for statement in tvm_api.collect(function.body, tvm_api.tirx.AllocBuffer)
+        if _elements(statement.buffer) > LOCAL_ELEMENTS
+    ]
+    buffers = [statement.buffer for statement in allocations]
+    body = _without_allocations(function.body, buffers)
+
+    def parameter(variable: Any) -> Parameter:
+        return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable))
+
+    tensors = [parameter(variable) for variable in function.params]
+    return Kernel(
+        name=name,
+        target=target,
+        inputs=tuple(tensors[: len(tensors) - outputs]),
+        outputs=tuple(tensors[len(tensors) - outputs :]),
+        scratch=tuple(parameter(buffer) for buffer in buffers),
+        statements=tuple(tvm_api.flatten_statements(body)),
+        returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
+    )
+
+
+def _elements(buffer: Any) -> int:
+    count = 1
+    for extent in tvm_api.buffer_shape(buffer):
+        count *= extent
+    return count
+
+
+def _without_allocations(body: Any, buffers: list[Any]) -> Any:
+    def drop(statement: Any) -> Any:
+        if any(statement.buffer.same_as(buffer) for buffer in buffers):
+            return tvm_api.tirx.Evaluate(tvm_api.tirx.IntImm("int32", 0))
+        return statement
+
+    return tvm_api.rewrite(body, [(tvm_api.tirx.AllocBuffer, drop)])

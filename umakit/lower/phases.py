@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TIR lowering of one prim func, phase by phase, with a backend's passes in between.
+
+The order is that of TVM's own S-TIR pipeline (`tvm/s_tir/pipeline.py`), without what concerns
+GPUs, vector code and TVM's packed calling convention.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend import PassPhase, UMABackend
+from umakit.errors import LoweringError, UmakitError
+from umakit.frontend.model import last_line
+
+
+def _phases() -> list[tuple[PassPhase, list[Any]]]:
+    """TVM's passes, and the backend's phase that follows them."""
+    s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
+    return [
+        (PassPhase.TIR_PHASE_0, []),
+        (
+            PassPhase.TIR_PHASE_1,
+            [
+                s_tir.CanonicalizeLoop(),
+                s_tir.LowerInitBlock(),
+                s_tir.PlanAndUpdateBufferAllocationLocation(),
+                s_tir.ConvertBlocksToOpaque(),
+                s_tir.CompactBufferAllocation(),
+                s_tir.LowerMatchBuffer(),
+                s_tir.StmtSimplify(),
+                s_tir.LowerOpaqueBlock(),
+                tirx.FlattenBuffer(),
+                tirx.NarrowDataType(32),
+            ],
+        ),
+        (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(False), tirx.UnrollLoop()]),
+        (
+            PassPhase.TIR_PHASE_3,
+            [
+                s_tir.RenormalizeSplitPattern(),
+                tirx.StmtSimplify(),
+                tirx.RemoveNoOp(),
+                s_tir.RewriteUnsafeSelect(),
+                tirx.CommonSubexprElim(),
+                tirx.LowerIntrin(),
+            ],
+        ),
+    ]
+
+
+def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any:
+    """Lower a prim func from loops over blocks to flat loops over flat buffers.
+
+    Args:
+        name: of the kernel, for messages.
+        function: the prim func.
+        backend: whose TIR passes run on it; None for CPU code.
+
+    Raises:
+        LoweringError: a pass failed; names the pass's phase and the kernel.
+    """
+    module = tvm_api.IRModule({name: function.with_attr("global_symbol", name)})
+    module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
+    where = f"kernel {name}"
+    with tvm_api.c_target():
+        for phase, passes in _phases():
+            try:
+                module = tvm_api.Sequential(passes)(module)
+                for registered in backend.passes[phase] if backend else []:
+                    module = registered(module)
+            except UmakitError:
+                raise
+            except Exception as error:  # a backend's pass may raise anything
+                owner = f"{backend.target_name}, " if backend else ""
+                raise LoweringError(
+                    f"{phase.name} failed: {last_line(error)}", where=f"{owner}{where}"
+                ) from error
+    return module[name]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loop schedules of CPU kernels: little scratch, innermost loops that a C compiler vectorizes.
+
+One rule set for every kernel: element-wise blocks are inlined into their consumer; a reduction
+runs its last output axis innermost, so that loads and stores are contiguous; what follows the
+reduction is computed row by row next to it, which leaves one row of accumulators as scratch
+instead of a whole tensor; padding is computed for the rows in use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+
+
+def schedule_for_cpu(function: Any) -> Any:
+    """Schedule a prim func of fused operators.
+
+    Steps that do not apply to a kernel are left out; the result always computes the same.
+    """
+    attributes = function.attrs
+    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
+    _inline_elementwise(schedule)
+    for reduction in _reductions(schedule):
+        _schedule_reduction(schedule, reduction)
+    scheduled = schedule.mod["main"]
+    return scheduled.with_attrs(dict(attributes)) if attributes else scheduled
+
+
+def _blocks(schedule: Any) -> list[Any]:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def _is_reduction(schedule: Any, block: Any) -> bool:
+    return any(int(axis.iter_type) != 0 for axis in schedule.get(block).iter_vars)
+
+
+def _reductions(schedule: Any) -> list[Any]:
+    return [block for block in _blocks(schedule) if _is_reduction(schedule, block)]
+
+
+def _is_padding(schedule: Any, block: Any) -> bool:
+    name = str(schedule.get(block).name_hint)
+    return name.startswith(("pad_temp", "PadInput"))
+
+
+def _pads_nothing(schedule: Any, block: Any) -> bool:
+    body = schedule.get(block)
+    return tvm_api.buffer_shape(body.writes[0].source) == tvm_api.buffer_shape(
+        body.reads[0].source
+    )
+
+
+def _inline_elementwise(schedule: Any) -> None:
+    """Inline every block that is neither a reduction nor an output nor real padding."""
+    outputs = {
+        str(schedule.get(block).name_hint)
+        for block in schedule.get_output_blocks(schedule.get_sblock("root"))
+    }
+    for block in _blocks(schedule):
+        if _is_reduction(schedule, block) or str(schedule.get(block).name_hint) in outputs:
+            continue
+        feeds_reduction = any(
+            _is_reduction(schedule, consumer) for consumer in schedule.get_consumers(block)
+        )
+        if _is_padding(schedule, block) and feeds_reduction and not _pads_nothing(schedule, block):
+            continue
+        _attempt(schedule.compute_inline, block)
+
+
+def _schedule_reduction(schedule: Any, block: Any) -> None:
+    """Reorder to (outer output axes, reduction axes, last output axis) and fuse what follows."""
+    axes = schedule.get(block).iter_vars
+    loops = schedule.get_loops(block)
+    if len(loops) != len(axes):
+        return
+    outer = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
+    inner = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
+    vector = _vector_axis(schedule, outer)
+    rest = [loop for loop in outer if loop is not vector]
+    if vector is not None:
+        schedule.reorder(*rest, *inner, vector)
+    if rest:
+        _compute_padding_near(schedule, block, rest)
+        _compute_consumer_near(schedule, block, rest[-1])
+    schedule.decompose_reduction(block, inner[0])
+
+
+def _vector_axis(schedule: Any, spatial: list[Any]) -> Any:
+    """The last output axis that has more than one element."""
+    for loop in reversed(spatial):
+        extent = tvm_api.integer_value(schedule.get(loop).extent)
+        if extent is None or extent > 1:
+            return loop
+    return None
+
+
+def _compute_padding_near(schedule: Any, block: Any, rest: list[Any]) -> None:
+    """Compute padded input inside the reduction's channel loop when it depends on it."""
+    for producer in schedule.get_producers(block):
+        if _is_padding(schedule, producer) and "conv2d_nchw" not in _name(schedule, block):
+            _attempt(schedule.compute_at, producer, rest[min(1, len(rest) - 1)])
+
+
+def _compute_consumer_near(schedule: Any, block: Any, loop: Any) -> None:
+    consumers = list(schedule.get_consumers(block))
+    if len(consumers) == 1 and not _is_reduction(schedule, consumers[0]):
+        _attempt(schedule.reverse_compute_at, consumers[0], loop)
+
+
+def _name(schedule: Any, block: Any) -> str:
+    return str(schedule.get(block).name_hint)
+
+
+def _attempt(step: Any, *arguments: Any) -> bool:
+    """Apply a schedule step if TVM can prove it right; TVM leaves the schedule as it was if not."""
+    try:
+        step(*arguments)
+    except tvm_api.ScheduleError:
+        return False
+    return True

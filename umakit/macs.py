@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multiply-accumulates of operators, counted as the field does: padding counts as work."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from umakit import tvm_api
+
+CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
+
+
+def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
+    """MACs of one operator; 0 for operators without multiply-accumulates or of symbolic shape.
+
+    Args:
+        operator: for example `nn.conv2d`.
+        call: the Relax call.
+        result: an expression of the call's type.
+    """
+    output = tvm_api.static_shape(result)
+    if output is None:
+        return 0
+    if operator in CONVOLUTIONS + TRANSPOSED_CONVOLUTIONS:
+        weights = tvm_api.static_shape(call.args[1])
+        data = tvm_api.static_shape(call.args[0])
+        if weights is None or data is None:
+            return 0
+        layout = str(call.attrs.kernel_layout)
+        transposed = operator in TRANSPOSED_CONVOLUTIONS
+        channel_axis = layout.index("I" if transposed else "O")
+        per_position = math.prod(weights) // weights[channel_axis]
+        return math.prod(data if transposed else output) * per_position
+    if operator == "matmul":
+        left = tvm_api.static_shape(call.args[0])
+        return math.prod(output) * left[-1] if left else 0
+    return 0

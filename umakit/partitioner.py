@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Second stage: operators that an accelerator takes become composite functions.
+
+Matching is TVM's own `FuseOpsByPattern`; here the backends' patterns and predicates are handed to
+it, and every operator's fate is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend import PassPhase, Pattern, UMABackend
+from umakit.errors import BackendError
+from umakit.macs import multiply_accumulates
+from umakit.report import CPU, OffloadReport, OperatorPlacement
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """A Relax module whose accelerator functions carry `Codegen`, and what went where."""
+
+    module: Any
+    report: OffloadReport
+
+
+@dataclass
+class _Refusals:
+    """Why operators were refused, by their row in the report; and errors raised inside predicates."""
+
+    reasons: dict[int, list[str]] = field(default_factory=dict)
+    accepted: set[int] = field(default_factory=set)
+    error: BackendError | None = None
+
+    def refuse(self, context: Any, reason: str) -> bool:
+        for number in _matched_operators(context):
+            reasons = self.reasons.setdefault(number, [])
+            if reason not in reasons:
+                reasons.append(reason)
+        return False
+
+
+def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
+    """Partition a Relax module onto backends; earlier backends take what they can first.
+
+    Args:
+        module: a Relax module with a function `main`.
+        backends: in order of priority.
+
+    Raises:
+        BackendError: a predicate raised an exception or returned neither bool nor str.
+    """
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
+    module = tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
+    module, operators = _number_operators(module)
+    refusals = {backend.target_name: _Refusals() for backend in backends}
+    for backend in backends:
+        module = _fuse(module, backend, refusals[backend.target_name])
+    if any(backend.merge_compiler_regions for backend in backends):
+        module = tvm_api.relax_transform.MergeCompositeFunctions()(module)
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
+    return Partitioned(module, _report(module, operators, refusals))
+
+
+def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
+    """Run a backend's passes of one phase in the order of their registration."""
+    for registered in backend.passes[phase]:
+        module = registered(module)
+    return module
+
+
+def _number_operators(module: Any) -> tuple[Any, list[OperatorPlacement]]:
+    """List the operators of `main`, and note on each call which row of the list it is."""
+    operators: list[OperatorPlacement] = []
+
+    @tvm_api.mutator
+    class Numberer(tvm_api.PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: Any) -> None:
+            call = binding.value
+            name = tvm_api.operator_name(call)
+            if name:
+                node = tvm_api.name_of(call) or str(binding.var.name)
+                call = tvm_api.make_call(call, span=tvm_api.rows_span([len(operators)]))
+                operators.append(_placement(name, node, call, binding.var, module))
+                binding = tvm_api.relax.VarBinding(binding.var, call)
+            super().visit_var_binding_(binding)
+
+    numberer = Numberer(module)
+    main = module.get_global_var("main")
+    numberer.builder_.update_func(main, numberer.visit_expr(module["main"]))
+    return numberer.builder_.get(), operators
+
+
+def _placement(operator: str, name: str, call: Any, variable: Any, module: Any
+) -> OperatorPlacement:
+    first = tvm_api.tuple_fields(variable.ty)[0]
+    if operator == "call_tir":
+        operator = str(call.args[0].name_hint)
+    return OperatorPlacement(
+        operator=operator,
+        name=name,
+        where=CPU,
+        reason="",
+        macs=multiply_accumulates(operator, call, variable),
+        shape=tvm_api.static_type_shape(first) or (),
+        dtype=tvm_api.type_dtype(first),
+    )
+
+
+def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
+    patterns = [
+        (
+            f"{backend.target_name}.{pattern.name}",
+            pattern.pattern,
+            dict(pattern.annotations),
+            _check(backend, pattern, refusals),
+        )
+        for pattern in backend.patterns
+    ]
+    if not patterns:
+        return module
+    fused = tvm_api.relax_transform.FuseOpsByPattern(
+        patterns, bind_constants=False, annotate_codegen=not backend.merge_compiler_regions
+    )(module)
+    if refusals.error is not None:
+        raise refusals.error
+    return fused
+
+
+def _check(
+    backend: UMABackend, pattern: Pattern, refusals: _Refusals
+) -> Callable[[Any], bool]:
+    """TVM's check function for a pattern: leaks, then the backend's predicate."""
+
+    def check(context: Any) -> bool:
+        if refusals.error is not None:
+            return False
+        if tvm_api.has_leaking_intermediate_variables(context):
+            return refusals.refuse(
+                context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
+            )
+        try:
+            answer = True if pattern.predicate is None else pattern.predicate(context)
+        except Exception as error:  # a bug in the backend must not look like a refusal
+            refusals.error = BackendError(
+                f"predicate of pattern {pattern.name!r} raised {type(error).__name__}: {error}",
+                where=backend.target_name,
+            )
+            return False
+        if answer is True:
+            refusals.accepted.update(_matched_operators(context))
+            return True
+        if answer is False:
+            return refusals.refuse(context, f"{pattern.name}: refused without a reason")
+        if isinstance(answer, str):
+            return refusals.refuse(context, answer)
+        refusals.error = BackendError(
+            f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
+            where=backend.target_name,
+            fix="return True, or a sentence that says why not",
+        )
+        return False
+
+    return check
+
+
+def _matched_operators(context: Any) -> set[int]:
+    calls = [context.matched_expr, *context.matched_bindings.values()]
+    return {row for call in calls for row in tvm_api.rows_of(call)}
+
+
+def _report(
+    module: Any, operators: list[OperatorPlacement], refusals: dict[str, _Refusals]
+) -> OffloadReport:
+    where = offloaded_operators(module)
+    rows = []
+    for number, row in enumerate(operators):
+        owner = where.get(number, CPU)
+        reason = "" if owner != CPU else _reason(number, row.operator, refusals)
+        rows.append(
+            OperatorPlacement(
+                row.operator, row.name, owner, reason, row.macs, row.shape, row.dtype
+            )
+        )
+    return OffloadReport(tuple(rows))
+
+
+def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
+    """Why an operator stayed on the CPU, naming the backend when there are several."""
+    answers = []
+    for backend, refused in refusals.items():
+        if number in refused.reasons:
+            answer = "; ".join(refused.reasons[number])
+        elif number in refused.accepted:
+            answer = "accepted, but part of another match that overlaps"
+        else:
+            answer = f"no pattern of {backend} covers {operator}"
+        answers.append(answer if len(refusals) == 1 else f"{backend}: {answer}")
+    return "; ".join(answers) or "no backend was given"
+
+
+def offloaded_operators(module: Any) -> dict[int, str]:
+    """Number of each operator inside an accelerator function, with the function's target."""
+    where: dict[int, str] = {}
+    for _, function in tvm_api.relax_functions(module):
+        codegen = tvm_api.function_attribute(function, "Codegen")
+        if codegen is None:
+            continue
+        where.update(dict.fromkeys(tvm_api.rows_inside(function), str(codegen)))
+    return where

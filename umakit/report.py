@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offload report: every operator, where it runs, and why not on the accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class OperatorPlacement:
+    """One operator of the network.
+
+    Attributes:
+        operator: its name in Relax, for example `nn.conv2d`.
+        name: the node in the user's model that it came from.
+        where: `cpu`, or the target name of the backend that runs it.
+        reason: why it stayed on the CPU; empty when it was offloaded.
+        macs: multiply-accumulates of the operator, 0 for those that have none.
+        shape: of its first output.
+        dtype: of its first output.
+    """
+
+    operator: str
+    name: str
+    where: str
+    reason: str
+    macs: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    def as_json(self) -> dict[str, str]:
+        """The stable keys of `uma partition --json`: operator, name, where, reason."""
+        return {
+            "operator": self.operator,
+            "name": self.name,
+            "where": self.where,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class OffloadReport:
+    """Placements of all operators of a network, in execution order."""
+
+    placements: tuple[OperatorPlacement, ...]
+
+    @property
+    def total_macs(self) -> int:
+        """Multiply-accumulates of the whole network."""
+        return sum(placement.macs for placement in self.placements)
+
+    @property
+    def offloaded_macs(self) -> int:
+        """Multiply-accumulates that run on an accelerator."""
+        return sum(p.macs for p in self.placements if p.where != CPU)
+
+    @property
+    def offloaded(self) -> tuple[OperatorPlacement, ...]:
+        """The operators that run on an accelerator."""
+        return tuple(p for p in self.placements if p.where != CPU)
+
+    def as_json(self) -> list[dict[str, str]]:
+        """A list of {operator, name, where, reason}, in execution order."""
+        return [placement.as_json() for placement in self.placements]

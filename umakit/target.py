@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets of accelerators and their attributes.
+
+A new target *kind* needs C++ in TVM 0.27, and the existing kinds refuse attributes that they do
+not know. A target *tag* needs neither, so each accelerator is a tag over the kind `c`. Attributes
+that a user overrides travel in the target's `keys`, the one open list that TVM keeps through
+copying and JSON export; defaults stay here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import TargetAttributeError
+
+AttributeValue = str | int | bool
+ATTRIBUTE_PREFIX = "umakit."
+ACCELERATOR_KEY = "umakit"
+
+
+@dataclass(frozen=True)
+class _Registered:
+    attributes: dict[str, AttributeValue]
+    owner: str
+
+
+_REGISTERED: dict[str, _Registered] = {}
+
+
+def check_target_name(name: str) -> None:
+    """Refuse a name that cannot be a target.
+
+    Raises:
+        TargetAttributeError: it is no C identifier, or TVM has a target kind or tag of that name.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
+        raise TargetAttributeError(f"target name {name!r} is not a C identifier")
+    if name in tvm_api.Target.list_kinds():
+        raise TargetAttributeError(f"target {name!r} already exists in TVM")
+    if name not in _REGISTERED and name in tvm_api.tvm.target.list_tags():
+        raise TargetAttributeError(f"target tag {name!r} already exists in TVM")
+
+
+def check_attribute(
+    target_name: str, name: str, default: Any, taken: Mapping[str, AttributeValue]
+) -> None:
+    """Refuse an attribute that UMA would refuse.
+
+    Raises:
+        TargetAttributeError: a default of None, float or another type; a name that TVM's target
+            kind owns; a name that is taken.
+    """
+    where = f"target {target_name!r}"
+    if default is None:
+        raise TargetAttributeError(f"attribute {name!r}: None is not supported", where=where)
+    if not isinstance(default, (str, int, bool)):
+        raise TargetAttributeError(
+            f"attribute {name!r}: only str, int and bool are supported, not "
+            f"{type(default).__name__}",
+            where=where,
+        )
+    if name in tvm_api.Target("c").kind.options:
+        raise TargetAttributeError(f"attribute {name!r} is TVM's own", where=where)
+    if name in taken:
+        raise TargetAttributeError(f"attribute {name!r} is registered already", where=where)
+
+
+def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: object) -> bool:
+    """Make `tvm.target.Target(name)` work.
+
+    Returns:
+        False when the same backend has done so before.
+
+    Raises:
+        TargetAttributeError: another backend owns the name.
+    """
+    owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
+    known = _REGISTERED.get(name)
+    if known is not None:
+        if known.attributes != dict(attributes):
+            raise TargetAttributeError(
+                f"target {name!r} is registered already, by {known.owner}",
+                where=owner_name,
+                fix="give one of them another target_name",
+            )
+        return False
+    config = {"kind": "c", "keys": [name, ACCELERATOR_KEY, "cpu"], "tag": name}
+    tvm_api.tvm.target.register_tag(name, config)
+    _REGISTERED[name] = _Registered(dict(attributes), owner_name)
+    return True
+
+
+def create_target(name: str, **overrides: AttributeValue) -> Any:
+    """A TVM target of a registered accelerator, with some attributes overridden.
+
+    Raises:
+        TargetAttributeError: the target or an attribute is unknown, or a value has another type
+            than its default.
+    """
+    known = _lookup(name)
+    keys = [name, ACCELERATOR_KEY, "cpu"]
+    for attribute, value in sorted(overrides.items()):
+        if attribute not in known.attributes:
+            raise TargetAttributeError(
+                f"there is no attribute {attribute!r}",
+                where=f"target {name!r}",
+                fix=f"known: {', '.join(sorted(known.attributes)) or 'none'}",
+            )
+        expected = type(known.attributes[attribute])
+        if type(value) is not expected:
+            raise TargetAttributeError(
+                f"attribute {attribute!r} is {expected.__name__}, not {type(value).__name__}",
+                where=f"target {name!r}",
+            )
+        keys.append(f"{ATTRIBUTE_PREFIX}{attribute}={json.dumps(value)}")
+    return tvm_api.Target({"tag": name, "keys": keys})
+
+
+def target_attributes(target: Any) -> dict[str, AttributeValue]:
+    """Attributes of an accelerator's target: defaults, overridden by what the target carries.
+
+    Raises:
+        TargetAttributeError: the target is no registered accelerator.
+    """
+    attributes = dict(_lookup(str(target.tag)).attributes)
+    for key in target.keys:
+        if key.startswith(ATTRIBUTE_PREFIX):
+            name, _, value = key.removeprefix(ATTRIBUTE_PREFIX).partition("=")
+            attributes[name] = json.loads(value)
+    return attributes
+
+
+def _lookup(name: str) -> _Registered:
+    if name not in _REGISTERED:
+        raise TargetAttributeError(f"target {name!r} is not a registered accelerator",
+                                   fix="call register() of its backend first")
+    return _REGISTERED[name]

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every TVM name that umakit uses and that may move with the next release.
+
+TVM renames parts of its Python interface in each version. Stages import them from here, so that
+a new TVM costs this one file. Written against apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, te, tirx, topi
+from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm, TensorLoad, TupleGetItem, Var
+from tvm.ir import Tuple as RelaxTuple
+from tvm.relax.backend.utils import has_leaking_intermediate_variables
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.transform import PatternCheckContext
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import ScheduleError
+
+relax_transform = relax.transform
+s_tir_transform = s_tir.transform
+tirx_transform = tirx.transform
+
+IRModule = tvm.IRModule
+Function = relax.Function
+PrimFunc = tirx.PrimFunc
+Sequential = tvm.transform.Sequential
+Target = tvm.target.Target
+TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
+"""TVM has no exception of its own in 0.27: checks in C++ arrive as these."""
+
+__all__ = [
+    "Call",
+    "DFPattern",
+    "Function",
+    "GenericConst",
+    "GlobalVar",
+    "IRModule",
+    "Op",
+    "PatternCheckContext",
+    "PrimFunc",
+    "PyExprMutator",
+    "RelaxTuple",
+    "Schedule",
+    "ScheduleError",
+    "Sequential",
+    "StringImm",
+    "TVM_ERRORS",
+    "Target",
+    "TensorLoad",
+    "TupleGetItem",
+    "Var",
+    "has_leaking_intermediate_variables",
+    "is_const",
+    "is_op",
+    "mutator",
+    "relax",
+    "relax_transform",
+    "s_tir",
+    "s_tir_transform",
+    "te",
+    "tirx",
+    "tirx_transform",
+    "topi",
+    "tvm",
+    "tvm_ffi",
+    "wildcard",
+]
+
+OPAQUE_OPERATOR_PATTERN = 8
+"""`OpPatternKind.kOpaque`: an operator that fusion must leave alone."""
+
+
+# --- Relax --------------------------------------------------------------------------------------
+
+
+def constant_array(expression: Any) -> npt.NDArray[Any] | None:
+    """The values of a Relax constant, or None when `expression` is not one."""
+    return expression.value.numpy() if isinstance(expression, GenericConst) else None
+
+
+def static_shape(expression: Any) -> tuple[int, ...] | None:
+    """Shape of a tensor expression; None when it is no tensor or a dimension is symbolic."""
+    return static_type_shape(expression.ty)
+
+
+def static_type_shape(type_: Any) -> tuple[int, ...] | None:
+    """Shape of a tensor type; None when it is no tensor or a dimension is symbolic."""
+    shape = getattr(type_, "shape", None)
+    if shape is None or not hasattr(type_, "dtype"):
+        return None
+    dimensions = list(shape.values) if hasattr(shape, "values") else list(shape)
+    if not all(isinstance(dimension, (int, tirx.IntImm)) for dimension in dimensions):
+        return None
+    return tuple(int(dimension) for dimension in dimensions)
+
+
+def dtype_of(expression: Any) -> str:
+    """Element type of a tensor expression, for example `float32`; empty when it is no tensor."""
+    return type_dtype(expression.ty)
+
+
+def type_dtype(type_: Any) -> str:
+    """Element type of a tensor type; empty when it is no tensor."""
+    return str(getattr(type_, "dtype", ""))
+
+
+def tuple_fields(type_: Any) -> list[Any]:
+    """The field types of a tuple type, or the type itself as the only field."""
+    return list(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
+
+
+def operator_name(call: Any) -> str:
+    """`nn.conv2d` for a call of `relax.nn.conv2d`; empty for anything but a Relax operator."""
+    operator = getattr(call, "op", None)
+    return str(operator.name).removeprefix("relax.") if isinstance(operator, Op) else ""
+
+
+def bindings_of(function: Any) -> Iterator[Any]:
+    """The bindings of a Relax function in execution order."""
+    for block in function.body.blocks:
+        yield from block.bindings
+
+
+def relax_functions(module: Any) -> Iterator[tuple[Any, Any]]:
+    """(global variable, function) of each Relax function of a module."""
+    for variable, function in module.functions.items():
+        if isinstance(function, Function):
+            yield variable, function
+
+
+def prim_functions(module: Any) -> Iterator[tuple[Any, Any]]:
+    """(global variable, function) of each TIR prim func of a module, sorted by name."""
+    for variable, function in sorted(module.functions.items(), key=lambda item: item[0].name_hint):
+        if isinstance(function, PrimFunc):
+            yield variable, function
+
+
+def function_attribute(function: Any, name: str) -> Any:
+    """An attribute of a function, or None."""
+    return function.attrs[name] if function.attrs and name in function.attrs else None
+
+
+def make_call(call: Any, *, op: Any = None, args: Any = None, span: Any = None) -> Any:
+    """A copy of a Relax call with some parts replaced."""
+    return relax.Call(
+        call.op if op is None else op,
+        call.args if args is None else args,
+        call.attrs,
+        call.ty_args,
+        call.span if span is None else span,
+    )
+
+
+def name_span(name: str) -> Any:
+    """A source span that says which node of the user's model a call came from.
+
+    Spans survive pattern matching and fusion in Relax, so they carry a call's origin through the
+    pipeline: first the node's name, after partitioning the rows of the offload report.
+    """
+    return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)
+
+
+def name_of(call: Any) -> str | None:
+    """The node name that `name_span` put on a call, or None."""
+    span = getattr(call, "span", None)
+    return str(span.source_name.name) if span is not None and int(span.line) == 0 else None
+
+
+def rows_span(rows: Iterable[int]) -> Any:
+    """A source span that names the rows of the offload report that a call stands for."""
+    name = ",".join(str(row) for row in sorted(set(rows)))
+    return tvm.ir.Span(tvm.ir.SourceName(name), 1, 1, 0, 0)
+
+
+def rows_of(call: Any) -> tuple[int, ...]:
+    """The rows that `rows_span` put on a call; empty when there are none."""
+    span = getattr(call, "span", None)
+    if span is None or int(span.line) != 1 or not span.source_name.name:
+        return ()
+    return tuple(int(row) for row in str(span.source_name.name).split(","))
+
+
+def rows_inside(function: Any) -> tuple[int, ...]:
+    """All rows of the offload report that calls inside a Relax function stand for."""
+    return tuple(sorted({row for call in collect(function, Call) for row in rows_of(call)}))
+
+
+# --- Walking and rewriting TIR ------------------------------------------------------------------
+
+
+def walk(root: Any, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> None:
+    """Call the first callback whose type fits for each node below `root`, children first."""
+
+    def silent(function: Callable[[Any], Any]) -> Callable[[Any], None]:
+        def call(node: Any) -> None:
+            function(node)
+
+        return call
+
+    tvm_ffi.structural_walk(root, [(kind, silent(function)) for kind, function in callbacks])
+
+
+def rewrite(root: Any, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Any:
+    """A copy of `root` in which each node of a type is replaced by what its callback returns."""
+    return tvm_ffi.structural_map(root, callbacks)
+
+
+def collect(root: Any, kind: Any) -> list[Any]:
+    """All nodes of one type below `root`, children first."""
+    found: list[Any] = []
+    walk(root, [(kind, found.append)])
+    return found
+
+
+def flatten_statements(statement: Any) -> list[Any]:
+    """The statements of nested sequences as one flat list."""
+    if isinstance(statement, tirx.SeqStmt):
+        return [inner for child in statement.seq for inner in flatten_statements(child)]
+    return [statement]
+
+
+def sequence(statements: list[Any]) -> Any:
+    """A statement that runs `statements` in order."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+
+
+def buffer_shape(buffer: Any) -> tuple[int, ...]:
+    """The constant shape of a TIR buffer."""
+    return tuple(int(extent) for extent in buffer.ty.shape)
+
+
+def buffer_dtype(buffer: Any) -> str:
+    """Element type of a TIR buffer."""
+    return str(buffer.ty.dtype)
+
+
+def buffer_bytes(buffer: Any) -> int:
+    """Size of a TIR buffer in bytes."""
+    return int(np.prod(buffer_shape(buffer), dtype=np.int64)) * element_bytes(buffer_dtype(buffer))
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element of a TVM dtype; a bool takes one."""
+    return np.dtype(dtype).itemsize
+
+
+def integer_value(expression: Any) -> int | None:
+    """The value of a constant integer expression, or None."""
+    if isinstance(expression, int):
+        return expression
+    return int(expression.value) if isinstance(expression, tirx.IntImm) else None
+
+
+def is_buffer(variable: Any) -> bool:
+    """Whether a TIR variable is a buffer."""
+    return bool(tirx.is_buffer_var(variable))
+
+
+# --- Targets, reference executables ---------------------------------------------------------------
+
+
+def c_target() -> Any:
+    """The target that CPU code is lowered for: C, as its own host."""
+    target = Target("c")
+    return target.with_host(target)
+
+
+def llvm_executable(module: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+    """TVM's own LLVM build of a Relax module as a virtual machine on the CPU.
+
+    Args:
+        module: a Relax module with a function `main`.
+        parameters: values to bind to its parameters by name.
+    """
+    if parameters:
+        module = relax_transform.BindParams("main", dict(parameters))(module)
+    return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+
+
+def to_device(array: npt.NDArray[Any]) -> Any:
+    """A NumPy array as a TVM tensor on the CPU."""
+    return tvm.runtime.tensor(np.ascontiguousarray(array))
