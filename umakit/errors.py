@@ -95,3 +95,8 @@ class DeviceError(UmakitError):
     def __init__(self, what: str, *, where: str = "", fix: str = "", status: int = 0) -> None:
         self.status = status
         super().__init__(what, where=where, fix=fix)
+
+
+def all_errors(root: type[UmakitError] = UmakitError) -> list[type[UmakitError]]:
+    """`UmakitError` and every class below it."""
+    return [root, *(error for child in root.__subclasses__() for error in all_errors(child))]

@@ -198,7 +198,7 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
         elif number in refused.accepted:
             answer = "accepted, but part of another match that overlaps"
         else:
-            answer = f"no pattern of {backend} covers {operator}"
+            answer = f"no pattern covers {operator}"
         answers.append(answer if len(refusals) == 1 else f"{backend}: {answer}")
     return "; ".join(answers) or "no backend was given"
 

@@ -24,6 +24,8 @@ from tvm.relax.transform import PatternCheckContext
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ScheduleError
 
+from umakit.errors import all_errors
+
 relax_transform = relax.transform
 s_tir_transform = s_tir.transform
 tirx_transform = tirx.transform
@@ -77,6 +79,10 @@ __all__ = [
 OPAQUE_OPERATOR_PATTERN = 8
 """`OpPatternKind.kOpaque`: an operator that fusion must leave alone."""
 
+
+for _error in all_errors():
+    # Errors lose their class on the way through TVM's C++ unless it knows the name.
+    tvm_ffi.register_error(_error.__name__, _error)
 
 # --- Relax --------------------------------------------------------------------------------------
 

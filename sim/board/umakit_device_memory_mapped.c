@@ -44,11 +44,14 @@ static volatile uint32_t *register_at(uint32_t offset)
     return (volatile uint32_t *)((uintptr_t)UMAKIT_DEVICE_BASE + offset);
 }
 
+/* The signatures are those of device.h, const or not. */
+/* cppcheck-suppress constParameter */
 uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
 {
     return device == NULL ? UINT32_MAX : *register_at(offset);
 }
 
+/* cppcheck-suppress constParameter */
 void umakit_device_write32(umakit_device *device, uint32_t offset, uint32_t value)
 {
     if (device != NULL) {

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "conv2dnchw.h"
 #include "umakit/mac_array_registers.h"
-#include "umakit/simulator.h"
+#include "vanilla_accelerator_device.h"
 
 int main(void)
 {

@@ -160,6 +160,8 @@ static void test_access_rights(void)
 
 static void test_sizes(void)
 {
+    static const struct job wraps_at_32_bits = {1, 1, 1, 1, 0x10000u, 0x10000u, 0, 0};
+    static const struct job wraps_at_64_bits = {8, 1, 1, 1, 0x80000000u, 0x40000000u, 0, 0};
     static const uint32_t sizes[] = {
         UMAKIT_MAC_ARRAY_INPUT_CHANNELS_OFFSET,  UMAKIT_MAC_ARRAY_INPUT_HEIGHT_OFFSET,
         UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET,     UMAKIT_MAC_ARRAY_OUTPUT_CHANNELS_OFFSET,
@@ -189,6 +191,15 @@ static void test_sizes(void)
     for (i = 0u; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         umakit_device_write32(&device, sizes[i], 0x80000000u);
     }
+    write_control(&device, START);
+    expect_error(UMAKIT_OUT_OF_RANGE);
+    /* Weights alone: 2^32 and 2^64 elements, next to small operands. */
+    set_up();
+    write_sizes(&device, &wraps_at_32_bits);
+    write_control(&device, START);
+    expect_error(UMAKIT_OUT_OF_RANGE);
+    set_up();
+    write_sizes(&device, &wraps_at_64_bits);
     write_control(&device, START);
     expect_error(UMAKIT_OUT_OF_RANGE);
 
@@ -245,6 +256,21 @@ static void test_overlap(void)
     write_control(&device, START);
     expect_error(UMAKIT_INVALID_ARGUMENT);
 
+    /* The result first, the input inside it. */
+    set_up();
+    CHECK_EQUAL(umakit_device_map(&device, result + 8, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
+                UMAKIT_OK);
+    write_addresses(&device, alias, weights_address, result_address);
+    write_control(&device, START);
+    expect_error(UMAKIT_INVALID_ARGUMENT);
+    set_up();
+    CHECK_EQUAL(umakit_device_map(&device, result + 18, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
+                UMAKIT_OK);
+    write_addresses(&device, alias, weights_address, result_address);
+    write_control(&device, START);
+    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&device), IDLE | DONE);
+
     /* One float after the input is not on top of it. */
     set_up();
     CHECK_EQUAL(umakit_device_map(&device, ifmap + 12, 18u * 4u, UMAKIT_FROM_DEVICE, &alias),
@@ -257,6 +283,8 @@ static void test_overlap(void)
 
 static void test_control(void)
 {
+    struct umakit_simulator_counters counters;
+
     set_up();
     write_control(&device, 8u);
     expect_error(UMAKIT_INVALID_ARGUMENT);
@@ -273,6 +301,8 @@ static void test_control(void)
     write_control(&device, START);
     CHECK_EQUAL(read_status(&device), IDLE | ERROR);
     CHECK(result_is_untouched());
+    umakit_simulator_counters(&device, &counters);
+    CHECK_EQUAL(counters.failed_jobs, 1u);
     write_control(&device, CLEAR | RESET_COUNTERS | START);
     CHECK_EQUAL(read_status(&device), BUSY);
     CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);

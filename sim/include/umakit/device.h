@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/status.h"
+#include "status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "umakit/device.h"
+#include "device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/device.h"
-#include "umakit/status.h"
+#include "device.h"
+#include "status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "umakit/simulator.h"
+#include "simulator.h"
 
 /* False for NULL and for a device that was never initialised. */
 bool umakit_simulator_is_present(const struct umakit_device *device);

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where `uma` prints: results on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PIPE_WIDTH = 120
+"""Columns of a table that does not go to a terminal."""
+
+
+def console(error: bool = False) -> Any:
+    """A rich console; wide enough for tables when the output is a pipe."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    width = None
+    if not stream.isatty():
+        width = int(os.environ.get("COLUMNS", 0)) or max(PIPE_WIDTH, shutil.get_terminal_size().columns)
+    return Console(stderr=error, width=width, highlight=False)
+
+
+def say(text: str, error: bool = False) -> None:
+    """Print a line as it is."""
+    print(text, file=sys.stderr if error else sys.stdout, flush=True)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Show what is being done: a spinner on a terminal, lines with seconds elsewhere.
+
+    Yields:
+        A function to call with each new stage.
+    """
+    if sys.stderr.isatty():
+        with console(error=True).status("starting") as status:
+            yield lambda stage: status.update(stage)
+        return
+    started = time.monotonic()
+    last = ""
+
+    def tell(stage: str) -> None:
+        nonlocal last
+        # A pipe gets lines only once a command takes long enough for someone to wonder.
+        if last and time.monotonic() - started > 2:
+            say(f"[{time.monotonic() - started:5.1f} s] {stage}", error=True)
+        last = stage
+
+    yield tell

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma`: make a backend, see what it takes of a network, compile, run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from umakit.cli import tables
+from umakit.cli.console import console, progress, say
+from umakit.errors import InputError, UmakitError
+from umakit.version import __version__
+
+app = typer.Typer(
+    name="uma",
+    help="From an accelerator to a C library that runs real networks on it.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file.", show_default=False)]
+BackendOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        "-b",
+        help="Name or folder of an accelerator; repeat it for several, the first has priority.",
+        show_default=False,
+    ),
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-shapes",
+        help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"umakit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """From an accelerator to a C library that runs real networks on it."""
+
+
+@app.command(epilog="Example:  uma new vanilla_accelerator --tutorial vanilla")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the accelerator, such as my_npu.")],
+    tutorial: Annotated[
+        str | None,
+        typer.Option(help="Start from a finished mock accelerator (vanilla).", show_default=False),
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")
+    ] = Path("."),
+) -> None:
+    """Write a new backend: patterns, TIR passes, C codegen, driver, tests."""
+    from umakit.scaffold import new_backend
+
+    written = new_backend(name, directory, tutorial)
+    say(f"Wrote {written.folder}:")
+    for file_name in written.files:
+        say(f"  {file_name}")
+    if tutorial:
+        say(f"Next: python {written.folder / 'run.py'}")
+    else:
+        say(f"Next: python {written.folder / 'run.py'} says what to decide first")
+
+
+@app.command(epilog="Example:  uma backends --json")
+def backends(as_json: JsonOption = False) -> None:
+    """List the accelerators that can be given by name."""
+    from umakit.registry import list_backends
+
+    sources = list_backends()
+    if as_json:
+        _print_json(
+            [{"name": s.name, "origin": s.origin, "location": s.location} for s in sources]
+        )
+    else:
+        console().print(tables.backend_table(sources))
+
+
+@app.command(epilog="Example:  uma partition digits.onnx --backend vanilla_accelerator")
+def partition(
+    model: ModelArgument,
+    backend: BackendOption = None,
+    input_shapes: ShapesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what an accelerator takes of a network, and why not the rest."""
+    shapes = parse_shapes(input_shapes)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.frontend import import_model
+        from umakit.partitioner import partition as partition_module
+
+        found = _find_backends(backend)
+        tell("importing the network")
+        imported = import_model(model, input_shapes=shapes)
+        tell("partitioning")
+        report = partition_module(imported.module, found).report
+    for notice in imported.notices:
+        say(f"note: {notice}", error=True)
+    if as_json:
+        _print_json(report.as_json())
+    else:
+        console().print(tables.offload_table(report.placements))
+        console().print(tables.offload_summary(report), highlight=False)
+
+
+@app.command(
+    name="compile",
+    epilog="Example:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library",
+)
+def compile_(
+    model: ModelArgument,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder to write.", show_default=False)
+    ],
+    backend: BackendOption = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
+    ] = None,
+    input_shapes: ShapesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a network to a standalone C library in Model Library Format."""
+    shapes = parse_shapes(input_shapes)
+    notices: list[str] = []
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.compile import compile_model
+
+        library = compile_model(
+            model,
+            _find_backends(backend),
+            output,
+            name=name,
+            input_shapes=shapes,
+            progress=tell,
+            notice=notices.append,
+        )
+    for notice in notices:
+        say(f"note: {notice}", error=True)
+    if as_json:
+        _print_json({"output": str(output), **library.metadata["umakit"]})
+        return
+    console().print(tables.offload_summary(library.report), highlight=False)
+    console().print(tables.memory_summary(library.metadata["umakit"]["memory"]), highlight=False)
+    say(f"Wrote {output}")
+    say(f"Next: uma run {output} --inputs in.npz --profile")
+
+
+@app.command(epilog="Example:  uma run digits_library --inputs held_out.npz --profile")
+def run(
+    library: Annotated[Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)],
+    inputs: Annotated[
+        Path,
+        typer.Option(
+            "--inputs", "-i", help="Arrays by input name (npz); one more leading dimension runs "
+            "that many inferences.", show_default=False,
+        ),
+    ],
+    outputs: Annotated[
+        Path | None,
+        typer.Option("--outputs", "-o", help="Where to write the results (npz).", show_default=False),
+    ] = None,
+    print_time: Annotated[bool, typer.Option("--print-time", help="Print host time.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each inference, for timing.")] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a compiled library on this machine; accelerators are simulated."""
+    from umakit.run import load_inputs, run_library, save_outputs, select_inputs
+
+    if outputs is not None and not outputs.parent.is_dir():
+        raise InputError("no such folder", where=str(outputs.parent))
+    with progress() as tell:
+        tell("building and running")
+        arrays = select_inputs(library, load_inputs(inputs))
+        result = run_library(library, arrays, repeat=repeat, profile=profile)
+    if outputs is not None:
+        save_outputs(outputs, result.outputs)
+    if as_json:
+        _print_json(_run_json(result))
+        return
+    for output_name, array in result.outputs.items():
+        say(f"{output_name}: {array.dtype}{list(array.shape)}")
+    if outputs is not None:
+        say(f"Wrote {outputs}")
+    if profile:
+        console().print(tables.profile_table(result.layers))
+    if print_time:
+        console().print(tables.time_table(result.times))
+
+
+def _run_json(result: Any) -> dict[str, Any]:
+    return {
+        "outputs": {n: {"shape": list(a.shape), "dtype": str(a.dtype)}
+                    for n, a in result.outputs.items()},
+        "mean_seconds": statistics.fmean(result.times),
+        "runs": len(result.times),
+        "layers": [
+            {
+                "name": layer.name,
+                "where": layer.where,
+                "macs": layer.macs,
+                "device_macs": layer.device_macs,
+                "cycles": layer.cycles,
+                "seconds": layer.seconds,
+            }
+            for layer in result.layers
+        ],
+    }
+
+
+def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
+    """`name:[1,2,3]` as a dictionary; the brackets may be left out.
+
+    Raises:
+        InputError: it has another form.
+    """
+    shapes = {}
+    for text in texts or []:
+        name, separator, sizes = text.rpartition(":")
+        try:
+            shape = [int(size) for size in sizes.strip().strip("[]").split(",")]
+        except ValueError:
+            shape = []
+        if not separator or not shape or min(shape) < 1:
+            raise InputError(f"--input-shapes {text!r} is not of the form name:[1,3,224,224]")
+        shapes[name.strip()] = shape
+    return shapes
+
+
+def _find_backends(names: list[str] | None) -> list[Any]:
+    from umakit.registry import find_backend
+
+    return [find_backend(name) for name in names or []]
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def run_command(arguments: list[str] | None = None) -> int:
+    """Run `uma` and return its exit code; a user's mistake is one sentence, never a traceback."""
+    try:
+        result = app(args=arguments, standalone_mode=False)
+    except UmakitError as error:
+        say(f"error: {error}", error=True)
+        return error.exit_code
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except typer.Abort:
+        say("interrupted", error=True)
+        return 130
+    except Exception as error:
+        shown = getattr(error, "show", None)
+        if shown is None:
+            raise
+        shown()  # a usage error of the command line: it prints usage and the mistake
+        return int(getattr(error, "exit_code", 2))
+    return result if isinstance(result, int) else 0
+
+
+def console_script() -> None:
+    """Entry point of the console script."""
+    sys.exit(run_command())
+
+
+if __name__ == "__main__":
+    console_script()

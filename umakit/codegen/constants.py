@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants as C: exact to the last bit, and quick to compile when they are large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.codegen.c_types import c_type, hexadecimal_float, integer_literal
+
+LARGE = 64 * 1024
+"""Bytes from which a constant is printed as a string: element by element a compiler needs about
+a second and 50 MB for each MB."""
+
+ROW = 512
+"""Bytes of one string literal; C99 compilers must accept 4,095."""
+
+_OCTAL = np.array([f"\\{byte:03o}".encode() for byte in range(256)], dtype="S4")
+
+
+def declaration(name: str, array: npt.NDArray[Any]) -> str:
+    """`extern const ...;` for a constant."""
+    return f"extern const {_type_of(array)} {name}{_extent(array)};"
+
+
+def definition(name: str, array: npt.NDArray[Any]) -> str:
+    """The constant itself."""
+    values = _string_rows(array) if is_large(array) else _element_list(array)
+    return f"const {_type_of(array)} {name}{_extent(array)} = {{\n{values}\n}};\n"
+
+
+def reference(name: str, array: npt.NDArray[Any]) -> str:
+    """C text of a pointer to the constant's first element."""
+    return f"{name}.values" if is_large(array) else name
+
+
+def is_large(array: npt.NDArray[Any]) -> bool:
+    """Whether a constant is printed as a string in a union."""
+    return array.nbytes >= LARGE
+
+
+def _rows(array: npt.NDArray[Any]) -> int:
+    return -(-array.nbytes // ROW)
+
+
+def _type_of(array: npt.NDArray[Any]) -> str:
+    element = c_type(str(array.dtype))
+    if not is_large(array):
+        return element
+    # The string comes first because C99 initializes the first member of a union.
+    return f"union {{ unsigned char bytes[{_rows(array)}][{ROW}]; {element} values[{array.size}]; }}"
+
+
+def _extent(array: npt.NDArray[Any]) -> str:
+    return "" if is_large(array) else f"[{max(1, array.size)}]"
+
+
+def _element_list(array: npt.NDArray[Any]) -> str:
+    dtype = str(array.dtype)
+    if dtype in ("float32", "float64"):
+        texts = [hexadecimal_float(float(value), dtype) for value in array.ravel()]
+    else:
+        texts = [integer_literal(int(value), dtype) for value in array.ravel()]
+    per_line = 6 if dtype in ("float32", "float64", "int64", "uint64") else 16
+    lines = [
+        "    " + ", ".join(texts[start : start + per_line]) for start in range(0, len(texts), per_line)
+    ]
+    return ",\n".join(lines) or "    0"
+
+
+def _string_rows(array: npt.NDArray[Any]) -> str:
+    data = np.frombuffer(array.astype(array.dtype.newbyteorder("<")).tobytes(), dtype=np.uint8)
+    rows = [
+        '        "' + _OCTAL[data[start : start + ROW]].tobytes().decode("ascii") + '"'
+        for start in range(0, data.size, ROW)
+    ]
+    return "    {\n" + ",\n".join(rows) + "\n    }"
+
+

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C files of one model: kernels, the run functions, constants and the public header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from umakit.backend import UMABackend
+from umakit.codegen import constants
+from umakit.codegen.c_types import c_type
+from umakit.codegen.driver_names import exported_includes
+from umakit.codegen.expressions import helper_definition
+from umakit.codegen.kernel_source import KernelSource, print_kernel
+from umakit.memory import MemoryPlan
+from umakit.program import KernelCall, Program, Role, Tensor
+from umakit.rendering import render
+from umakit.version import __version__
+
+
+def interface_prefix(name: str) -> str:
+    """`tvmgen_NAME`, what every symbol of a model starts with."""
+    return f"tvmgen_{name}"
+
+
+def tensor_view(tensor: Tensor) -> dict[str, Any]:
+    """What templates need to know about a tensor."""
+    return {
+        "name": tensor.name,
+        "c_type": c_type(tensor.dtype),
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "size": tensor.size,
+        "elements": max(1, tensor.elements),
+    }
+
+
+def common_values(program: Program, plan: MemoryPlan) -> dict[str, Any]:
+    """Template values that all files of a model share."""
+    prefix = interface_prefix(program.name)
+    return {
+        "umakit_version": __version__,
+        "name": program.name,
+        "prefix": prefix,
+        "prefix_upper": prefix.upper(),
+        "inputs": [tensor_view(program.tensors[name]) for name in program.inputs],
+        "outputs": [tensor_view(program.tensors[name]) for name in program.outputs],
+        "workspace_size": plan.arena_size,
+        "alignment": plan.alignment,
+    }
+
+
+def generate_sources(
+    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
+) -> dict[str, str]:
+    """Print a program.
+
+    Args:
+        program: the straight-line program.
+        plan: its memory plan.
+        backends: by target name, those that the program's kernels run on.
+
+    Returns:
+        Text by path relative to `codegen/host`.
+
+    Raises:
+        LoweringError: a kernel holds a construct without a C form.
+    """
+    values = common_values(program, plan)
+    prefix = str(values["prefix"])
+    definitions, names, helpers = _print_kernels(program, backends)
+    steps = [_step(call, program, plan, names) for call in program.calls]
+    model = render(
+        "library/model.c.j2",
+        **values,
+        includes=_includes(backends),
+        helpers=[helper_definition(helper) for helper in sorted(helpers)],
+        kernels=definitions,
+        steps=steps,
+        uses_arena=any(name in plan.offsets for c in program.calls for name in c.arguments),
+        uses_status=any(step["checked"] for step in steps),
+    )
+    arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
+    return {
+        f"include/{prefix}.h": render("library/model.h.j2", **values),
+        f"src/{prefix}.c": model,
+        f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
+        f"src/{prefix}_constants.h": render(
+            "library/constants.h.j2",
+            **values,
+            declarations=[constants.declaration(name, array) for name, array in arrays.items()],
+        ),
+        f"src/{prefix}_constants.c": render(
+            "library/constants.c.j2",
+            **values,
+            definitions=[constants.definition(name, array) for name, array in arrays.items()],
+            little_endian_only=any(constants.is_large(array) for array in arrays.values()),
+        ),
+    }
+
+
+def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
+    return [
+        exported_includes(backend, backend.codegen.includes()).rstrip("\n")
+        for _, backend in sorted(backends.items())
+        if backend.codegen.includes is not None
+    ]
+
+
+def _print_kernels(
+    program: Program, backends: Mapping[str, UMABackend]
+) -> tuple[list[str], dict[str, tuple[str, KernelSource]], set[str]]:
+    """C functions of all kernels; kernels of equal text share one function."""
+    prefix = interface_prefix(program.name)
+    definitions: list[str] = []
+    shared: dict[tuple[str, str], tuple[str, KernelSource]] = {}
+    names: dict[str, tuple[str, KernelSource]] = {}
+    helpers: set[str] = set()
+    for name, kernel in program.kernels.items():
+        backend = backends.get(kernel.target)
+        hook = backend.codegen.replace_call_extern if backend else None
+        source = print_kernel(kernel, hook)
+        key = (source.parameters, source.body)
+        if key not in shared:
+            shared[key] = (f"{prefix}_{name}", source)
+            definitions.append(source.definition(f"{prefix}_{name}"))
+            helpers |= source.helpers
+        names[name] = shared[key]
+    return definitions, names, helpers
+
+
+def _step(
+    call: KernelCall,
+    program: Program,
+    plan: MemoryPlan,
+    names: dict[str, tuple[str, KernelSource]],
+) -> dict[str, Any]:
+    comment = f"{call.label} ({call.target})".replace("*/", "* /")
+    arguments = [_argument(name, program, plan) for name in call.arguments]
+    if not call.kernel:
+        size = program.tensors[call.outputs[0]].size
+        text = f"memcpy({arguments[1]}, {arguments[0]}, {size})"
+        return {"call": text, "checked": False, "comment": comment}
+    function, source = names[call.kernel]
+    separator = ",\n        "
+    text = f"{function}(\n        {separator.join(arguments)})"
+    return {"call": text, "checked": source.returns_status, "comment": comment}
+
+
+def _argument(name: str, program: Program, plan: MemoryPlan) -> str:
+    tensor = program.tensors[name]
+    if tensor.role is Role.CONSTANT:
+        array = program.constants[name]
+        return constants.reference(f"{interface_prefix(program.name)}_{name}", array)
+    if tensor.role in (Role.INPUT, Role.OUTPUT):
+        return name
+    offset = plan.offsets[name]
+    # Through void: the arena is aligned for every type, which a cast cannot tell the compiler.
+    return f"({c_type(tensor.dtype)} *)(void *)(arena + {offset})"

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seventh stage: a folder in Model Library Format with everything a C compiler needs.
+
+The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `metadata.json`,
+`parameters`, `src`, `runtime`). Nothing in it depends on TVM, on the date or on where it lies.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import sim
+from umakit.backend import UMABackend
+from umakit.codegen.driver_names import exported_includes, exported_name
+from umakit.codegen.model_source import common_values, generate_sources, interface_prefix
+from umakit.errors import LibraryError
+from umakit.library_metadata import METADATA
+from umakit.memory import MemoryPlan
+from umakit.program import Program, Tensor
+from umakit.rendering import render
+from umakit.report import OffloadReport
+from umakit.version import __version__
+
+MODEL_LIBRARY_FORMAT_VERSION = 7
+
+
+@dataclass(frozen=True)
+class Library:
+    """An exported library.
+
+    Attributes:
+        path: the folder.
+        metadata: what is in its `metadata.json`.
+        report: what runs where.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    report: OffloadReport
+
+
+def write_library(
+    destination: Path,
+    program: Program,
+    plan: MemoryPlan,
+    report: OffloadReport,
+    backends: Mapping[str, UMABackend],
+    relax_text: str,
+) -> Library:
+    """Write a library into a folder, all of it or nothing.
+
+    Args:
+        destination: the folder to create; one that umakit exported earlier is replaced.
+        program: the program.
+        plan: its memory plan.
+        report: the offload report.
+        backends: by target name, those that the program runs on.
+        relax_text: the partitioned network, for `src/`.
+
+    Raises:
+        LibraryError: the destination holds something else, or cannot be written.
+    """
+    check_destination(destination)
+    metadata = _metadata(program, plan, report, backends)
+    files: dict[str, str | bytes] = {
+        f"codegen/host/{path}": text
+        for path, text in {
+            **generate_sources(program, plan, backends),
+            **_driver_files(backends),
+        }.items()
+    }
+    sources = sorted(Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c")
+    values = {
+        **common_values(program, plan),
+        "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
+        "simulated": any(_is_simulated(backend) for backend in backends.values()),
+        "layers": program.calls,
+        "sources": sources,
+        "constants_size": constants_size(program),
+    }
+    files |= {
+        "runtime/main.c": render("library/main.c.j2", **values),
+        "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
+        "README.md": render("library/README.md.j2", **values),
+        f"parameters/{program.name}.npz": _npz(program.constants),
+        f"src/{program.name}.relax.txt": relax_text,
+        METADATA: json.dumps(metadata, indent=2) + "\n",
+    }
+    _write_all(destination, files)
+    return Library(destination, metadata, report)
+
+
+def check_destination(destination: Path) -> None:
+    """Refuse a destination that is not ours to overwrite.
+
+    Raises:
+        LibraryError: it is a file, or a folder with other content.
+    """
+    if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
+        raise LibraryError("exists and is no folder", where=str(destination))
+    if destination.is_dir() and any(destination.iterdir()) and not (destination / METADATA).exists():
+        raise LibraryError(
+            "exists and is no umakit library",
+            where=str(destination),
+            fix="choose another output folder",
+        )
+
+
+def constants_size(program: Program) -> int:
+    """Bytes of all constants."""
+    return sum(array.nbytes for array in program.constants.values())
+
+
+def _is_simulated(backend: UMABackend) -> bool:
+    return backend.configuration.device.simulator != "none"
+
+
+def _backend_view(backend: UMABackend) -> dict[str, Any]:
+    return {"name": backend.target_name, "simulated": _is_simulated(backend)}
+
+
+def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
+    """Drivers, and the simulator that answers them, by path below `codegen/host`."""
+    files: dict[str, str] = {}
+    for name, backend in sorted(backends.items()):
+        for driver_file in (*backend.driver.sources, *backend.driver.headers):
+            source = backend.folder / driver_file
+            if not source.is_file():
+                raise LibraryError(
+                    "the driver file is missing",
+                    where=str(source),
+                    fix=f"see _register_driver in the backend {name}",
+                )
+            text = exported_includes(backend, source.read_text(encoding="utf-8"))
+            files[f"src/{exported_name(backend, driver_file)}"] = text
+        if _is_simulated(backend):
+            files |= _simulator_files(name, backend)
+    return files
+
+
+def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
+    folder = sim.source_directory()
+    files = {}
+    for source in sim.SIMULATOR_SOURCES:
+        files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
+    for header in sim.HEADERS:
+        files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
+    array = backend.configuration.array
+    for suffix in ("c", "h"):
+        files[f"src/{name}_device.{suffix}"] = render(
+            f"device/mac_array_device.{suffix}.j2",
+            name=name,
+            array_rows=array.rows,
+            array_columns=array.columns,
+        )
+    return files
+
+
+def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.label,
+        "c_name": tensor.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "size_bytes": tensor.size,
+    }
+
+
+def _metadata(
+    program: Program, plan: MemoryPlan, report: OffloadReport, backends: Mapping[str, UMABackend]
+) -> dict[str, Any]:
+    """`metadata.json`: TVM's keys for tools that know them, umakit's own beside them."""
+    inputs = [_tensor_metadata(program.tensors[name]) for name in program.inputs]
+    outputs = [_tensor_metadata(program.tensors[name]) for name in program.outputs]
+    main = {
+        "workspace_size_bytes": plan.arena_size,
+        "constants_size_bytes": constants_size(program),
+        "io_size_bytes": sum(tensor["size_bytes"] for tensor in inputs + outputs),
+    }
+    return {
+        "version": MODEL_LIBRARY_FORMAT_VERSION,
+        "modules": {
+            program.name: {
+                "model_name": program.name,
+                "style": "full-model",
+                "executors": ["aot"],
+                "target": ["c", *sorted(backends)],
+                "memory": {"functions": {"main": [main]}},
+            }
+        },
+        "umakit": {
+            "version": __version__,
+            "name": program.name,
+            "interface": interface_prefix(program.name),
+            "inputs": inputs,
+            "outputs": outputs,
+            "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
+            "memory": {
+                "arena_bytes": plan.arena_size,
+                "live_set_bound_bytes": plan.live_set_bound,
+                "alignment_bytes": plan.alignment,
+                "constants_bytes": constants_size(program),
+                "offsets": dict(sorted(plan.offsets.items())),
+            },
+            "layers": [
+                {"name": call.label, "where": call.target, "macs": call.macs, "kernel": call.kernel}
+                for call in program.calls
+            ],
+            "operators": report.as_json(),
+        },
+    }
+
+
+def _npz(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """An npz file whose bytes depend on the arrays only: NumPy's own writer adds the time."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in sorted(arrays.items()):
+            member = io.BytesIO()
+            np.lib.format.write_array(member, array)
+            information = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(information, member.getvalue())
+    return buffer.getvalue()
+
+
+def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write into a temporary folder beside the destination, then put it in place."""
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{destination.name}.", dir=destination.parent
+        ) as temporary:
+            staged = Path(temporary) / "library"
+            for path, content in files.items():
+                target = staged / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                data = content if isinstance(content, bytes) else content.encode("utf-8")
+                target.write_bytes(data)
+            if destination.exists():
+                shutil.rmtree(destination)
+            staged.rename(destination)
+    except OSError as error:
+        raise LibraryError(f"cannot be written: {error.strerror}", where=str(destination)) from error

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running an exported library on this machine. Imports neither TVM nor the pipeline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.build import build_runner
+from umakit.errors import DeviceError, InputError, LibraryError
+from umakit.library_metadata import load_metadata
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """What one layer did in one inference.
+
+    Attributes:
+        name: of the layer.
+        where: `cpu` or the backend.
+        macs: multiply-accumulates by the shapes.
+        device_macs: multiply-accumulates that the device counted.
+        cycles: compute cycles that the device counted; 0 on the CPU.
+        seconds: host time, of the simulator where the layer was offloaded.
+    """
+
+    name: str
+    where: str
+    macs: int
+    device_macs: int
+    cycles: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs and figures of a run.
+
+    Attributes:
+        outputs: by name; with a leading dimension when the inputs had one.
+        times: seconds of each inference, in order.
+        layers: per layer, averaged over the inferences; empty without profiling.
+    """
+
+    outputs: dict[str, npt.NDArray[Any]]
+    times: tuple[float, ...]
+    layers: tuple[LayerProfile, ...]
+
+
+def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of an npz file by name.
+
+    Raises:
+        InputError: the file is missing or no npz.
+    """
+    if not path.is_file():
+        raise InputError("no such file", where=str(path))
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, EOFError, TypeError):
+        raise InputError(
+            "is not an npz file of plain arrays", where=str(path), fix="write it with numpy.savez"
+        ) from None
+
+
+def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file that the network takes: a data set may hold labels beside them.
+
+    When none has an input's name and there is only one array, that one is kept.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    expected = load_metadata(library)["umakit"]["inputs"]
+    names = {item[key] for item in expected for key in ("name", "c_name")}
+    chosen = {name: array for name, array in arrays.items() if name in names}
+    return chosen or dict(arrays)
+
+
+def save_outputs(path: Path, outputs: Arrays) -> None:
+    """Write outputs as npz, all or nothing.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        with temporary.open("wb") as stream:
+            np.savez(stream, **{name: array for name, array in outputs.items()})
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from None
+
+
+def run_library(
+    library: Path, inputs: Arrays, *, repeat: int = 1, profile: bool = False
+) -> RunResult:
+    """Run inferences on the host; accelerators answer from their simulators.
+
+    Args:
+        library: an exported library.
+        inputs: one array for each input; a single-input model takes any key. Arrays with one more
+            leading dimension run that many inferences.
+        repeat: how often each inference is run, for timing.
+        profile: count layer by layer.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+        InputError: a wrong name, shape or dtype.
+        BuildError: the C compiler is missing or refused.
+        DeviceError: the run failed; carries the driver's status.
+    """
+    if repeat < 1:
+        raise InputError(f"repeat is {repeat}, it must be at least 1")
+    description = load_metadata(library)["umakit"]
+    count, batched, arrays = _check_inputs(description["inputs"], inputs)
+    runner = build_runner(library, description["interface"], profile)
+    with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
+        source, target = Path(temporary) / "inputs.bin", Path(temporary) / "outputs.bin"
+        with source.open("wb") as stream:
+            for index in range(count):
+                for array in arrays:
+                    stream.write(array[index].tobytes())
+        report, times = _execute(runner, source, target, count, repeat)
+        outputs = _read_outputs(description["outputs"], target.read_bytes(), count, batched)
+    layers = _profiles(description["layers"], report["layers"], count * repeat) if profile else ()
+    return RunResult(outputs, times, layers)
+
+
+def _check_inputs(
+    expected: Sequence[Mapping[str, Any]], given: Arrays
+) -> tuple[int, bool, list[npt.NDArray[Any]]]:
+    """Inputs in the model's order with a leading dimension, and how many inferences they hold."""
+    names = [item["name"] for item in expected]
+    if len(expected) == 1 and len(given) == 1:
+        given = {names[0]: next(iter(given.values()))}
+    by_name = {item["name"]: item for item in expected}
+    for item in expected:
+        # The C name is what a shell user can type when the model's has strange characters.
+        if item["name"] not in given and item["c_name"] in given:
+            given = {**given, item["name"]: given[item["c_name"]]}
+    missing = [name for name in names if name not in given]
+    if missing:
+        unknown = [name for name in given if name not in by_name]
+        raise InputError(
+            f"input {missing[0]!r} is missing"
+            + (f", and {unknown[0]!r} is no input" if unknown else ""),
+            fix=f"inputs are {', '.join(map(repr, names))}",
+        )
+    extra = [n for n in given if n not in by_name and n not in {i["c_name"] for i in expected}]
+    if extra and len(expected) > 1:
+        raise InputError(
+            f"{extra[0]!r} is no input", fix=f"inputs are {', '.join(map(repr, names))}"
+        )
+    checked = [_check_array(by_name[name], given[name]) for name in names]
+    counts = {len(array) for array, _ in checked}
+    if len(counts) > 1 or len({batched for _, batched in checked}) > 1:
+        raise InputError("the inputs hold different numbers of inferences")
+    return counts.pop(), checked[0][1], [array for array, _ in checked]
+
+
+def _check_array(
+    expected: Mapping[str, Any], array: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], bool]:
+    name, shape = expected["name"], tuple(expected["shape"])
+    if str(array.dtype) != expected["dtype"]:
+        raise InputError(
+            f"input {name!r} is {array.dtype}, the network wants {expected['dtype']}",
+            fix=f"convert it with .astype({expected['dtype']!r})",
+        )
+    if array.shape == shape:
+        return np.ascontiguousarray(array)[np.newaxis], False
+    if array.shape[1:] == shape and array.shape[0] > 0:
+        return np.ascontiguousarray(array), True
+    # One inference for each row of a batch: what a dataset of single images looks like.
+    if shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.shape[0] > 0:
+        return np.ascontiguousarray(array)[:, np.newaxis], True
+    raise InputError(
+        f"input {name!r} has shape {array.shape}, the network wants {shape}",
+        fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
+    )
+
+
+def _execute(
+    runner: Path, source: Path, target: Path, count: int, repeat: int
+) -> tuple[dict[str, Any], tuple[float, ...]]:
+    command = [str(runner), str(source), str(target), str(count), str(repeat)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode < 0:
+        raise DeviceError(
+            f"the program died of signal {-result.returncode}",
+            where=runner.name,
+            fix="look for a driver that writes outside its buffers",
+        )
+    lines = result.stdout.splitlines()
+    try:
+        report: dict[str, Any] = json.loads(lines[-1])
+    except (IndexError, json.JSONDecodeError):
+        detail = result.stderr.strip() or "it printed nothing"
+        raise DeviceError(f"the program failed: {detail}", where=runner.name) from None
+    if report["status"] != 0:
+        raise DeviceError(
+            f"the run stopped with status {report['status']}: {report['message']}",
+            where=f"inference {report['inference']}",
+            status=int(report["status"]),
+        )
+    times = tuple(float(line.split()[1]) for line in lines if line.startswith("time "))
+    return report, times
+
+
+def _read_outputs(
+    expected: Sequence[Mapping[str, Any]], data: bytes, count: int, batched: bool
+) -> dict[str, npt.NDArray[Any]]:
+    size = sum(int(item["size_bytes"]) for item in expected)
+    if len(data) != size * count:
+        raise LibraryError("the run wrote fewer outputs than metadata.json promises")
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(count, size)
+    outputs: dict[str, npt.NDArray[Any]] = {}
+    start = 0
+    for item in expected:
+        end = start + int(item["size_bytes"])
+        values = np.ascontiguousarray(rows[:, start:end]).view(np.dtype(item["dtype"]))
+        array = values.reshape(count, *item["shape"])
+        outputs[item["name"]] = array if batched else array[0]
+        start = end
+    return outputs
+
+
+def _profiles(
+    layers: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]], runs: int
+) -> tuple[LayerProfile, ...]:
+    return tuple(
+        LayerProfile(
+            name=layer["name"],
+            where=layer["where"],
+            macs=int(layer["macs"]),
+            device_macs=round(figures["macs"] / runs),
+            cycles=round(figures["cycles"] / runs),
+            seconds=float(figures["seconds"]) / runs,
+        )
+        for layer, figures in zip(layers, measured, strict=True)
+    )

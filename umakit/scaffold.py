@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma new`: a backend's folder, a pure function of its name and the templates."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import inflection
+
+from umakit.errors import ScaffoldError
+from umakit.names import C_RESERVED
+from umakit.rendering import render, template_folder
+
+TUTORIALS = ("vanilla",)
+COMMON = "backend"
+
+
+@dataclass(frozen=True)
+class NewBackend:
+    """A backend that was written."""
+
+    name: str
+    folder: Path
+    files: tuple[str, ...]
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be a target, a Python package and a C prefix at once.
+
+    Raises:
+        ScaffoldError: says what the name must look like.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ScaffoldError(
+            f"{name!r} is no name for a backend",
+            fix="use lower-case letters, digits and underscores, starting with a letter",
+        )
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or name in C_RESERVED:
+        raise ScaffoldError(
+            f"{name!r} is a reserved word of Python, C or C++", fix="choose another name"
+        )
+
+
+def backend_files(name: str, tutorial: str | None) -> dict[str, str]:
+    """Text of every file of a new backend by its name.
+
+    Args:
+        name: of the target.
+        tutorial: one of `TUTORIALS`, or None for a skeleton.
+    """
+    prefix = inflection.camelize(name)
+    values = {
+        "name": name,
+        "class_prefix": prefix.removesuffix("Accelerator") if tutorial else prefix,
+        "class_name": f"{prefix}Backend",
+    }
+    files = {}
+    for kind in (COMMON, tutorial or "skeleton"):
+        for template in sorted((template_folder() / kind).glob("*.j2")):
+            target = template.name.removesuffix(".j2").replace("driver.", f"{name}.")
+            files[target] = render(f"{kind}/{template.name}", **values)
+    return files
+
+
+def new_backend(name: str, folder: Path, tutorial: str | None = None) -> NewBackend:
+    """Write a new backend into `folder/name`.
+
+    Raises:
+        ScaffoldError: the name or tutorial is no good, the folder exists or cannot be written.
+    """
+    check_name(name)
+    if tutorial is not None and tutorial not in TUTORIALS:
+        raise ScaffoldError(
+            f"there is no tutorial {tutorial!r}", fix=f"choose from {', '.join(TUTORIALS)}"
+        )
+    target = folder / name
+    if target.exists() or target.is_symlink():
+        raise ScaffoldError(
+            "exists already and is yours to edit",
+            where=str(target),
+            fix="choose another name, or move it away to start again",
+        )
+    files = backend_files(name, tutorial)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder) as temporary:
+            staged = Path(temporary) / name
+            staged.mkdir()
+            for file_name, text in files.items():
+                (staged / file_name).write_text(text, encoding="utf-8", newline="\n")
+            staged.rename(target)
+    except OSError as error:
+        raise ScaffoldError(f"cannot be written: {error.strerror}", where=str(target)) from error
+    return NewBackend(name, target, tuple(sorted(files)))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building blocks for a backend's TIR passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umakit import tvm_api
+
+tirx = tvm_api.tirx
+
+
+def composite_name(function: Any) -> str:
+    """`<target>.<pattern>` of the composite that a prim func was lowered from; may be empty."""
+    return str(tvm_api.function_attribute(function, "umakit.composite") or "")
+
+
+def buffer_shape(buffer: Any) -> tuple[int, ...]:
+    """The constant shape of a prim func's buffer parameter."""
+    return tvm_api.buffer_shape(buffer)
+
+
+def pointer(buffer: Any) -> Any:
+    """A buffer's address, as an argument for a driver call."""
+    return buffer.data
+
+
+def reference_loops(*tensors: Any) -> Any:
+    """The prim func that TVM makes of a tensor expression, to compare loops with.
+
+    Loop variables have 64 bits, as in what Relax lowers to.
+
+    Args:
+        tensors: te placeholders followed by the result.
+    """
+    return tvm_api.te.create_prim_func(list(tensors), index_dtype_override="int64")
+
+
+def placeholder(shape: Sequence[int], dtype: str, name: str) -> Any:
+    """An input of a tensor expression."""
+    return tvm_api.te.placeholder(list(shape), dtype=dtype, name=name)
+
+
+def same_computation(function: Any, expected: Any) -> bool:
+    """Whether two prim funcs have the same loops, blocks and expressions, but for names.
+
+    This is a proof: equality is structural, node by node, including every index and bound.
+    """
+    def bare(func: Any) -> Any:
+        return tirx.PrimFunc(func.params, func.body)
+
+    return bool(tvm_api.tvm_ffi.structural_equal(bare(function), bare(expected)))
+
+
+def driver_call(name: str, arguments: Sequence[Any]) -> Any:
+    """A statement that calls a driver and returns its status if that is not zero.
+
+    In C: `const int32_t status = name(arguments...); if (status != 0) { return status; }`
+
+    Args:
+        name: of a C function that returns int.
+        arguments: TIR expressions (pointers by `pointer`) and Python integers.
+    """
+    status = tirx.Var("status", "int32")
+    call = tirx.call_extern("int32", name, *arguments)
+    stop = tirx.IfThenElse(status != 0, tirx.stmt.Return(status), None)
+    return tirx.SeqStmt([tirx.Bind(status, call), stop])
+
+
+def with_body(function: Any, body: Any) -> Any:
+    """A prim func with another body and the same parameters and attributes."""
+    return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loud failure of a skeleton's open decisions."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from umakit.errors import BackendError
+
+
+def undecided(decision: str) -> NoReturn:
+    """Say that a backend's author has not decided something yet.
+
+    Args:
+        decision: what has to be filled in, as the end of the sentence "decide ...".
+
+    Raises:
+        BackendError: always; names the file and line of the caller.
+    """
+    frame = sys._getframe(1)
+    raise BackendError(
+        "this skeleton is not filled in",
+        where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
+        fix=f"decide {decision}",
+    )
