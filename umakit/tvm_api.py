@@ -154,15 +154,17 @@ def function_attribute(function: Any, name: str) -> Any:
     return function.attrs[name] if function.attrs and name in function.attrs else None
 
 
-def make_call(call: Any, *, op: Any = None, args: Any = None, span: Any = None) -> Any:
-    """A copy of a Relax call with some parts replaced."""
+def make_call(call: Any, *, span: Any, attrs: Any = None) -> Any:
+    """A copy of a Relax call with another span, and other attributes if they are given."""
     return relax.Call(
-        call.op if op is None else op,
-        call.args if args is None else args,
-        call.attrs,
-        call.ty_args,
-        call.span if span is None else span,
+        call.op, call.args, call.attrs if attrs is None else attrs, call.ty_args, span
     )
+
+
+def distinct_attributes(number: int) -> Any:
+    """Attributes that make a call unlike any other, so that fusion does not merge its group with
+    an equal one and lose where each came from."""
+    return tvm.ir.make_node("ir.DictAttrs", umakit_call=number)
 
 
 def name_span(name: str) -> Any:

@@ -34,7 +34,7 @@ def lower_cpu_operators(module: Any) -> Any:
             module = transform.LegalizeOps()(module)
             _refuse_unlowered(module)
             # Legalization keeps variable names but drops spans; fusion keeps spans inside groups.
-            module = _set_rows(module, lambda _, binding: rows.get(str(binding.var.name), ()))
+            module = _set_rows(module, lambda _, binding: rows.get(str(binding.var.name), ()), True)
             module = tvm_api.Sequential(
                 [
                     transform.DeadCodeElimination(),
@@ -72,16 +72,23 @@ def _refuse_unlowered(module: Any) -> None:
             )
 
 
-def _set_rows(module: Any, rows_for: Callable[[int, Any], Sequence[int]]) -> Any:
-    """Note on the n-th call of `main` the rows that `rows_for(n, binding)` gives."""
+def _set_rows(
+    module: Any, rows_for: Callable[[int, Any], Sequence[int]], distinct: bool = False
+) -> Any:
+    """Note on the n-th call of `main` the rows that `rows_for(n, binding)` gives.
+
+    With `distinct`, calls of prim funcs are also made unlike each other.
+    """
     numbers = itertools.count()
 
     @tvm_api.mutator
     class Noter(tvm_api.PyExprMutator):  # type: ignore[misc]
         def visit_var_binding_(self, binding: Any) -> None:
             if isinstance(binding.value, tvm_api.Call):
-                span = tvm_api.rows_span(rows_for(next(numbers), binding))
-                call = tvm_api.make_call(binding.value, span=span)
+                number = next(numbers)
+                span = tvm_api.rows_span(rows_for(number, binding))
+                attributes = tvm_api.distinct_attributes(number) if distinct else None
+                call = tvm_api.make_call(binding.value, span=span, attrs=attributes)
                 binding = tvm_api.relax.VarBinding(binding.var, call)
             super().visit_var_binding_(binding)
 
