@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from umakit.backend import UMABackend
-from umakit.frontend import import_model
+from umakit.frontend import Model, import_model
 from umakit.library import Library, check_destination, write_library
 from umakit.lower import lower
 from umakit.memory import plan_memory
 from umakit.memory_validator import validate_plan
-from umakit.partitioner import partition
+from umakit.partitioner import Partitioned, partition
 from umakit.program import build_program
 
 Progress = Callable[[str], None]
@@ -53,6 +53,21 @@ def compile_model(
         notice(sentence)
     progress("partitioning")
     partitioned = partition(model.module, backends)
+    return export_program(model, partitioned, backends, destination, progress)
+
+
+def export_program(
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[UMABackend],
+    destination: Path,
+    progress: Progress = lambda stage: None,
+) -> Library:
+    """The second half of the pipeline: from a partitioned network to a folder.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
     progress("lowering to kernels")
     lowered = lower(partitioned, backends)
     program = build_program(model, lowered, partitioned.report)
@@ -63,6 +78,4 @@ def compile_model(
     used = {call.target for call in program.calls}
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     relax_text = partitioned.module.script(show_meta=False)
-    return write_library(
-        destination, program, plan, partitioned.report, by_target, relax_text
-    )
+    return write_library(destination, program, plan, partitioned.report, by_target, relax_text)

@@ -8,6 +8,7 @@ a new TVM costs this one file. Written against apache-tvm 0.27.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm, TensorLoad, TupleGetItem, Var
 from tvm.ir import Tuple as RelaxTuple
+from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -59,10 +61,12 @@ __all__ = [
     "TensorLoad",
     "TupleGetItem",
     "Var",
+    "get_patterns_with_prefix",
     "has_leaking_intermediate_variables",
     "is_const",
     "is_op",
     "mutator",
+    "register_patterns",
     "relax",
     "relax_transform",
     "s_tir",
@@ -296,3 +300,19 @@ def llvm_executable(module: Any, parameters: Mapping[str, Any] | None = None) ->
 def to_device(array: npt.NDArray[Any]) -> Any:
     """A NumPy array as a TVM tensor on the CPU."""
     return tvm.runtime.tensor(np.ascontiguousarray(array))
+
+
+def load_module(path: Path) -> Any:
+    """A runtime module from a shared object that follows TVM's calling convention."""
+    return tvm.runtime.load_module(str(path))
+
+
+def ffi_build_flags() -> list[str]:
+    """Flags for a C compiler to build against TVM's foreign function interface."""
+    library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
+    return [
+        f"-I{tvm_ffi.libinfo.find_include_path()}",
+        f"-I{tvm_ffi.libinfo.find_dlpack_include_path()}",
+        str(library),
+        f"-Wl,-rpath,{library.parent}",
+    ]

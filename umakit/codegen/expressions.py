@@ -53,9 +53,9 @@ class ExpressionPrinter:
 
     # --- names --------------------------------------------------------------------------------
 
-    def declare(self, variable: Any) -> str:
-        """A fresh C name for a variable or buffer."""
-        name = unique(c_identifier(str(variable.name)), self._taken)
+    def declare(self, variable: Any, wanted: str | None = None) -> str:
+        """A fresh C name for a variable or buffer, like its own or like the one wanted."""
+        name = unique(c_identifier(wanted or str(variable.name)), self._taken)
         self._names[variable] = name
         return name
 

@@ -10,7 +10,7 @@ from umakit import tvm_api
 from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
-from umakit.lower import Kernel
+from umakit.lower.kernels import Kernel, Parameter
 
 tirx = tvm_api.tirx
 INDENT = "    "
@@ -21,13 +21,13 @@ class KernelSource:
     """A printed kernel.
 
     Attributes:
-        parameters: C text between the parentheses.
+        parameters: C declarations, one each.
         body: C text between the braces, indented.
         returns_status: whether it returns `int32_t` instead of `void`.
         helpers: names of the inline helpers it uses.
     """
 
-    parameters: str
+    parameters: tuple[str, ...]
     body: str
     returns_status: bool
     helpers: frozenset[str]
@@ -35,7 +35,8 @@ class KernelSource:
     def definition(self, name: str) -> str:
         """The whole C function."""
         result = "int32_t" if self.returns_status else "void"
-        return f"static {result} {name}({self.parameters})\n{{\n{self.body}}}\n"
+        parameters = "".join(f"\n{INDENT}{parameter}," for parameter in self.parameters)[:-1]
+        return f"static {result} {name}({parameters})\n{{\n{self.body}}}\n"
 
 
 def print_kernel(
@@ -56,7 +57,7 @@ def print_kernel(
     if kernel.returns_status and not isinstance(kernel.statements[-1], tirx.Return):
         printer.line("return 0;")
     return KernelSource(
-        ", ".join(printer.parameters),
+        tuple(printer.parameters),
         "".join(printer.lines),
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
@@ -68,11 +69,23 @@ class _StatementPrinter:
         self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
         self.lines: list[str] = []
         self._depth = 1
+        # Named by their part, not by the network's tensors: equal kernels get equal text.
         self.parameters = [
-            f"{'const ' if parameter in kernel.inputs else ''}{c_type(parameter.dtype)} *restrict "
-            f"{self.expressions.declare(parameter.variable)}"
-            for parameter in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
+            *self._pointers(kernel.inputs, "input", "const "),
+            *self._pointers(kernel.outputs, "output"),
+            *self._pointers(kernel.scratch, "scratch"),
         ]
+
+    def _pointers(
+        self, parameters: tuple[Parameter, ...], part: str, qualifier: str = ""
+    ) -> list[str]:
+        """Declarations of the parameters, called `part` or, if there are several, `part_0`, ..."""
+        declarations = []
+        for number, parameter in enumerate(parameters):
+            wanted = part if len(parameters) == 1 else f"{part}_{number}"
+            name = self.expressions.declare(parameter.variable, wanted)
+            declarations.append(f"{qualifier}{c_type(parameter.dtype)} *restrict {name}")
+        return declarations
 
     def line(self, text: str) -> None:
         self.lines.append(f"{INDENT * self._depth}{text}\n")

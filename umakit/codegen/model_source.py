@@ -113,7 +113,7 @@ def _print_kernels(
     """C functions of all kernels; kernels of equal text share one function."""
     prefix = interface_prefix(program.name)
     definitions: list[str] = []
-    shared: dict[tuple[str, str], tuple[str, KernelSource]] = {}
+    shared: dict[object, tuple[str, KernelSource]] = {}
     names: dict[str, tuple[str, KernelSource]] = {}
     helpers: set[str] = set()
     for name, kernel in program.kernels.items():
