@@ -22,7 +22,9 @@ def console(error: bool = False) -> Any:
     stream = sys.stderr if error else sys.stdout
     width = None
     if not stream.isatty():
-        width = int(os.environ.get("COLUMNS", 0)) or max(PIPE_WIDTH, shutil.get_terminal_size().columns)
+        width = int(os.environ.get("COLUMNS", 0)) or max(
+            PIPE_WIDTH, shutil.get_terminal_size().columns
+        )
     return Console(stderr=error, width=width, highlight=False)
 
 

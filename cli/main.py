@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
+
 from umakit.errors import InputError, UmakitError
 from umakit.version import __version__
 
@@ -70,7 +70,7 @@ def new(
     ] = None,
     directory: Annotated[
         Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")
-    ] = Path("."),
+    ] = Path(),
 ) -> None:
     """Write a new backend: patterns, TIR passes, C codegen, driver, tests."""
     from umakit.scaffold import new_backend
@@ -92,9 +92,7 @@ def backends(as_json: JsonOption = False) -> None:
 
     sources = list_backends()
     if as_json:
-        _print_json(
-            [{"name": s.name, "origin": s.origin, "location": s.location} for s in sources]
-        )
+        _print_json([{"name": s.name, "origin": s.origin, "location": s.location} for s in sources])
     else:
         console().print(tables.backend_table(sources))
 
@@ -177,13 +175,18 @@ def run(
     inputs: Annotated[
         Path,
         typer.Option(
-            "--inputs", "-i", help="Arrays by input name (npz); one more leading dimension runs "
-            "that many inferences.", show_default=False,
+            "--inputs",
+            "-i",
+            help="Arrays by input name (npz); one more leading dimension runs "
+            "that many inferences.",
+            show_default=False,
         ),
     ],
     outputs: Annotated[
         Path | None,
-        typer.Option("--outputs", "-o", help="Where to write the results (npz).", show_default=False),
+        typer.Option(
+            "--outputs", "-o", help="Where to write the results (npz).", show_default=False
+        ),
     ] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Print host time.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each inference, for timing.")] = 1,
@@ -218,8 +221,9 @@ def run(
 
 def _run_json(result: Any) -> dict[str, Any]:
     return {
-        "outputs": {n: {"shape": list(a.shape), "dtype": str(a.dtype)}
-                    for n, a in result.outputs.items()},
+        "outputs": {
+            n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
+        },
         "mean_seconds": statistics.fmean(result.times),
         "runs": len(result.times),
         "layers": [

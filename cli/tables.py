@@ -55,12 +55,18 @@ def memory_summary(memory: Mapping[str, Any]) -> str:
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """MACs and cycles of each layer of one inference, and their sums."""
     table = _table(
-        "layer", "where", "MACs", "cycles", "MACs/cycle", "host us",
+        "layer",
+        "where",
+        "MACs",
+        "cycles",
+        "MACs/cycle",
+        "host us",
         right=["MACs", "cycles", "MACs/cycle", "host us"],
     )
     for layer in layers:
-        table.add_row(*_profile_cells(layer.name, layer.where, layer.macs, layer.cycles,
-                                      layer.seconds))
+        table.add_row(
+            *_profile_cells(layer.name, layer.where, layer.macs, layer.cycles, layer.seconds)
+        )
     total = _profile_cells(
         "total",
         "",

@@ -25,8 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from umakit.cli.main import run_command
     except ImportError:
-        print("error: umakit is not installed in this Python; run `make install`, then use "
-              ".venv/bin/python", file=sys.stderr)
+        print(
+            "error: umakit is not installed in this Python; run `make install`, then use "
+            ".venv/bin/python",
+            file=sys.stderr,
+        )
         return 2
     command = ["new", options.add_hardware, "--directory", str(options.directory)]
     return run_command([*command, "--tutorial", options.tutorial] if options.tutorial else command)

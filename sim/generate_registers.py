@@ -124,8 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     if HEADER.is_file() and HEADER.read_text(encoding="utf-8") == wanted:
         return 0
     print(
-        f"{HEADER.name} does not match {SPECIFICATION.name}: "
-        "run python3 sim/generate_registers.py",
+        f"{HEADER.name} does not match {SPECIFICATION.name}: run python3 sim/generate_registers.py",
         file=sys.stderr,
     )
     return 1

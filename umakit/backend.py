@@ -214,8 +214,9 @@ class UMABackend(ABC):
                 text and returns the C expression to print instead, or None to leave it.
         """
         if fmt != "c":
-            raise BackendError(f"codegen format {fmt!r} is not supported", where=self.target_name,
-                               fix="use 'c'")
+            raise BackendError(
+                f"codegen format {fmt!r} is not supported", where=self.target_name, fix="use 'c'"
+            )
         self.codegen = CodegenHooks(includes, replace_call_extern)
 
     def _register_driver(self, sources: Sequence[str], headers: Sequence[str] = ()) -> None:

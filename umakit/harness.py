@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from umakit import tvm_api
 from umakit.backend import UMABackend
 from umakit.compile import compile_model
 from umakit.errors import DeviceError, InputError
-from umakit.frontend import import_model
+from umakit.frontend import Model, import_model
 from umakit.report import OffloadReport
 from umakit.run import run_library
 from umakit.unpacked import run_unpacked
@@ -129,20 +129,29 @@ def llvm_reference(model: AOTModel) -> dict[str, Array]:
     return run_with_llvm(imported, model.inputs)
 
 
-def run_with_llvm(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Run an imported network once with TVM's LLVM build.
 
     Args:
         model: what `umakit.import_model` returned.
         inputs: arrays by input name, one inference.
     """
+    return llvm_runner(model)(inputs)
+
+
+def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """TVM's LLVM build of an imported network, as a function from inputs to outputs by name."""
     machine = tvm_api.llvm_executable(model.module)
-    arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
-    result = machine["main"](*arguments)
-    results = [result] if len(model.outputs) == 1 else list(result)
-    return {
-        item.name: value.numpy() for item, value in zip(model.outputs, results, strict=True)
-    }
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
+        result = machine["main"](*arguments)
+        results = [result] if len(model.outputs) == 1 else list(result)
+        return {
+            item.name: value.numpy() for item, value in zip(model.outputs, results, strict=True)
+        }
+
+    return run
 
 
 def compare(

@@ -7,18 +7,13 @@ The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `me
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from umakit import sim
 from umakit.backend import UMABackend
@@ -27,6 +22,7 @@ from umakit.codegen.model_source import common_values, generate_sources, interfa
 from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA
 from umakit.memory import MemoryPlan
+from umakit.npz import npz_bytes
 from umakit.program import Program, Tensor
 from umakit.rendering import render
 from umakit.report import OffloadReport
@@ -80,7 +76,9 @@ def write_library(
             **_driver_files(backends),
         }.items()
     }
-    sources = sorted(Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c")
+    sources = sorted(
+        Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c"
+    )
     values = {
         **common_values(program, plan),
         "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
@@ -93,7 +91,7 @@ def write_library(
         "runtime/main.c": render("library/main.c.j2", **values),
         "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
         "README.md": render("library/README.md.j2", **values),
-        f"parameters/{program.name}.npz": _npz(program.constants),
+        f"parameters/{program.name}.npz": npz_bytes(program.constants),
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
@@ -109,7 +107,11 @@ def check_destination(destination: Path) -> None:
     """
     if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
         raise LibraryError("exists and is no folder", where=str(destination))
-    if destination.is_dir() and any(destination.iterdir()) and not (destination / METADATA).exists():
+    if (
+        destination.is_dir()
+        and any(destination.iterdir())
+        and not (destination / METADATA).exists()
+    ):
         raise LibraryError(
             "exists and is no umakit library",
             where=str(destination),
@@ -222,18 +224,6 @@ def _metadata(
     }
 
 
-def _npz(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """An npz file whose bytes depend on the arrays only: NumPy's own writer adds the time."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in sorted(arrays.items()):
-            member = io.BytesIO()
-            np.lib.format.write_array(member, array)
-            information = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            archive.writestr(information, member.getvalue())
-    return buffer.getvalue()
-
-
 def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
     """Write into a temporary folder beside the destination, then put it in place."""
     try:
@@ -251,4 +241,6 @@ def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
                 shutil.rmtree(destination)
             staged.rename(destination)
     except OSError as error:
-        raise LibraryError(f"cannot be written: {error.strerror}", where=str(destination)) from error
+        raise LibraryError(
+            f"cannot be written: {error.strerror}", where=str(destination)
+        ) from error

@@ -90,8 +90,10 @@ def _align(size: int, alignment: int) -> int:
 
 def _live_set_bound(lifetimes: list[Lifetime]) -> int:
     return max(
-        (sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
-         for item in lifetimes),
+        (
+            sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
+            for item in lifetimes
+        ),
         default=0,
     )
 

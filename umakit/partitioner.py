@@ -13,7 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import PassPhase, Pattern, UMABackend
-from umakit.errors import BackendError
+from umakit.errors import BackendError, UmakitError
 from umakit.macs import multiply_accumulates
 from umakit.report import CPU, OffloadReport, OperatorPlacement
 
@@ -28,11 +28,11 @@ class Partitioned:
 
 @dataclass
 class _Refusals:
-    """Why operators were refused, by their row in the report; and errors raised inside predicates."""
+    """Why operators were refused, by row of the report, and an error raised in a predicate."""
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
     accepted: set[int] = field(default_factory=set)
-    error: BackendError | None = None
+    error: UmakitError | None = None
 
     def refuse(self, context: Any, reason: str) -> bool:
         for number in _matched_operators(context):
@@ -95,7 +95,8 @@ def _number_operators(module: Any) -> tuple[Any, list[OperatorPlacement]]:
     return numberer.builder_.get(), operators
 
 
-def _placement(operator: str, name: str, call: Any, variable: Any, module: Any
+def _placement(
+    operator: str, name: str, call: Any, variable: Any, module: Any
 ) -> OperatorPlacement:
     first = tvm_api.tuple_fields(variable.ty)[0]
     if operator == "call_tir":
@@ -131,9 +132,7 @@ def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
     return fused
 
 
-def _check(
-    backend: UMABackend, pattern: Pattern, refusals: _Refusals
-) -> Callable[[Any], bool]:
+def _check(backend: UMABackend, pattern: Pattern, refusals: _Refusals) -> Callable[[Any], bool]:
     """TVM's check function for a pattern: leaks, then the backend's predicate."""
 
     def check(context: Any) -> bool:
@@ -144,7 +143,10 @@ def _check(
                 context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
             )
         try:
-            answer = True if pattern.predicate is None else pattern.predicate(context)
+            answer: Any = True if pattern.predicate is None else pattern.predicate(context)
+        except UmakitError as error:
+            refusals.error = error
+            return False
         except Exception as error:  # a bug in the backend must not look like a refusal
             refusals.error = BackendError(
                 f"predicate of pattern {pattern.name!r} raised {type(error).__name__}: {error}",
@@ -182,9 +184,7 @@ def _report(
         owner = where.get(number, CPU)
         reason = "" if owner != CPU else _reason(number, row.operator, refusals)
         rows.append(
-            OperatorPlacement(
-                row.operator, row.name, owner, reason, row.macs, row.shape, row.dtype
-            )
+            OperatorPlacement(row.operator, row.name, owner, reason, row.macs, row.shape, row.dtype)
         )
     return OffloadReport(tuple(rows))
 

@@ -167,8 +167,9 @@ class _Builder:
                 return self._call(value, str(binding.var.name))
             if operator in ("reshape", "memory.view"):
                 return self._value(value.args[0])
-            raise LoweringError(f"call of {operator or value.op} cannot become C",
-                                where=str(binding.var.name))
+            raise LoweringError(
+                f"call of {operator or value.op} cannot become C", where=str(binding.var.name)
+            )
         return self._value(value)
 
     def _value(self, expression: Any) -> Any:
@@ -190,9 +191,7 @@ class _Builder:
         if key not in self._constant_names:
             label = f"constant_{len(self._constants)}"
             shape = tuple(int(size) for size in array.shape)
-            name = self._declare(
-                TensorSpecification(label, shape, str(array.dtype)), Role.CONSTANT
-            )
+            name = self._declare(TensorSpecification(label, shape, str(array.dtype)), Role.CONSTANT)
             self._constants[name] = np.ascontiguousarray(array)
             self._constant_names[key] = name
         return self._constant_names[key]

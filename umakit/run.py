@@ -18,6 +18,7 @@ import numpy.typing as npt
 from umakit.build import build_runner
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata
+from umakit.npz import npz_bytes
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -97,8 +98,7 @@ def save_outputs(path: Path, outputs: Arrays) -> None:
     """
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        with temporary.open("wb") as stream:
-            np.savez(stream, **{name: array for name, array in outputs.items()})
+        temporary.write_bytes(npz_bytes(outputs))
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -58,7 +58,8 @@ class OpStrategy:
     def best(self) -> Implementation | None:
         """The implementation to use, None when there is none."""
         return max(
-            enumerate(self.implementations), key=lambda item: (item[1].plevel, item[0]),
+            enumerate(self.implementations),
+            key=lambda item: (item[1].plevel, item[0]),
             default=(0, None),
         )[1]
 

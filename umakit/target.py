@@ -137,6 +137,8 @@ def target_attributes(target: Any) -> dict[str, AttributeValue]:
 
 def _lookup(name: str) -> _Registered:
     if name not in _REGISTERED:
-        raise TargetAttributeError(f"target {name!r} is not a registered accelerator",
-                                   fix="call register() of its backend first")
+        raise TargetAttributeError(
+            f"target {name!r} is not a registered accelerator",
+            fix="call register() of its backend first",
+        )
     return _REGISTERED[name]

@@ -3,12 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from umakit import tvm_api
 
 tirx = tvm_api.tirx
+
+
+def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> Any:
+    """A TIR pass from a function.
+
+    Args:
+        name: of the pass, for messages.
+        transform: receives each prim func and returns it, or what replaces it.
+    """
+
+    def apply(function: Any, module: Any, context: Any) -> Any:
+        return transform(function)
+
+    return tvm_api.tirx_transform.prim_func_pass(apply, opt_level=0, name=name)
 
 
 def composite_name(function: Any) -> str:
@@ -47,6 +61,7 @@ def same_computation(function: Any, expected: Any) -> bool:
 
     This is a proof: equality is structural, node by node, including every index and bound.
     """
+
     def bare(func: Any) -> Any:
         return tirx.PrimFunc(func.params, func.body)
 

@@ -41,6 +41,7 @@ TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
 """TVM has no exception of its own in 0.27: checks in C++ arrive as these."""
 
 __all__ = [
+    "TVM_ERRORS",
     "Call",
     "DFPattern",
     "Function",
@@ -56,7 +57,6 @@ __all__ = [
     "ScheduleError",
     "Sequential",
     "StringImm",
-    "TVM_ERRORS",
     "Target",
     "TensorLoad",
     "TupleGetItem",

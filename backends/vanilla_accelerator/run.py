@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile a small network for the vanilla_accelerator, run it, and compare with TVM's own CPU build.
+"""Compile a small network, run it on the vanilla_accelerator, compare with TVM's own CPU build.
 
-    python run.py [OUTPUT_FOLDER]
+python run.py [OUTPUT_FOLDER]
 """
 
 import sys

@@ -50,7 +50,9 @@ def _type_of(array: npt.NDArray[Any]) -> str:
     if not is_large(array):
         return element
     # The string comes first because C99 initializes the first member of a union.
-    return f"union {{ unsigned char bytes[{_rows(array)}][{ROW}]; {element} values[{array.size}]; }}"
+    return (
+        f"union {{ unsigned char bytes[{_rows(array)}][{ROW}]; {element} values[{array.size}]; }}"
+    )
 
 
 def _extent(array: npt.NDArray[Any]) -> str:
@@ -65,7 +67,8 @@ def _element_list(array: npt.NDArray[Any]) -> str:
         texts = [integer_literal(int(value), dtype) for value in array.ravel()]
     per_line = 6 if dtype in ("float32", "float64", "int64", "uint64") else 16
     lines = [
-        "    " + ", ".join(texts[start : start + per_line]) for start in range(0, len(texts), per_line)
+        "    " + ", ".join(texts[start : start + per_line])
+        for start in range(0, len(texts), per_line)
     ]
     return ",\n".join(lines) or "    0"
 
@@ -77,5 +80,3 @@ def _string_rows(array: npt.NDArray[Any]) -> str:
         for start in range(0, data.size, ROW)
     ]
     return "    {\n" + ",\n".join(rows) + "\n    }"
-
-

@@ -17,17 +17,29 @@ tirx = tvm_api.tirx
 
 PRIMARY, UNARY, CONDITIONAL, COMMA = 20, 15, 2, 0
 BINARY = {
-    "Mul": ("*", 12), "Div": ("/", 12), "Mod": ("%", 12),
-    "Add": ("+", 11), "Sub": ("-", 11),
-    "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9), "GE": (">=", 9),
-    "EQ": ("==", 8), "NE": ("!=", 8),
-    "And": ("&&", 4), "Or": ("||", 3),
+    "Mul": ("*", 12),
+    "Div": ("/", 12),
+    "Mod": ("%", 12),
+    "Add": ("+", 11),
+    "Sub": ("-", 11),
+    "LT": ("<", 9),
+    "LE": ("<=", 9),
+    "GT": (">", 9),
+    "GE": (">=", 9),
+    "EQ": ("==", 8),
+    "NE": ("!=", 8),
+    "And": ("&&", 4),
+    "Or": ("||", 3),
 }
 ARITHMETIC = ("Mul", "Add", "Sub")
 # Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
 BITWISE = {
-    "BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^",
-    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "BitwiseAnd": "&",
+    "BitwiseOr": "|",
+    "BitwiseXor": "^",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
 }
 MATH_FUNCTIONS = frozenset(
     "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf exp exp2 floor fmod hypot "
@@ -93,7 +105,10 @@ class ExpressionPrinter:
         if kind in BINARY:
             return self._binary(node, kind)
         if kind in BITWISE:
-            return f"({self.text(node.a, UNARY)} {BITWISE[kind]} {self.text(node.b, UNARY)})", PRIMARY
+            return (
+                f"({self.text(node.a, UNARY)} {BITWISE[kind]} {self.text(node.b, UNARY)})",
+                PRIMARY,
+            )
         handler: Callable[[Any], tuple[str, int]] | None = getattr(self, f"_print_{kind}", None)
         if handler is None:
             raise self.unsupported(f"TIR expression {kind}")

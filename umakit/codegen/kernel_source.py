@@ -119,7 +119,9 @@ class _StatementPrinter:
         name = self.expressions.declare(statement.loop_var)
         advance = f"++{name}" if step == 1 else f"{name} += {step}"
         type_ = c_type(dtype(statement.loop_var))
-        self._block(f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body)
+        self._block(
+            f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body
+        )
 
     def _print_While(self, statement: Any) -> None:
         self._block(f"while ({self.expressions.text(statement.condition)}) {{", statement.body)

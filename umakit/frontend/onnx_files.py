@@ -233,7 +233,9 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
-        opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
+        opset = max(
+            (o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1
+        )
         onnx_frontend.ONNXGraphImporter.current = self
         try:
             with quiet():
@@ -241,8 +243,9 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         except ModelError:
             raise
         except Exception as error:  # TVM raises whatever its converters stumble over
-            raise ModelError(f"cannot be imported: {last_line(error)}", where=str(self._path))\
-                from error
+            raise ModelError(
+                f"cannot be imported: {last_line(error)}", where=str(self._path)
+            ) from error
         finally:
             onnx_frontend.ONNXGraphImporter.current = None
         return self._label(module)

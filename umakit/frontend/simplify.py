@@ -31,8 +31,9 @@ def simplify(module: Any, where: str) -> Any:
         try:
             return tvm_api.Sequential(passes)(module)
         except tvm_api.TVM_ERRORS as error:
-            raise ModelError(f"TVM cannot simplify the network: {last_line(error)}", where=where)\
-                from error
+            raise ModelError(
+                f"TVM cannot simplify the network: {last_line(error)}", where=where
+            ) from error
 
 
 def _main_bindings(module: Any) -> list[Any]:

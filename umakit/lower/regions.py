@@ -54,9 +54,7 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
                 known[binding.var] = self._add_composite(value)
             elif isinstance(value, tvm_api.Call) and value.op in known:
                 inner = [_substitute(argument, known) for argument in value.args]
-                known[binding.var] = self.builder_.emit(
-                    tvm_api.relax.Call(known[value.op], inner)
-                )
+                known[binding.var] = self.builder_.emit(tvm_api.relax.Call(known[value.op], inner))
             elif isinstance(value, tvm_api.Call) and isinstance(value.op, tvm_api.GlobalVar):
                 inner = [_substitute(argument, known) for argument in value.args]
                 known[binding.var] = self.builder_.emit(tvm_api.relax.Call(value.op, inner))

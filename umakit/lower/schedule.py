@@ -47,9 +47,7 @@ def _is_padding(schedule: Any, block: Any) -> bool:
 
 def _pads_nothing(schedule: Any, block: Any) -> bool:
     body = schedule.get(block)
-    return tvm_api.buffer_shape(body.writes[0].source) == tvm_api.buffer_shape(
-        body.reads[0].source
-    )
+    return tvm_api.buffer_shape(body.writes[0].source) == tvm_api.buffer_shape(body.reads[0].source)
 
 
 def _inline_elementwise(schedule: Any) -> None:

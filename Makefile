@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make demo` and `make test` set up what they need: Python 3.11, a C compiler and make suffice.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test quick install install-test lint typecheck ctest backends clean
+
+help:
+	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
+	@echo "make test       lint, type check, C tests and all Python tests"
+	@echo "make quick      Python tests without whole networks"
+	@echo "make install    umakit in $(VENV), editable"
+	@echo "make backends   write the reference backends again from the templates"
+	@echo "make clean      remove $(VENV) and build folders"
+
+# --- set-up -------------------------------------------------------------------------------------
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: umakit needs Python 3.11 or later; try make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: pyproject.toml $(VENV)/python
+	@echo "Installing umakit and TVM into $(VENV) (about a minute the first time)"
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@echo "Installing the test tools into $(VENV)"
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+install: $(VENV)/installed
+install-test: $(VENV)/installed-test
+
+# --- use ----------------------------------------------------------------------------------------
+
+demo: install
+	@$(BIN)/python examples/digits/demo.py
+
+test: lint typecheck ctest
+	$(BIN)/python -m pytest -n $(JOBS)
+
+quick: install-test
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+lint: install-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The installed layout is what is checked: a wheel, unpacked.
+typecheck: install-test
+	@rm -rf build/typecheck && mkdir -p build/typecheck
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/typecheck .
+	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
+	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
+
+ctest: install-test
+	$(BIN)/cmake -S . -B build/cmake -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > build/cmake.log 2>&1 \
+	  || { mkdir -p build; cat build/cmake.log; exit 1; }
+	$(BIN)/cmake --build build/cmake --parallel $(JOBS) >> build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
+	$(BIN)/ctest --test-dir build/cmake --output-on-failure
+
+backends: install
+	rm -rf backends/vanilla_accelerator
+	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory backends
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

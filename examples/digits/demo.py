@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way in one go: a fresh backend, a trained network, a C library, and the proof.
+
+make demo
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from umakit.cli import tables
+from umakit.cli.console import console, progress
+
+import umakit
+from umakit.errors import UmakitError
+from umakit.harness import llvm_runner
+from umakit.run import RunResult, run_library
+from umakit.scaffold import new_backend
+from umakit.size import code_sizes
+
+HERE = Path(__file__).parent
+NETWORK = HERE / "digits.onnx"
+HELD_OUT = HERE / "held_out.npz"
+
+
+def reference_logits(model: Any, images: np.ndarray) -> np.ndarray:
+    """Logits of TVM's own LLVM build, shape [images, 10]."""
+    run = llvm_runner(model)
+    name = model.inputs[0].name
+    return np.concatenate([run({name: image[np.newaxis]})["logits"] for image in images])
+
+
+def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels: Any) -> None:
+    """Accuracy of both, and how far apart they are."""
+    out.rule("[bold]a. Is it right?", align="left")
+    for name, logits in (
+        ("CPU reference (TVM, LLVM)", reference),
+        ("C library on Vanilla", library),
+    ):
+        right = int((logits.argmax(axis=1) == labels).sum())
+        out.print(
+            f"{name:<28} {right} of {len(labels)} held-out images "
+            f"({100 * right / len(labels):.2f} %)"
+        )
+    same = int((library.argmax(axis=1) == reference.argmax(axis=1)).sum())
+    largest = float(np.abs(library - reference).max())
+    out.print(
+        f"same class on {same} of {len(labels)} images, largest difference of a logit "
+        f"{largest:.2g} (logits reach {np.abs(reference).max():.1f})"
+    )
+
+
+def print_memory(out: Console, library: Any) -> None:
+    """Arena, constants and code."""
+    out.rule("[bold]d. What does it need?", align="left")
+    out.print(tables.memory_summary(library.metadata["umakit"]["memory"]))
+    interface = library.metadata["umakit"]["interface"]
+    sizes = code_sizes(library.path)
+    network = sum(s.text_bytes for s in sizes if s.source.startswith(interface))
+    driver = sum(s.text_bytes for s in sizes if s.source.endswith("conv2dnchw.c"))
+    out.print(
+        f"code {network:,} B for the network, {driver:,} B for the driver "
+        "(this machine's compiler, -Os)"
+    )
+
+
+def print_next(out: Console, backend: Path, library: Path) -> None:
+    """Where everything is, and what to type next."""
+    uma = Path(sys.executable).parent / "uma"
+    out.rule("[bold]e. Where is it?", align="left")
+    out.print(f"backend   {backend}\nlibrary   {library}\n", soft_wrap=True)
+    out.print("Change the size of the array in accel.toml, or anything else, and see:")
+    out.print(f"  {uma} partition {NETWORK} --backend {backend}", soft_wrap=True)
+
+
+def main() -> int:
+    """Returns the exit code: 0 when the library gives the same class on every image."""
+    out = console()
+    folder = Path(tempfile.mkdtemp(prefix="umakit_demo_"))
+    data = np.load(HELD_OUT)
+    with progress() as tell:
+        tell("writing a fresh Vanilla backend")
+        written = new_backend("vanilla_accelerator", folder, "vanilla")
+        tell("loading TVM")
+        backend = umakit.find_backend(written.folder)
+        library = umakit.compile_model(NETWORK, [backend], folder / "digits_library", progress=tell)
+        tell("building the library and running the held-out images on the simulator")
+        result: RunResult = run_library(library.path, {"image": data["image"]}, profile=True)
+        tell("running the same images on the CPU with TVM's LLVM build")
+        reference = reference_logits(umakit.import_model(NETWORK), data["image"])
+    logits = result.outputs["logits"][:, 0]
+    print_proof(out, logits, reference, data["label"])
+    out.rule("[bold]b. What runs where, and why?", align="left")
+    out.print(tables.offload_table(library.report.placements))
+    out.print(tables.offload_summary(library.report))
+    out.rule("[bold]c. How fast is the array?", align="left")
+    out.print(tables.profile_table(result.layers))
+    print_memory(out, library)
+    print_next(out, written.folder, library.path)
+    return 0 if (logits.argmax(axis=1) == reference.argmax(axis=1)).all() else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except UmakitError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
