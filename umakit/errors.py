@@ -21,6 +21,8 @@ Every message is one sentence, and every exception carries what a tool needs apa
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class UmakitError(Exception):
     """Something the user can act on.
@@ -100,3 +102,10 @@ class DeviceError(UmakitError):
 def all_errors(root: type[UmakitError] = UmakitError) -> list[type[UmakitError]]:
     """`UmakitError` and every class below it."""
     return [root, *(error for child in root.__subclasses__() for error in all_errors(child))]
+
+
+def short_path(path: str | Path) -> str:
+    """A path for a message: relative when it lies below the working directory."""
+    absolute = Path(path).resolve()
+    working = Path.cwd()
+    return str(absolute.relative_to(working) if absolute.is_relative_to(working) else absolute)

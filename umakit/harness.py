@@ -54,19 +54,21 @@ class AOTReport:
     Attributes:
         offload: what ran where.
         outputs: of the library, by name.
-        largest_difference: over all outputs.
+        largest_difference: over all outputs, absolute.
+        expected_from: where the expected values came from.
     """
 
     offload: OffloadReport
     outputs: dict[str, Array]
     largest_difference: float
+    expected_from: str
 
     def __str__(self) -> str:
         lines = [
             f"{row.operator:<16} {row.name:<16} {row.where:<24} {row.reason}".rstrip()
             for row in self.offload.placements
         ]
-        return "\n".join([*lines, f"largest difference: {self.largest_difference:.3g}"])
+        return "\n".join([*lines, f"largest difference from {self.expected_from}: {self.largest_difference:.3g}"])
 
 
 def compile_and_run(
@@ -119,8 +121,9 @@ def _compile_and_run_one(
     else:
         outputs = run_unpacked(folder, model.inputs)
     expected = model.outputs or llvm_reference(model)
+    source = "the expected outputs" if model.outputs else "TVM's LLVM build"
     largest = compare(outputs, expected, model.output_tolerance)
-    return AOTReport(library.report, outputs, largest)
+    return AOTReport(library.report, outputs, largest, source)
 
 
 def llvm_reference(model: AOTModel) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from umakit.errors import BackendError, UmakitError
+from umakit.errors import BackendError, UmakitError, short_path
 
 if TYPE_CHECKING:
     from umakit.backend import UMABackend
@@ -116,12 +116,12 @@ def _import(load: Any, where: str) -> Any:
     except UmakitError:
         raise
     except SyntaxError as error:
-        place = f"{error.filename}:{error.lineno}"
+        place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
     except Exception as error:  # a team's code may raise anything while it is imported
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise BackendError(
-            f"cannot be imported: {type(error).__name__}: {error} ({last.filename}:{last.lineno})",
+            f"cannot be imported: {type(error).__name__}: {error} ({short_path(last.filename)}:{last.lineno})",
             where=where,
         ) from error
 

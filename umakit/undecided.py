@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from umakit.errors import BackendError
+from umakit.errors import BackendError, short_path
 
 
 def undecided(decision: str) -> NoReturn:
@@ -21,6 +21,6 @@ def undecided(decision: str) -> NoReturn:
     frame = sys._getframe(1)
     raise BackendError(
         "this skeleton is not filled in",
-        where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
+        where=f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}",
         fix=f"decide {decision}",
     )

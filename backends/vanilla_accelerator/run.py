@@ -17,7 +17,7 @@ def main() -> int:
     """Returns the exit code."""
     backend = load_backend_folder(Path(__file__).parent)
     if len(sys.argv) > 1:
-        output = Path(sys.argv[1]).resolve()
+        output = Path(sys.argv[1])
     else:
         output = Path(tempfile.mkdtemp(prefix="vanilla_accelerator_"))
     model = conv2d_model(channels=3, height=16, width=12, filters=8, kernel=3)

@@ -68,7 +68,7 @@ def _inline_elementwise(schedule: Any) -> None:
 
 
 def _schedule_reduction(schedule: Any, block: Any) -> None:
-    """Reorder to (outer output axes, reduction axes, last output axis) and fuse what follows."""
+    """Order: output axes, reduction axes, last output axis; what surrounds it moves inside."""
     axes = schedule.get(block).iter_vars
     loops = schedule.get_loops(block)
     if len(loops) != len(axes):
@@ -76,13 +76,47 @@ def _schedule_reduction(schedule: Any, block: Any) -> None:
     outer = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
     inner = [loop for loop, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
     vector = _vector_axis(schedule, outer)
-    rest = [loop for loop in outer if loop is not vector]
     if vector is not None:
-        schedule.reorder(*rest, *inner, vector)
-    if rest:
-        _compute_padding_near(schedule, block, rest)
-        _compute_consumer_near(schedule, block, rest[-1])
+        padding = _padding_of(schedule, block)
+        first = _loops_around_padding(schedule, block, padding, loops, outer) if padding else []
+        first = [loop for loop in first if loop is not vector]
+        rest = [loop for loop in outer if loop is not vector and loop not in first]
+        schedule.reorder(*first, *rest, *inner, vector)
+        if padding and first:
+            _attempt(schedule.compute_at, padding, first[-1])
+        if first or rest:
+            _compute_consumer_near(schedule, block, [*first, *rest][-1])
     schedule.decompose_reduction(block, inner[0])
+
+
+def _padding_of(schedule: Any, block: Any) -> Any:
+    """The block that pads the reduction's input, or None."""
+    producers = schedule.get_producers(block)
+    return next((p for p in producers if _is_padding(schedule, p)), None)
+
+
+def _loops_around_padding(
+    schedule: Any, block: Any, padding: Any, loops: list[Any], outer: list[Any]
+) -> list[Any]:
+    """The output loops inside which rows of padded input are computed.
+
+    A convolution uses padded rows for every output channel, so they are computed once per output
+    row. Where no axis reuses them (depthwise, pooling) they are computed once for a larger part.
+    """
+    body = schedule.get(block)
+    buffer = schedule.get(padding).writes[0].source
+    used: list[Any] = []
+    for region in body.reads:
+        if region.source.same_as(buffer):
+            for extent in region.region:
+                used += tvm_api.collect(extent.min, tvm_api.Var)
+    related = [
+        loop
+        for loop, axis in zip(loops, body.iter_vars, strict=True)
+        if loop in outer and any(axis.var.same_as(variable) for variable in used)
+    ]
+    kept_inside = 1 if len(related) < len(outer) else 2
+    return related[: max(1, len(related) - kept_inside)]
 
 
 def _vector_axis(schedule: Any, spatial: list[Any]) -> Any:
@@ -94,21 +128,10 @@ def _vector_axis(schedule: Any, spatial: list[Any]) -> Any:
     return None
 
 
-def _compute_padding_near(schedule: Any, block: Any, rest: list[Any]) -> None:
-    """Compute padded input inside the reduction's channel loop when it depends on it."""
-    for producer in schedule.get_producers(block):
-        if _is_padding(schedule, producer) and "conv2d_nchw" not in _name(schedule, block):
-            _attempt(schedule.compute_at, producer, rest[min(1, len(rest) - 1)])
-
-
 def _compute_consumer_near(schedule: Any, block: Any, loop: Any) -> None:
     consumers = list(schedule.get_consumers(block))
     if len(consumers) == 1 and not _is_reduction(schedule, consumers[0]):
         _attempt(schedule.reverse_compute_at, consumers[0], loop)
-
-
-def _name(schedule: Any, block: Any) -> str:
-    return str(schedule.get(block).name_hint)
 
 
 def _attempt(step: Any, *arguments: Any) -> bool:
