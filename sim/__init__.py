@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import pathlib
 
-__all__ = ["BOARD_SOURCES", "HEADERS", "SIMULATOR_SOURCES", "source_directory"]
+__all__ = ["BOARD_SOURCES", "COMMON_SOURCES", "HEADERS", "SIMULATOR_SOURCES", "source_directory"]
 
 #: C files of the simulator, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
     "src/umakit_convolution.c",
     "src/umakit_cycles.c",
     "src/umakit_simulator.c",
-    "src/umakit_status.c",
     "src/umakit_windows.c",
 )
 
+#: C files that every device needs, simulated or not, relative to `source_directory()`.
+COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
+
 #: C files that replace the simulator on a board; they need `UMAKIT_DEVICE_BASE`.
-BOARD_SOURCES: tuple[str, ...] = (
-    "board/umakit_device_memory_mapped.c",
-    "src/umakit_status.c",
-)
+BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
 
 #: Headers of both, included as "umakit/<name>.h" with `include` on the search path.
 HEADERS: tuple[str, ...] = (

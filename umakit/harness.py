@@ -68,7 +68,9 @@ class AOTReport:
             f"{row.operator:<16} {row.name:<16} {row.where:<24} {row.reason}".rstrip()
             for row in self.offload.placements
         ]
-        return "\n".join([*lines, f"largest difference from {self.expected_from}: {self.largest_difference:.3g}"])
+        return "\n".join(
+            [*lines, f"largest difference from {self.expected_from}: {self.largest_difference:.3g}"]
+        )
 
 
 def compile_and_run(

@@ -85,6 +85,7 @@ def write_library(
         "simulated": any(_is_simulated(backend) for backend in backends.values()),
         "layers": program.calls,
         "sources": sources,
+        "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
         "constants_size": constants_size(program),
     }
     files |= {
@@ -154,7 +155,7 @@ def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
 def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
     folder = sim.source_directory()
     files = {}
-    for source in sim.SIMULATOR_SOURCES:
+    for source in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES):
         files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
     for header in sim.HEADERS:
         files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")

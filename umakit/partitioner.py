@@ -199,8 +199,12 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
             answer = "accepted, but part of another match that overlaps"
         else:
             answer = f"no pattern covers {operator}"
-        answers.append(answer if len(refusals) == 1 else f"{backend}: {answer}")
-    return "; ".join(answers) or "no backend was given"
+        answers.append((backend, answer))
+    if len({answer for _, answer in answers}) == 1:
+        return answers[0][1]
+    return (
+        "; ".join(f"{backend}: {answer}" for backend, answer in answers) or "no backend was given"
+    )
 
 
 def offloaded_operators(module: Any) -> dict[int, str]:

@@ -48,26 +48,50 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
     def _inline(self, region: Any, arguments: list[Any]) -> Any:
         region = tvm_api.relax.utils.copy_with_new_vars(region)
         known = dict(zip(region.params, arguments, strict=True))
+        composites: dict[Any, tuple[Any, list[Any]]] = {}
         for binding in tvm_api.bindings_of(region):
             value = binding.value
             if isinstance(value, tvm_api.Function):
-                known[binding.var] = self._add_composite(value)
-            elif isinstance(value, tvm_api.Call) and value.op in known:
+                composites[binding.var] = self._add_composite(value)
+            elif isinstance(value, tvm_api.Call) and value.op in composites:
+                composite, constants = composites[value.op]
                 inner = [_substitute(argument, known) for argument in value.args]
-                known[binding.var] = self.builder_.emit(tvm_api.relax.Call(known[value.op], inner))
-            elif isinstance(value, tvm_api.Call) and isinstance(value.op, tvm_api.GlobalVar):
-                inner = [_substitute(argument, known) for argument in value.args]
-                known[binding.var] = self.builder_.emit(tvm_api.relax.Call(value.op, inner))
+                call = tvm_api.relax.Call(composite, [*inner, *constants])
+                known[binding.var] = self.builder_.emit(call)
             else:
                 known[binding.var] = self.builder_.emit(_substitute(value, known))
         return _substitute(region.body.body, known)
 
-    def _add_composite(self, function: Any) -> Any:
+    def _add_composite(self, function: Any) -> tuple[Any, list[Any]]:
+        """A global function for a composite, and the constants to call it with."""
         composite = str(tvm_api.function_attribute(function, "Composite") or "")
         if not composite:
             raise LoweringError("an accelerator region holds a function that is no composite")
-        name = "_".join(composite.replace(".", "_").split())
-        return self.builder_.add_func(function.with_attr("Primitive", 1), name)
+        lifted, constants = _lift_constants(function)
+        variable = self.builder_.add_func(
+            lifted.with_attr("Primitive", 1), composite.replace(".", "_")
+        )
+        return variable, constants
+
+
+def _lift_constants(function: Any) -> tuple[Any, list[Any]]:
+    """Turn constants inside a function into parameters: prim funcs cannot hold them."""
+    constants: list[Any] = []
+    parameters: list[Any] = []
+
+    def lift(constant: Any) -> Any:
+        constants.append(constant)
+        name = f"constant_{len(constants)}"
+        parameters.append(tvm_api.relax.Var(name, constant.ty))
+        return parameters[-1]
+
+    body = tvm_api.rewrite(function.body, [(tvm_api.GenericConst, lift)])
+    if not constants:
+        return function, []
+    lifted = tvm_api.relax.Function(
+        [*function.params, *parameters], body, function.ret_ty, function.is_pure, function.attrs
+    )
+    return lifted, constants
 
 
 def _substitute(expression: Any, known: dict[Any, Any]) -> Any:
