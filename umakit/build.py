@@ -57,7 +57,10 @@ def compile_c(sources: list[Path], output: Path, flags: list[str]) -> None:
     if result.returncode != 0:
         lines = [line for line in result.stderr.splitlines() if "error" in line]
         first = lines[0] if lines else (result.stderr.strip() or "no message").splitlines()[-1]
-        raise BuildError(f"the C compiler refused: {first.strip()}", fix=shlex.join(command))
+        raise BuildError(
+            f"{shlex.join(compiler())} refused: {first.strip()}",
+            fix=f"compile {sources[0].parent} by hand to see the rest",
+        )
 
 
 def library_sources(library: Path) -> list[Path]:

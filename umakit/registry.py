@@ -120,9 +120,9 @@ def _import(load: Any, where: str) -> Any:
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
     except Exception as error:  # a team's code may raise anything while it is imported
         last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{short_path(last.filename)}:{last.lineno}"
         raise BackendError(
-            f"cannot be imported: {type(error).__name__}: {error} ({short_path(last.filename)}:{last.lineno})",
-            where=where,
+            f"cannot be imported: {type(error).__name__}: {error} ({place})", where=where
         ) from error
 
 

@@ -96,6 +96,11 @@ def constant_array(expression: Any) -> npt.NDArray[Any] | None:
     return expression.value.numpy() if isinstance(expression, GenericConst) else None
 
 
+def float_value(value: float) -> Any:
+    """A scalar argument of a Relax operator."""
+    return tirx.FloatImm("float32", value)
+
+
 def static_shape(expression: Any) -> tuple[int, ...] | None:
     """Shape of a tensor expression; None when it is no tensor or a dimension is symbolic."""
     return static_type_shape(expression.ty)
@@ -169,6 +174,14 @@ def distinct_attributes(number: int) -> Any:
     """Attributes that make a call unlike any other, so that fusion does not merge its group with
     an equal one and lose where each came from."""
     return tvm.ir.make_node("ir.DictAttrs", umakit_call=number)
+
+
+def emit_like(builder: Any, variable: Any, value: Any) -> Any:
+    """Bind a value in a mutator's builder to a new variable, like `variable` in name and kind."""
+    dataflow = isinstance(variable, relax.DataflowVar)
+    if dataflow or not builder.current_block_is_dataflow():
+        return builder.emit(value, variable.name)
+    return builder.emit_output(value, variable.name)
 
 
 def name_span(name: str) -> Any:

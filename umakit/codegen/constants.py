@@ -21,14 +21,15 @@ _OCTAL = np.array([f"\\{byte:03o}".encode() for byte in range(256)], dtype="S4")
 
 
 def declaration(name: str, array: npt.NDArray[Any]) -> str:
-    """`extern const ...;` for a constant."""
-    return f"extern const {_type_of(array)} {name}{_extent(array)};"
+    """`extern const ...;` for a constant, after the type that a large one needs."""
+    definition = f"{_union(name, array)};\n" if is_large(array) else ""
+    return f"{definition}extern const {_type_of(name, array)} {name}{_extent(array)};"
 
 
 def definition(name: str, array: npt.NDArray[Any]) -> str:
     """The constant itself."""
     values = _string_rows(array) if is_large(array) else _element_list(array)
-    return f"const {_type_of(array)} {name}{_extent(array)} = {{\n{values}\n}};\n"
+    return f"const {_type_of(name, array)} {name}{_extent(array)} = {{\n{values}\n}};\n"
 
 
 def reference(name: str, array: npt.NDArray[Any]) -> str:
@@ -41,17 +42,16 @@ def is_large(array: npt.NDArray[Any]) -> bool:
     return array.nbytes >= LARGE
 
 
-def _rows(array: npt.NDArray[Any]) -> int:
-    return -(-array.nbytes // ROW)
+def _type_of(name: str, array: npt.NDArray[Any]) -> str:
+    return f"union {name}_data" if is_large(array) else c_type(str(array.dtype))
 
 
-def _type_of(array: npt.NDArray[Any]) -> str:
-    element = c_type(str(array.dtype))
-    if not is_large(array):
-        return element
-    # The string comes first because C99 initializes the first member of a union.
+def _union(name: str, array: npt.NDArray[Any]) -> str:
+    """The string comes first because C99 initializes the first member of a union."""
+    rows, element = -(-array.nbytes // ROW), c_type(str(array.dtype))
     return (
-        f"union {{ unsigned char bytes[{_rows(array)}][{ROW}]; {element} values[{array.size}]; }}"
+        f"union {name}_data {{\n    unsigned char bytes[{rows}][{ROW}];\n"
+        f"    {element} values[{array.size}];\n}}"
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.shape_inference
 from google.protobuf.message import DecodeError
@@ -266,7 +267,8 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             single = onnx.GraphProto()
             single.node.append(node)
             try:
-                super()._construct_nodes(single)
+                if not self._construct_clip(node):
+                    super()._construct_nodes(single)
                 self._bind_result(node)
             except Exception as error:
                 raise ModelError(
@@ -274,6 +276,25 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
                     f"{last_line(error)}",
                     where=str(self._path),
                 ) from error
+
+    def _construct_clip(self, node: onnx.NodeProto) -> bool:
+        """Import a Clip of constant float bounds as one operator; TVM makes six of it."""
+        if node.op_type != "Clip" or not node.input[0]:
+            return False
+        data = self._nodes[node.input[0]]
+        bounds = [_attribute(node, "min", -np.inf), _attribute(node, "max", np.inf)]
+        for position, name in enumerate(node.input[1:3]):
+            if not name:
+                continue
+            array = tvm_api.constant_array(self._nodes[name])
+            if array is None or array.size != 1:
+                return False
+            bounds[position] = float(array.reshape(()))
+        if tvm_api.dtype_of(data) != "float32" or np.isnan(bounds).any():
+            return False
+        clip = tvm_api.relax.op.clip(data, *(tvm_api.float_value(bound) for bound in bounds))
+        self._nodes[node.output[0]] = self.bb.normalize(clip)
+        return True
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
         """Bind the node's first result to a variable that marks where the node ends."""

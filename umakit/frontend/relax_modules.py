@@ -72,14 +72,8 @@ def rename_operators(module: Any, name_of: Callable[[Any], str]) -> Any:
             if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value):
                 span = tvm_api.name_span(name_of(binding))
                 value = tvm_api.make_call(value, span=span)
-            self.set_var_remap(binding.var, self._emit(binding.var, value))
-
-        def _emit(self, variable: Any, value: Any) -> Any:
-            dataflow = isinstance(variable, tvm_api.relax.DataflowVar)
-            emit = self.builder_.emit if dataflow else self.builder_.emit_output
-            if not dataflow and not self.builder_.current_block_is_dataflow():
-                emit = self.builder_.emit
-            return emit(value, variable.name)
+            emitted = tvm_api.emit_like(self.builder_, binding.var, value)
+            self.set_var_remap(binding.var, emitted)
 
     renamer = Renamer(module)
     for variable, function in tvm_api.relax_functions(module):

@@ -11,6 +11,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.constant_folding import fold_with_numpy
 from umakit.frontend.model import last_line
 
 
@@ -18,8 +19,7 @@ def simplify(module: Any, where: str) -> Any:
     """Clean-ups that every later stage relies on; none of them changes a result's meaning."""
     transform = tvm_api.relax_transform
     passes = [
-        transform.ConvertToDataflow(min_size=1),
-        transform.FoldBatchnormToConv2D(),
+        transform.CanonicalizeBindings(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
     ]
@@ -29,7 +29,9 @@ def simplify(module: Any, where: str) -> Any:
     passes.append(transform.DeadCodeElimination())
     with quiet(), tvm_api.c_target():
         try:
-            return tvm_api.Sequential(passes)(module)
+            module = transform.ConvertToDataflow(min_size=1)(module)
+            folded = fold_with_numpy(module, where)
+            return tvm_api.Sequential(passes)(folded)
         except tvm_api.TVM_ERRORS as error:
             raise ModelError(
                 f"TVM cannot simplify the network: {last_line(error)}", where=where
