@@ -12,7 +12,7 @@ import numpy as np
 
 from umakit.errors import MemoryPlanError
 from umakit.memory import MemoryPlan
-from umakit.program import Program, Role
+from umakit.program import KernelCall, Program, Role
 
 
 def validate_plan(program: Program, plan: MemoryPlan) -> None:
@@ -49,20 +49,41 @@ def _replay(program: Program, plan: MemoryPlan) -> None:
     owner = np.full(plan.arena_size, nobody, dtype=np.int64)
     numbers = {name: number for number, name in enumerate(program.tensors)}
     names = list(program.tensors)
+
+    def span(name: str) -> slice:
+        return slice(plan.offsets[name], plan.offsets[name] + program.tensors[name].size)
+
+    def check(name: str, step: int, call: KernelCall) -> None:
+        strangers = np.unique(owner[span(name)][owner[span(name)] != numbers[name]])
+        if strangers.size:
+            thief = names[strangers[0]] if strangers[0] != nobody else "nobody"
+            raise MemoryPlanError(
+                f"some of its bytes belong to {thief} at step {step} ({call.label})",
+                where=f"tensor {name}",
+            )
+
     for step, call in enumerate(program.calls):
-        spans = {
-            name: slice(plan.offsets[name], plan.offsets[name] + program.tensors[name].size)
-            for name in call.arguments
-            if name in plan.offsets
-        }
-        for name in (*call.outputs, *call.scratch):
-            if name in spans:
-                owner[spans[name]] = numbers[name]
-        for name, span in spans.items():
-            strangers = np.unique(owner[span][owner[span] != numbers[name]])
-            if strangers.size:
-                thief = names[strangers[0]] if strangers[0] != nobody else "nobody"
-                raise MemoryPlanError(
-                    f"some of its bytes belong to {thief} at step {step} ({call.label})",
-                    where=f"tensor {name}",
-                )
+        inputs = [name for name in call.inputs if name in plan.offsets]
+        for name in inputs:
+            check(name, step, call)
+        written = [name for name in (*call.outputs, *call.scratch) if name in plan.offsets]
+        for name in written:
+            owner[span(name)] = numbers[name]
+        # After the writes everything must still be in place, but for what may be overwritten.
+        given_up = {name for name in inputs if _may_take_over(program, plan, call, name)}
+        for name in (*(n for n in inputs if n not in given_up), *written):
+            check(name, step, call)
+
+
+def _may_take_over(program: Program, plan: MemoryPlan, call: KernelCall, source: str) -> bool:
+    """Whether the call's output lies exactly on an input that its kernel may overwrite."""
+    if not call.kernel or len(call.outputs) != 1 or call.outputs[0] not in plan.offsets:
+        return False
+    output = call.outputs[0]
+    positions = [position for position, name in enumerate(call.inputs) if name == source]
+    return (
+        plan.offsets[source] == plan.offsets[output]
+        and program.tensors[source].size == program.tensors[output].size
+        and len(positions) == 1
+        and positions[0] in program.kernels[call.kernel].in_place
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,18 +41,21 @@ class KernelSource:
 
 
 def print_kernel(
-    kernel: Kernel, replace_call_extern: ReplaceCallExtern | None = None
+    kernel: Kernel,
+    replace_call_extern: ReplaceCallExtern | None = None,
+    overwritten: int | None = None,
 ) -> KernelSource:
     """Print a kernel.
 
     Args:
         kernel: a lowered kernel.
         replace_call_extern: the backend's hook for external calls.
+        overwritten: position of the input that the output overwrites: both become one parameter.
 
     Raises:
         LoweringError: it holds a TIR construct without a C form.
     """
-    printer = _StatementPrinter(kernel, replace_call_extern)
+    printer = _StatementPrinter(kernel, replace_call_extern, overwritten)
     for statement in kernel.statements:
         printer.print(statement)
     if kernel.returns_status and not isinstance(kernel.statements[-1], tirx.Return):
@@ -65,19 +69,27 @@ def print_kernel(
 
 
 class _StatementPrinter:
-    def __init__(self, kernel: Kernel, replace_call_extern: ReplaceCallExtern | None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        replace_call_extern: ReplaceCallExtern | None,
+        overwritten: int | None,
+    ) -> None:
         self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
         self.lines: list[str] = []
         self._depth = 1
         # Named by their part, not by the network's tensors: equal kernels get equal text.
+        inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         self.parameters = [
-            *self._pointers(kernel.inputs, "input", "const "),
+            *self._pointers(inputs, "input", "const "),
             *self._pointers(kernel.outputs, "output"),
             *self._pointers(kernel.scratch, "scratch"),
         ]
+        if overwritten is not None:
+            self.expressions.alias(kernel.inputs[overwritten].variable, kernel.outputs[0].variable)
 
     def _pointers(
-        self, parameters: tuple[Parameter, ...], part: str, qualifier: str = ""
+        self, parameters: Sequence[Parameter], part: str, qualifier: str = ""
     ) -> list[str]:
         """Declarations of the parameters, called `part` or, if there are several, `part_0`, ..."""
         declarations = []

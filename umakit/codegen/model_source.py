@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from umakit.backend import UMABackend
@@ -12,10 +13,26 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.expressions import helper_definition
 from umakit.codegen.kernel_source import KernelSource, print_kernel
-from umakit.memory import MemoryPlan
+from umakit.memory import MemoryPlan, taken_over
 from umakit.program import KernelCall, Program, Role, Tensor
 from umakit.rendering import render
 from umakit.version import __version__
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """A kernel and the input that its output overwrites, if any: one C function each."""
+
+    kernel: str
+    overwritten: int | None
+
+
+@dataclass(frozen=True)
+class KernelSymbol:
+    """A kernel's C function."""
+
+    name: str
+    source: KernelSource
 
 
 def interface_prefix(name: str) -> str:
@@ -68,8 +85,8 @@ def generate_sources(
     """
     values = common_values(program, plan)
     prefix = str(values["prefix"])
-    definitions, names, helpers = _print_kernels(program, backends)
-    steps = [_step(call, program, plan, names) for call in program.calls]
+    definitions, symbols, helpers = _print_kernels(program, plan, backends)
+    steps = [_step(call, program, plan, symbols) for call in program.calls]
     model = render(
         "library/model.c.j2",
         **values,
@@ -108,43 +125,54 @@ def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
 
 
 def _print_kernels(
-    program: Program, backends: Mapping[str, UMABackend]
-) -> tuple[list[str], dict[str, tuple[str, KernelSource]], set[str]]:
-    """C functions of all kernels; kernels of equal text share one function."""
+    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
+) -> tuple[list[str], dict[KernelUse, KernelSymbol], set[str]]:
+    """C functions of all kernels, as they are used; those of equal text share one function."""
     prefix = interface_prefix(program.name)
     definitions: list[str] = []
-    shared: dict[object, tuple[str, KernelSource]] = {}
-    names: dict[str, tuple[str, KernelSource]] = {}
+    shared: dict[object, KernelSymbol] = {}
+    symbols: dict[KernelUse, KernelSymbol] = {}
     helpers: set[str] = set()
-    for name, kernel in program.kernels.items():
+    for use in dict.fromkeys(_use(call, plan) for call in program.calls if call.kernel):
+        kernel = program.kernels[use.kernel]
         backend = backends.get(kernel.target)
         hook = backend.codegen.replace_call_extern if backend else None
-        source = print_kernel(kernel, hook)
+        source = print_kernel(kernel, hook, use.overwritten)
         key = (source.parameters, source.body)
         if key not in shared:
-            shared[key] = (f"{prefix}_{name}", source)
-            definitions.append(source.definition(f"{prefix}_{name}"))
+            suffix = "" if use.overwritten is None else "_in_place"
+            symbol = KernelSymbol(f"{prefix}_{use.kernel}{suffix}", source)
+            shared[key] = symbol
+            definitions.append(source.definition(symbol.name))
             helpers |= source.helpers
-        names[name] = shared[key]
-    return definitions, names, helpers
+        symbols[use] = shared[key]
+    return definitions, symbols, helpers
+
+
+def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
+    return KernelUse(call.kernel, taken_over(call, plan.shared))
 
 
 def _step(
     call: KernelCall,
     program: Program,
     plan: MemoryPlan,
-    names: dict[str, tuple[str, KernelSource]],
+    symbols: dict[KernelUse, KernelSymbol],
 ) -> dict[str, Any]:
     comment = f"{call.label} ({call.target})".replace("*/", "* /")
-    arguments = [_argument(name, program, plan) for name in call.arguments]
     if not call.kernel:
+        target, source = (_argument(n, program, plan) for n in (*call.outputs, *call.inputs))
         size = program.tensors[call.outputs[0]].size
-        text = f"memcpy({arguments[1]}, {arguments[0]}, {size})"
-        return {"call": text, "checked": False, "comment": comment}
-    function, source = names[call.kernel]
-    separator = ",\n        "
-    text = f"{function}(\n        {separator.join(arguments)})"
-    return {"call": text, "checked": source.returns_status, "comment": comment}
+        return {"call": f"memcpy({target}, {source}, {size})", "checked": False, "comment": comment}
+    use = _use(call, plan)
+    names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
+    arguments = ",\n        ".join(_argument(name, program, plan) for name in names)
+    symbol = symbols[use]
+    return {
+        "call": f"{symbol.name}(\n        {arguments})",
+        "checked": symbol.source.returns_status,
+        "comment": comment,
+    }
 
 
 def _argument(name: str, program: Program, plan: MemoryPlan) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.in_place import in_place_inputs
 
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""
@@ -38,6 +39,7 @@ class Kernel:
         scratch: parameters that want working memory for the time of the call.
         statements: body; buffer declarations are left in, scratch allocations are gone.
         returns_status: whether it returns an `int32_t` status instead of nothing.
+        in_place: positions of inputs whose memory the output may take over.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Kernel:
     scratch: tuple[Parameter, ...]
     statements: tuple[Any, ...]
     returns_status: bool
+    in_place: tuple[int, ...] = ()
 
 
 def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
@@ -70,11 +73,16 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable))
 
     tensors = [parameter(variable) for variable in function.params]
+    inputs, results = tensors[: len(tensors) - outputs], tensors[len(tensors) - outputs :]
+    in_place: tuple[int, ...] = ()
+    if len(results) == 1:
+        in_place = in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
     return Kernel(
         name=name,
         target=target,
-        inputs=tuple(tensors[: len(tensors) - outputs]),
-        outputs=tuple(tensors[len(tensors) - outputs :]),
+        inputs=tuple(inputs),
+        outputs=tuple(results),
+        in_place=in_place,
         scratch=tuple(parameter(buffer) for buffer in buffers),
         statements=tuple(tvm_api.flatten_statements(body)),
         returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),

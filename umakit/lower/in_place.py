@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which inputs of a kernel its output may overwrite.
+
+An output may take an input's place if each of its elements is written exactly once, and that
+input is read only by the statement that writes, at the very element that is written. Element-wise
+kernels are like that, and so is the residual added behind a convolution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from umakit import tvm_api
+
+tirx = tvm_api.tirx
+
+
+def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...]:
+    """Positions of the inputs that may share the output's memory.
+
+    Args:
+        body: statements of a lowered kernel.
+        inputs: its input buffers.
+        output: its only output buffer.
+    """
+    if _has_hidden_accesses(body):
+        return ()
+    stores = _Stores(body)
+    written = stores.to(output)
+    if len(written) != 1 or stores.loads_of(output):
+        return ()
+    store, extents = written[0]
+    if any(extent is None for extent in extents):
+        return ()
+    # Every element is written, so as many visits as elements means one visit for each.
+    if math.prod(extent or 0 for extent in extents) != math.prod(tvm_api.buffer_shape(output)):
+        return ()
+    return tuple(
+        position
+        for position, buffer in enumerate(inputs)
+        if _may_overwrite(stores, store, buffer, output)
+    )
+
+
+def _has_hidden_accesses(body: Any) -> bool:
+    """Whether memory is accessed in ways that a walk over loads and stores does not see."""
+    hidden = ("call_extern", "address_of", "tvm_access_ptr")
+    calls = tvm_api.collect(body, tvm_api.Call)
+    return bool(tvm_api.collect(body, tirx.While)) or any(
+        str(getattr(call.op, "name", "")).endswith(hidden) for call in calls
+    )
+
+
+def _may_overwrite(stores: _Stores, store: Any, buffer: Any, output: Any) -> bool:
+    if tvm_api.buffer_bytes(buffer) != tvm_api.buffer_bytes(output):
+        return False
+    if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(output):
+        return False
+    inside = [
+        load
+        for load in tvm_api.collect(store.value, tvm_api.TensorLoad)
+        if stores.root(load.source).same_as(buffer)
+    ]
+    everywhere = stores.loads_of(buffer)
+    same_element = all(
+        tvm_api.tvm_ffi.structural_equal(list(load.indices), list(store.indices)) for load in inside
+    )
+    return bool(inside) and len(inside) == len(everywhere) and same_element
+
+
+class _Stores:
+    """Stores and loads of a kernel, with views resolved to the buffers that they show."""
+
+    def __init__(self, body: Any) -> None:
+        self._views: dict[Any, Any] = {}
+        for view in tvm_api.collect(body, tirx.DeclBuffer):
+            sources = tvm_api.collect(view.data, tvm_api.Var)
+            if len(sources) == 1:
+                self._views[view.buffer] = sources[0]
+        self._loads = tvm_api.collect(body, tvm_api.TensorLoad)
+        self._stores: list[tuple[Any, tuple[int | None, ...]]] = []
+        self._walk(body, ())
+
+    def root(self, buffer: Any) -> Any:
+        """The buffer that a view shows, or the buffer itself."""
+        while buffer in self._views:
+            buffer = self._views[buffer]
+        return buffer
+
+    def to(self, buffer: Any) -> list[tuple[Any, tuple[int | None, ...]]]:
+        """Stores to a buffer, with the extents of the loops around each."""
+        return [entry for entry in self._stores if self.root(entry[0].buffer).same_as(buffer)]
+
+    def loads_of(self, buffer: Any) -> list[Any]:
+        """Loads from a buffer."""
+        return [load for load in self._loads if self.root(load.source).same_as(buffer)]
+
+    def _walk(self, statement: Any, extents: tuple[int | None, ...]) -> None:
+        if isinstance(statement, tirx.SeqStmt):
+            for child in statement.seq:
+                self._walk(child, extents)
+        elif isinstance(statement, tirx.For):
+            self._walk(statement.body, (*extents, tvm_api.integer_value(statement.extent)))
+        elif isinstance(statement, tirx.BufferStore):
+            self._stores.append((statement, extents))
+        elif isinstance(statement, tirx.AttrStmt):
+            self._walk(statement.body, extents)
+        elif isinstance(statement, tirx.IfThenElse):
+            # A store that may be left out is not one for each visit.
+            self._walk(statement.then_case, (*extents, None))
+            if statement.else_case is not None:
+                self._walk(statement.else_case, (*extents, None))

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planners: from lifetimes to offsets, by the names that users of TVM's USMP know.
+
+All of them place one piece of memory after the other at its lowest free offset and differ in the
+order (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, for
+the greedy orders). `optimal` searches all orders that can matter.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from umakit.memory.lifetimes import Lifetime
+
+Offsets = dict[str, int]
+
+HILL_CLIMB_ROUNDS = 2000
+
+
+def place(order: Sequence[Lifetime]) -> Offsets:
+    """The lowest free offset for each piece in turn."""
+    offsets: Offsets = {}
+    placed: list[Lifetime] = []
+    for item in order:
+        taken = sorted(
+            (offsets[other.name], offsets[other.name] + other.size)
+            for other in placed
+            if other.meets(item)
+        )
+        offset = 0
+        for start, end in taken:
+            if offset + item.size <= start:
+                break
+            offset = max(offset, end)
+        offsets[item.name] = offset
+        placed.append(item)
+    return offsets
+
+
+def arena_size(lifetimes: Sequence[Lifetime], offsets: Offsets) -> int:
+    """Bytes from 0 to the end of the last piece."""
+    return max((offsets[item.name] + item.size for item in lifetimes), default=0)
+
+
+def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
+    """The largest sum of sizes alive at one step: no plan can be smaller."""
+    return max(
+        (
+            sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
+            for item in lifetimes
+        ),
+        default=0,
+    )
+
+
+def greedy_by_size(lifetimes: Sequence[Lifetime]) -> Offsets:
+    """Largest first."""
+    return place(sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name)))
+
+
+def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
+    """Those that are alive together with the most others first."""
+    conflicts = {item.name: sum(item.meets(other) for other in lifetimes) for item in lifetimes}
+    order = sorted(lifetimes, key=lambda item: (-conflicts[item.name], -item.size, item.name))
+    return place(order)
+
+
+def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
+    """Swap two pieces of the order, keep what is no worse; the same result on every run."""
+    generator = random.Random(0)
+    order = sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
+    best = place(order)
+    best_size, bound = arena_size(order, best), live_set_bound(lifetimes)
+    for _ in range(HILL_CLIMB_ROUNDS):
+        if best_size <= bound or len(order) < 2:
+            break
+        one, other = generator.sample(range(len(order)), 2)
+        order[one], order[other] = order[other], order[one]
+        offsets = place(order)
+        size = arena_size(order, offsets)
+        if size <= best_size:
+            best, best_size = offsets, size
+        else:
+            order[one], order[other] = order[other], order[one]
+    return best
+
+
+def optimal(lifetimes: Sequence[Lifetime], seconds: float = 1.0) -> Offsets:
+    """The smallest arena, by branch and bound; the best one found when the time is over.
+
+    It stops at once when a greedy plan meets the lower bound, as it does for most networks.
+    """
+    candidates = [greedy_by_size(lifetimes), greedy_by_conflicts(lifetimes)]
+    candidates.append(
+        place(sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name)))
+    )
+    best = min(candidates, key=lambda offsets: arena_size(lifetimes, offsets))
+    search = _Search(lifetimes, best, time.monotonic() + seconds)
+    return search.run()
+
+
+class _Search:
+    """Branch and bound over plans in which pieces are placed in order of their offsets.
+
+    Any plan can be compacted until each piece lies at 0 or on top of one that it meets, without
+    growing. So it is enough to place pieces in order of offset, each on top of those it meets.
+    """
+
+    def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets, deadline: float) -> None:
+        self._pieces = sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
+        self._best = best
+        self._best_size = arena_size(lifetimes, best)
+        self._bound = live_set_bound(lifetimes)
+        self._deadline = deadline
+        self._steps = sorted({item.first for item in lifetimes})
+
+    def run(self) -> Offsets:
+        """The best plan found."""
+        if self._best_size > self._bound:
+            self._extend({}, 0, dict.fromkeys(self._steps, 0))
+        return self._best
+
+    def _extend(self, offsets: Offsets, lowest: int, heights: dict[int, int]) -> None:
+        if self._best_size <= self._bound or time.monotonic() > self._deadline:
+            return
+        left = [item for item in self._pieces if item.name not in offsets]
+        if not left:
+            self._best = dict(offsets)
+            self._best_size = max(heights.values(), default=0)
+            return
+        if self._hopeless(left, lowest, heights):
+            return
+        tried: set[tuple[int, int, int]] = set()
+        for item in left:
+            shape = (item.size, item.first, item.last)
+            if shape in tried:  # equal pieces lead to equal plans
+                continue
+            tried.add(shape)
+            alive = [step for step in self._steps if item.first <= step <= item.last]
+            offset = max(lowest, *(heights[step] for step in alive))
+            on_top = offset == max(heights[step] for step in alive)
+            if not on_top or offset + item.size >= self._best_size:
+                continue
+            higher = {**heights, **dict.fromkeys(alive, offset + item.size)}
+            self._extend({**offsets, item.name: offset}, offset, higher)
+
+    def _hopeless(self, left: list[Lifetime], lowest: int, heights: dict[int, int]) -> bool:
+        """Whether the pieces left cannot fit below the best plan at some step."""
+        return any(
+            max(heights[step], lowest if waiting else 0) + waiting >= self._best_size
+            for step in self._steps
+            for waiting in [sum(i.size for i in left if i.first <= step <= i.last)]
+            if waiting
+        )
+
+
+PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Offsets]] = {
+    "optimal": optimal,
+    "greedy_by_size": greedy_by_size,
+    "greedy_by_conflicts": greedy_by_conflicts,
+    "hill_climb": hill_climb,
+}
