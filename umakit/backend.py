@@ -271,4 +271,4 @@ class UMABackend(ABC):
 
         if params:
             mod = tvm_api.relax_transform.BindParams("main", dict(params))(mod)
-        return partitioner.partition(mod, [self]).module
+        return partitioner.partition_module(mod, [self])

@@ -77,7 +77,8 @@ def _replay(program: Program, plan: MemoryPlan) -> None:
 
 def _may_take_over(program: Program, plan: MemoryPlan, call: KernelCall, source: str) -> bool:
     """Whether the call's output lies exactly on an input that its kernel may overwrite."""
-    if not call.kernel or len(call.outputs) != 1 or call.outputs[0] not in plan.offsets:
+    kernel = program.kernels.get(call.kernel)
+    if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in plan.offsets:
         return False
     output = call.outputs[0]
     positions = [position for position, name in enumerate(call.inputs) if name == source]
@@ -85,5 +86,5 @@ def _may_take_over(program: Program, plan: MemoryPlan, call: KernelCall, source:
         plan.offsets[source] == plan.offsets[output]
         and program.tensors[source].size == program.tensors[output].size
         and len(positions) == 1
-        and positions[0] in program.kernels[call.kernel].in_place
+        and positions[0] in kernel.in_place
     )

@@ -7,23 +7,31 @@ it, and every operator's fate is written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import PassPhase, Pattern, UMABackend
 from umakit.errors import BackendError, UmakitError
 from umakit.macs import multiply_accumulates
+from umakit.provenance import Provenance
 from umakit.report import CPU, OffloadReport, OperatorPlacement
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """A Relax module whose accelerator functions carry `Codegen`, and what went where."""
+    """A partitioned network.
+
+    Attributes:
+        module: a Relax module whose accelerator functions carry `Codegen`.
+        report: what went where.
+        provenance: finds the rows of the report for calls of the module; None when unknown.
+    """
 
     module: Any
     report: OffloadReport
+    provenance: Provenance | None = None
 
 
 @dataclass
@@ -52,18 +60,44 @@ def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
     """
+    module = _prepare(module, backends)
+    module, operators = _number_operators(module)
+    provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
+    refusals = {backend.target_name: _Refusals() for backend in backends}
+    module = _fuse_all(module, backends, refusals)
+    where = _offloaded_rows(module, provenance)
+    report = OffloadReport(tuple(_final_placements(operators, where, refusals)))
+    return Partitioned(_finish(module, backends), report, provenance)
+
+
+def partition_module(module: Any, backends: Sequence[UMABackend]) -> Any:
+    """The same without a report: exactly what TVM's own passes make of the backends' patterns.
+
+    Raises:
+        BackendError: as `partition`.
+    """
+    refusals = {backend.target_name: _Refusals() for backend in backends}
+    return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
+
+
+def _prepare(module: Any, backends: Sequence[UMABackend]) -> Any:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
-    module = tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
-    module, operators = _number_operators(module)
-    refusals = {backend.target_name: _Refusals() for backend in backends}
+    return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
+
+
+def _fuse_all(module: Any, backends: Sequence[UMABackend], refusals: dict[str, _Refusals]) -> Any:
     for backend in backends:
         module = _fuse(module, backend, refusals[backend.target_name])
     if any(backend.merge_compiler_regions for backend in backends):
         module = tvm_api.relax_transform.MergeCompositeFunctions()(module)
+    return module
+
+
+def _finish(module: Any, backends: Sequence[UMABackend]) -> Any:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
-    return Partitioned(module, _report(module, operators, refusals))
+    return module
 
 
 def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
@@ -175,18 +209,14 @@ def _matched_operators(context: Any) -> set[int]:
     return {row for call in calls for row in tvm_api.rows_of(call)}
 
 
-def _report(
-    module: Any, operators: list[OperatorPlacement], refusals: dict[str, _Refusals]
-) -> OffloadReport:
-    where = offloaded_operators(module)
-    rows = []
-    for number, row in enumerate(operators):
-        owner = where.get(number, CPU)
-        reason = "" if owner != CPU else _reason(number, row.operator, refusals)
-        rows.append(
-            OperatorPlacement(row.operator, row.name, owner, reason, row.macs, row.shape, row.dtype)
-        )
-    return OffloadReport(tuple(rows))
+def _final_placements(
+    operators: list[OperatorPlacement], where: dict[int, str], refusals: dict[str, _Refusals]
+) -> Iterator[OperatorPlacement]:
+    for row, operator in enumerate(operators):
+        if row in where:
+            yield replace(operator, where=where[row])
+        else:
+            yield replace(operator, reason=_reason(row, operator.operator, refusals))
 
 
 def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
@@ -207,12 +237,17 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
     )
 
 
-def offloaded_operators(module: Any) -> dict[int, str]:
-    """Number of each operator inside an accelerator function, with the function's target."""
+def _offloaded_rows(module: Any, provenance: Provenance) -> dict[int, str]:
+    """Target by row, for the operators inside accelerator functions."""
     where: dict[int, str] = {}
-    for _, function in tvm_api.relax_functions(module):
-        codegen = tvm_api.function_attribute(function, "Codegen")
-        if codegen is None:
-            continue
-        where.update(dict.fromkeys(tvm_api.rows_inside(function), str(codegen)))
+    calls = [
+        binding.value
+        for binding in tvm_api.bindings_of(module["main"])
+        if isinstance(binding.value, tvm_api.Call)
+    ]
+    for call, rows in zip(calls, provenance.rows_of_calls(module), strict=True):
+        if isinstance(call.op, tvm_api.GlobalVar):
+            codegen = tvm_api.function_attribute(module[call.op], "Codegen")
+            if codegen is not None:
+                where.update(dict.fromkeys(rows, str(codegen)))
     return where

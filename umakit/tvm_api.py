@@ -163,17 +163,9 @@ def function_attribute(function: Any, name: str) -> Any:
     return function.attrs[name] if function.attrs and name in function.attrs else None
 
 
-def make_call(call: Any, *, span: Any, attrs: Any = None) -> Any:
-    """A copy of a Relax call with another span, and other attributes if they are given."""
-    return relax.Call(
-        call.op, call.args, call.attrs if attrs is None else attrs, call.ty_args, span
-    )
-
-
-def distinct_attributes(number: int) -> Any:
-    """Attributes that make a call unlike any other, so that fusion does not merge its group with
-    an equal one and lose where each came from."""
-    return tvm.ir.make_node("ir.DictAttrs", umakit_call=number)
+def make_call(call: Any, *, span: Any) -> Any:
+    """A copy of a Relax call with another span."""
+    return relax.Call(call.op, call.args, call.attrs, call.ty_args, span)
 
 
 def emit_like(builder: Any, variable: Any, value: Any) -> Any:
@@ -187,8 +179,8 @@ def emit_like(builder: Any, variable: Any, value: Any) -> Any:
 def name_span(name: str) -> Any:
     """A source span that says which node of the user's model a call came from.
 
-    Spans survive pattern matching and fusion in Relax, so they carry a call's origin through the
-    pipeline: first the node's name, after partitioning the rows of the offload report.
+    Spans carry a call's origin through the pipeline: first the node's name, after partitioning
+    the rows of the offload report.
     """
     return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)
 
@@ -211,11 +203,6 @@ def rows_of(call: Any) -> tuple[int, ...]:
     if span is None or int(span.line) != 1 or not span.source_name.name:
         return ()
     return tuple(int(row) for row in str(span.source_name.name).split(","))
-
-
-def rows_inside(function: Any) -> tuple[int, ...]:
-    """All rows of the offload report that calls inside a Relax function stand for."""
-    return tuple(sorted({row for call in collect(function, Call) for row in rows_of(call)}))
 
 
 # --- Walking and rewriting TIR ------------------------------------------------------------------

@@ -49,6 +49,8 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
     module = dissolve_regions(partitioned.module)
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)
+    if partitioned.provenance is not None:
+        module = partitioned.provenance.note(module)
     module = lower_composites(module, by_target)
     module = lower_cpu_operators(module)
     results = _result_counts(module["main"])

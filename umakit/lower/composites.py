@@ -53,7 +53,6 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: Any, lowered: dict[Any, Any]) -> None:
         super().__init__(module)
         self._lowered = lowered
-        self._rows = {v: tvm_api.rows_inside(f) for v, f in tvm_api.relax_functions(module)}
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -62,7 +61,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
             return call
         tensors = tvm_api.relax.Tuple(list(call.args))
         lowered = tvm_api.relax.call_tir(prim_func, tensors, call.ty)
-        return tvm_api.make_call(lowered, span=tvm_api.rows_span(self._rows[call.op]))
+        return tvm_api.make_call(lowered, span=call.span)
 
 
 def _lower_composite(name: str, function: Any, backend: UMABackend) -> Any:

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import last_line
 from umakit.lower.schedule import schedule_for_cpu
-
-Rows = tuple[int, ...]
+from umakit.provenance import Provenance, note_rows
 
 
 def lower_cpu_operators(module: Any) -> Any:
@@ -33,25 +30,21 @@ def lower_cpu_operators(module: Any) -> Any:
         with tvm_api.c_target():
             module = transform.LegalizeOps()(module)
             _refuse_unlowered(module)
-            # Legalization keeps variable names but drops spans; fusion keeps spans inside groups.
-            module = _set_rows(module, lambda _, binding: rows.get(str(binding.var.name), ()), True)
-            module = tvm_api.Sequential(
-                [
-                    transform.DeadCodeElimination(),
-                    transform.AnnotateTIROpPattern(),
-                    transform.FuseOps(),
-                ]
-            )(module)
-            fused = _rows_of_fused_calls(module)
-            module = transform.FuseTIR()(module)
-            module = _set_rows(module, lambda number, _: fused[number])
-            module = tvm_api.Sequential(
-                [
-                    transform.RewriteDataflowReshape(),
-                    transform.CanonicalizeBindings(),
-                    transform.DeadCodeElimination(),
-                ]
-            )(module)
+            module = transform.DeadCodeElimination()(module)
+            # Legalization keeps the names of variables but drops spans.
+            provenance = Provenance(
+                module["main"], lambda _, binding: rows.get(str(binding.var.name), ())
+            )
+            fuse = [transform.AnnotateTIROpPattern(), transform.FuseOps()]
+            module = tvm_api.Sequential(fuse)(module)
+            fused = provenance.rows_of_calls(module)
+            module = note_rows(transform.FuseTIR()(module), fused)
+            clean_up = [
+                transform.RewriteDataflowReshape(),
+                transform.CanonicalizeBindings(),
+                transform.DeadCodeElimination(),
+            ]
+            module = tvm_api.Sequential(clean_up)(module)
     except tvm_api.TVM_ERRORS as error:
         raise LoweringError(f"TVM cannot lower the network: {last_line(error)}") from error
     return _schedule(module)
@@ -70,45 +63,6 @@ def _refuse_unlowered(module: Any) -> None:
                 where=str(binding.var.name),
                 fix="replace it in the model",
             )
-
-
-def _set_rows(
-    module: Any, rows_for: Callable[[int, Any], Sequence[int]], distinct: bool = False
-) -> Any:
-    """Note on the n-th call of `main` the rows that `rows_for(n, binding)` gives.
-
-    With `distinct`, calls of prim funcs are also made unlike each other.
-    """
-    numbers = itertools.count()
-
-    @tvm_api.mutator
-    class Noter(tvm_api.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
-            if isinstance(binding.value, tvm_api.Call):
-                number = next(numbers)
-                span = tvm_api.rows_span(rows_for(number, binding))
-                attributes = tvm_api.distinct_attributes(number) if distinct else None
-                call = tvm_api.make_call(binding.value, span=span, attrs=attributes)
-                binding = tvm_api.relax.VarBinding(binding.var, call)
-            super().visit_var_binding_(binding)
-
-    noter = Noter(module)
-    main = module.get_global_var("main")
-    noter.builder_.update_func(main, noter.visit_expr(module["main"]))
-    return noter.builder_.get()
-
-
-def _rows_of_fused_calls(module: Any) -> list[Rows]:
-    """For each call of `main` in order: the rows of the group that it calls, or its own."""
-    found = []
-    for binding in _bindings(module):
-        if not isinstance(binding.value, tvm_api.Call):
-            continue
-        called = binding.value.op
-        is_group = isinstance(called, tvm_api.GlobalVar)
-        inside = tvm_api.rows_inside(module[called]) if is_group else ()
-        found.append(inside or tvm_api.rows_of(binding.value))
-    return found
 
 
 def _schedule(module: Any) -> Any:

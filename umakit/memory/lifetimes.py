@@ -46,10 +46,11 @@ def shared_memory(program: Program, lifetimes: list[Lifetime]) -> dict[str, str]
     by_name = {item.name: item for item in lifetimes}
     shared: dict[str, str] = {}
     for step, call in enumerate(program.calls):
-        if not call.kernel or len(call.outputs) != 1 or call.outputs[0] not in by_name:
+        kernel = program.kernels.get(call.kernel)
+        if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in by_name:
             continue
         output = by_name[call.outputs[0]]
-        for position in program.kernels[call.kernel].in_place:
+        for position in kernel.in_place:
             source = by_name.get(call.inputs[position])
             if (
                 source is not None

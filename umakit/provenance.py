@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operators of the user's network a fused call stands for.
+
+Fusion in Relax gives groups that are structurally equal one function, so the function cannot say
+which of two equal layers it is; and a call's source span is gone once the call is inside it. What
+cannot be lost is the flow of data: this module notes for every call of the unfused network what it
+computes from what, and finds the same computations again inside the fused one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from umakit import tvm_api
+
+Rows = tuple[int, ...]
+Key = Hashable
+
+
+class Provenance:
+    """Rows of the offload report by computation.
+
+    Args:
+        main: a Relax function before fusion.
+        rows_for: (number of the call in `main`, binding) -> rows of the report that it stands for.
+    """
+
+    def __init__(self, main: Any, rows_for: Callable[[int, Any], Sequence[int]]) -> None:
+        self._known: dict[Key, list[tuple[Rows, Key]]] = {}
+        values = {p: ("parameter", number) for number, p in enumerate(main.params)}
+        number = 0
+        for binding in tvm_api.bindings_of(main):
+            if isinstance(binding.value, tvm_api.Call):
+                result: Key = ("call", number)
+                entry = (tuple(rows_for(number, binding)), result)
+                self._known.setdefault(_computation(binding.value, values), []).append(entry)
+                values[binding.var] = result
+                number += 1
+            else:
+                values[binding.var] = _value(binding.value, values)
+
+    def rows_of_calls(self, module: Any) -> list[Rows]:
+        """For each call of `main` in order, the rows that it or what it calls stands for."""
+        return _Replay(self._known, module).calls_of_main()
+
+    def note(self, module: Any) -> Any:
+        """The module with the rows of each call of `main` as its source span."""
+        return note_rows(module, self.rows_of_calls(module))
+
+
+def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
+    """Put rows on the calls of `main` in order, as source spans.
+
+    Args:
+        module: a Relax module.
+        rows: one entry for each call of `main`.
+    """
+    left = iter(rows)
+
+    @tvm_api.mutator
+    class Noter(tvm_api.PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: Any) -> None:
+            if isinstance(binding.value, tvm_api.Call):
+                call = tvm_api.make_call(binding.value, span=tvm_api.rows_span(next(left)))
+                binding = tvm_api.relax.VarBinding(binding.var, call)
+            super().visit_var_binding_(binding)
+
+    noter = Noter(module)
+    main = module.get_global_var("main")
+    noter.builder_.update_func(main, noter.visit_expr(module["main"]))
+    return noter.builder_.get()
+
+
+class _Replay:
+    """Walks a fused module as it would be executed and looks every computation up."""
+
+    def __init__(self, known: dict[Key, list[tuple[Rows, Key]]], module: Any) -> None:
+        # Equal computations on equal data cannot be told apart, and need not be: first come.
+        self._left = {key: list(entries) for key, entries in known.items()}
+        self._functions = dict(tvm_api.relax_functions(module))
+        self._main = module["main"]
+
+    def calls_of_main(self) -> list[Rows]:
+        found: list[Rows] = []
+        arguments: list[Key] = [("parameter", n) for n in range(len(self._main.params))]
+        self._run(self._main, arguments, found)
+        return found
+
+    def _run(self, function: Any, arguments: Sequence[Key], calls: list[Rows]) -> Key:
+        """The value that a function returns; the rows of each of its calls go into `calls`."""
+        values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
+        for binding in tvm_api.bindings_of(function):
+            value = binding.value
+            if isinstance(value, tvm_api.Function):
+                values[binding.var] = value
+            elif isinstance(value, tvm_api.Call):
+                rows, result = self._call(value, values)
+                calls.append(rows)
+                values[binding.var] = result
+            else:
+                values[binding.var] = _value(value, values)
+        return _value(function.body.body, values)
+
+    def _call(self, call: Any, values: dict[Any, Any]) -> tuple[Rows, Key]:
+        called = self._functions.get(call.op) or values.get(call.op)
+        if isinstance(called, tvm_api.Function):
+            inside: list[Rows] = []
+            result = self._run(called, [_value(a, values) for a in call.args], inside)
+            return tuple(sorted({row for rows in inside for row in rows})), result
+        key = _computation(call, values)
+        entries = self._left.get(key)
+        return entries.pop(0) if entries else ((), ("unknown", key))
+
+
+def _computation(call: Any, values: dict[Any, Any]) -> Key:
+    """What a call computes from what."""
+    attributes = tvm_api.tvm_ffi.structural_hash(call.attrs) if call.attrs is not None else 0
+    return (_value(call.op, values), attributes, *(_value(a, values) for a in call.args))
+
+
+def _value(expression: Any, values: dict[Any, Any]) -> Key:
+    """An identity for a value: equal for the same data before and after fusion."""
+    if isinstance(expression, tvm_api.Var):
+        return values.get(expression, ("free", str(expression.name)))
+    if isinstance(expression, tvm_api.GlobalVar):
+        return ("global", str(expression.name_hint))
+    if isinstance(expression, tvm_api.Op):
+        return ("operator", str(expression.name))
+    if isinstance(expression, tvm_api.RelaxTuple):
+        return ("tuple", *(_value(field, values) for field in expression.fields))
+    if isinstance(expression, tvm_api.TupleGetItem):
+        whole = _value(expression.tuple_value, values)
+        if isinstance(whole, tuple) and whole[0] == "tuple":
+            return whole[1 + int(expression.index)]
+        return ("item", whole, int(expression.index))
+    return ("constant", tvm_api.tvm_ffi.structural_hash(expression))
