@@ -41,6 +41,11 @@ def validate_plan(program: Program, plan: MemoryPlan) -> None:
             raise MemoryPlanError(
                 f"offset {offset} is no multiple of {plan.alignment}", where=f"tensor {name}"
             )
+    for output, source in plan.shared.items():
+        if plan.offsets.get(output) != plan.offsets.get(source):
+            raise MemoryPlanError(
+                f"takes over the memory of {source} but lies elsewhere", where=f"tensor {output}"
+            )
     _replay(program, plan)
 
 
@@ -81,6 +86,8 @@ def _may_take_over(program: Program, plan: MemoryPlan, call: KernelCall, source:
     if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in plan.offsets:
         return False
     output = call.outputs[0]
+    if plan.shared.get(output) != source:
+        return False
     positions = [position for position, name in enumerate(call.inputs) if name == source]
     return (
         plan.offsets[source] == plan.offsets[output]

@@ -14,8 +14,30 @@ C_RESERVED = frozenset(
     "constexpr decltype delete dynamic_cast explicit export friend mutable namespace new noexcept "
     "not not_eq nullptr operator or or_eq private protected public reinterpret_cast "
     "static_assert static_cast template this thread_local throw try typeid typename using virtual "
-    "wchar_t xor xor_eq NULL main status arena workspace inputs outputs".split()
+    "wchar_t xor xor_eq main status arena workspace inputs outputs "
+    # What the headers that generated files include declare or define.
+    "NULL NAN INFINITY HUGE_VAL offsetof memcpy memset memmove memcmp size_t ptrdiff_t "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t "
+    "intmax_t uintmax_t isnan isinf isfinite isnormal signbit fpclassify AFTER_LAYER "
+    "j0 j1 jn y0 y1 yn".split()
 )
+MATH_NAMES = frozenset(
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb ldexp lgamma llrint llround log "
+    "log10 log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder "
+    "remquo rint round scalb scalbln scalbn significand sin sinh sqrt tan tanh tgamma trunc".split()
+)
+"""Functions of `math.h`, each of which has variants that end in f and l."""
+
+HELPER = re.compile(r"(maximum|minimum|absolute|rsqrt|sigmoid)_(u?int(8|16|32|64)|float(32|64))")
+"""Inline functions that generated files define."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name means something in generated C already."""
+    stem = name[:-1] if name.endswith(("f", "l")) else name
+    in_math = name in MATH_NAMES or stem in MATH_NAMES
+    return name in C_RESERVED or in_math or HELPER.fullmatch(name) is not None
 
 
 def c_identifier(name: str) -> str:
@@ -26,14 +48,17 @@ def c_identifier(name: str) -> str:
     text = re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed"
     if text[0].isdigit():
         text = f"n{text}"
-    return f"{text}_" if text in C_RESERVED else text
+    return f"{text}_" if is_reserved(text) else text
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... when it is taken; the answer is added to `taken`."""
+    """`name`, or `name_2`, `name_3`, ... when it is taken; the answer is added to `taken`.
+
+    Names that differ in case only count as equal, because macros are made of them too.
+    """
     candidate, number = name, 1
-    while candidate in taken:
+    while candidate.lower() in taken:
         number += 1
         candidate = f"{name}_{number}"
-    taken.add(candidate)
+    taken.add(candidate.lower())
     return candidate

@@ -122,7 +122,7 @@ class _Builder:
         self._model = model
         self._lowered = lowered
         self._report = report
-        self._taken: set[str] = set()
+        self._taken: set[str] = {"workspace"}  # PREFIX_WORKSPACE_SIZE is the arena's
         self._tensors: dict[str, Tensor] = {}
         self._constants: dict[str, npt.NDArray[Any]] = {}
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}

@@ -50,21 +50,24 @@ class Provenance:
 
 
 def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
-    """Put rows on the calls of `main` in order, as source spans.
+    """Put rows on the calls of `main` in order, as source spans, and give each its own name.
 
     Args:
         module: a Relax module.
         rows: one entry for each call of `main`.
     """
-    left = iter(rows)
+    left = iter(enumerate(rows))
 
     @tvm_api.mutator
     class Noter(tvm_api.PyExprMutator):  # type: ignore[misc]
         def visit_var_binding_(self, binding: Any) -> None:
+            value, name = self.visit_expr(binding.value), None
             if isinstance(binding.value, tvm_api.Call):
-                call = tvm_api.make_call(binding.value, span=tvm_api.rows_span(next(left)))
-                binding = tvm_api.relax.VarBinding(binding.var, call)
-            super().visit_var_binding_(binding)
+                number, found = next(left)
+                value = tvm_api.make_call(value, span=tvm_api.rows_span(found))
+                name = f"call{number}"
+            emitted = tvm_api.emit_like(self.builder_, binding.var, value, name)
+            self.set_var_remap(binding.var, emitted)
 
     noter = Noter(module)
     main = module.get_global_var("main")

@@ -168,12 +168,16 @@ def make_call(call: Any, *, span: Any) -> Any:
     return relax.Call(call.op, call.args, call.attrs, call.ty_args, span)
 
 
-def emit_like(builder: Any, variable: Any, value: Any) -> Any:
-    """Bind a value in a mutator's builder to a new variable, like `variable` in name and kind."""
+def emit_like(builder: Any, variable: Any, value: Any, name: str | None = None) -> Any:
+    """Bind a value in a mutator's builder to a new variable of the same kind as `variable`.
+
+    It has the same name too, unless another one is given.
+    """
+    name = name or str(variable.name)
     dataflow = isinstance(variable, relax.DataflowVar)
     if dataflow or not builder.current_block_is_dataflow():
-        return builder.emit(value, variable.name)
-    return builder.emit_output(value, variable.name)
+        return builder.emit(value, name)
+    return builder.emit_output(value, name)
 
 
 def name_span(name: str) -> Any:

@@ -15,21 +15,23 @@ from umakit.names import c_identifier, unique
 
 tirx = tvm_api.tirx
 
-PRIMARY, UNARY, CONDITIONAL, COMMA = 20, 15, 2, 0
+PRIMARY, UNARY, SUM, COMPARISON, CONDITIONAL, COMMA = 20, 15, 11, 8, 2, 0
 BINARY = {
     "Mul": ("*", 12),
     "Div": ("/", 12),
     "Mod": ("%", 12),
     "Add": ("+", 11),
     "Sub": ("-", 11),
+    "And": ("&&", 4),
+    "Or": ("||", 3),
+}
+COMPARISONS = {
     "LT": ("<", 9),
     "LE": ("<=", 9),
     "GT": (">", 9),
     "GE": (">=", 9),
     "EQ": ("==", 8),
     "NE": ("!=", 8),
-    "And": ("&&", 4),
-    "Or": ("||", 3),
 }
 ARITHMETIC = ("Mul", "Add", "Sub")
 # Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
@@ -60,6 +62,7 @@ class ExpressionPrinter:
         self._kernel = kernel
         self._replace_call_extern = replace_call_extern
         self._names: dict[Any, str] = {}
+        self._values: dict[Any, str] = {}
         self._taken: set[str] = set()
         self.helpers: set[str] = set()
 
@@ -70,6 +73,10 @@ class ExpressionPrinter:
         name = unique(c_identifier(wanted or str(variable.name)), self._taken)
         self._names[variable] = name
         return name
+
+    def reserve(self, name: str) -> None:
+        """Keep a name free, for a function that the kernel calls."""
+        self._taken.add(name.lower())
 
     def alias(self, buffer: Any, original: Any) -> None:
         """Let a buffer share the name of another one that it is a view of."""
@@ -102,27 +109,57 @@ class ExpressionPrinter:
 
     def _print(self, node: Any) -> tuple[str, int]:
         kind = type(node).__name__
+        if kind in COMPARISONS:
+            return self._comparison(node, kind)
         if kind in BINARY:
             return self._binary(node, kind)
         if kind in BITWISE:
-            return (
-                f"({self.text(node.a, UNARY)} {BITWISE[kind]} {self.text(node.b, UNARY)})",
-                PRIMARY,
-            )
+            return self._bitwise(BITWISE[kind], node.a, node.b)
         handler: Callable[[Any], tuple[str, int]] | None = getattr(self, f"_print_{kind}", None)
         if handler is None:
             raise self.unsupported(f"TIR expression {kind}")
         return handler(node)
 
+    def _comparison(self, node: Any, kind: str) -> tuple[str, int]:
+        symbol, precedence = COMPARISONS[kind]
+        for constant, outcome in (
+            (node.b, {"GE": "true", "LT": "false"}),
+            (node.a, {"LE": "true", "GT": "false"}),
+        ):
+            # Compilers warn about what always holds: an unsigned number is never negative.
+            unsigned = dtype(constant).startswith("uint")
+            if unsigned and tvm_api.integer_value(constant) == 0 and kind in outcome:
+                return outcome[kind], PRIMARY
+        # Operands that are comparisons themselves get parentheses, as compilers want it.
+        return f"{self.text(node.a, SUM)} {symbol} {self.text(node.b, SUM)}", precedence
+
     def _binary(self, node: Any, kind: str) -> tuple[str, int]:
         symbol, precedence = BINARY[kind]
-        text = f"{self.text(node.a, precedence)} {symbol} {self.text(node.b, precedence + 1)}"
-        if kind == "Mod" and dtype(node) in FLOATS:
-            raise self.unsupported("a float modulo")
-        if kind in ARITHMETIC and dtype(node) in SMALL_INTEGERS:
+        type_ = dtype(node)
+        if kind == "Mod" and type_ in FLOATS:
+            return self._math("fmod", type_, [node.a, node.b]), PRIMARY
+        if kind == "Or":
+            return f"{self.text(node.a, COMPARISON)} || {self.text(node.b, COMPARISON)}", precedence
+        left, right = self.text(node.a, precedence), self.text(node.b, precedence + 1)
+        if kind == "Mul" and type_ == "uint16":
+            # C would multiply in int, which 65535 * 65535 overflows.
+            return f"(uint16_t)((uint32_t){self.text(node.a, UNARY)} * {right})", UNARY
+        if kind in ARITHMETIC and type_ in SMALL_INTEGERS:
             # C computes in int; TIR wraps around in the small type.
-            return f"({c_type(dtype(node))})({text})", UNARY
-        return text, precedence
+            return f"({c_type(type_)})({left} {symbol} {right})", UNARY
+        return f"{left} {symbol} {right}", precedence
+
+    def _bitwise(self, symbol: str, left: Any, right: Any) -> tuple[str, int]:
+        return f"({self.text(left, UNARY)} {symbol} {self.text(right, UNARY)})", PRIMARY
+
+    def _bitwise_not(self, node: Any, operand: Any) -> tuple[str, int]:
+        text = self.text(operand, UNARY)
+        return f"!{text}" if dtype(node) == "bool" else f"({c_type(dtype(node))})~{text}", UNARY
+
+    def _print_Let(self, node: Any) -> tuple[str, int]:
+        # Put the value where the variable stands: a condition around it may guard the value too.
+        self._values[node.var] = self.text(node.value, PRIMARY)
+        return self._print(node.body)
 
     def _print_IntImm(self, node: Any) -> tuple[str, int]:
         value = int(node.value)
@@ -133,6 +170,8 @@ class ExpressionPrinter:
         return text, UNARY if text.startswith("-") else PRIMARY
 
     def _print_Var(self, node: Any) -> tuple[str, int]:
+        if node in self._values:
+            return self._values[node], PRIMARY
         return self.name(node), PRIMARY
 
     def _print_TensorLoad(self, node: Any) -> tuple[str, int]:
@@ -142,7 +181,7 @@ class ExpressionPrinter:
         return f"!{self.text(node.a, UNARY)}", UNARY
 
     def _print_BitwiseNot(self, node: Any) -> tuple[str, int]:
-        return f"({c_type(dtype(node))})~{self.text(node.a, UNARY)}", UNARY
+        return self._bitwise_not(node, node.a)
 
     def _print_Cast(self, node: Any) -> tuple[str, int]:
         if dtype(node) == "bool":
@@ -195,10 +234,9 @@ class ExpressionPrinter:
         if name in MATH_FUNCTIONS:
             return self._math(name, dtype(node), arguments), PRIMARY
         if name in BITWISE:
-            left, right = (self.text(argument, UNARY) for argument in arguments)
-            return f"({left} {BITWISE[name]} {right})", PRIMARY
+            return self._bitwise(BITWISE[name], *arguments)
         if name == "bitwise_not":
-            return f"({c_type(dtype(node))})~{self.text(arguments[0], UNARY)}", UNARY
+            return self._bitwise_not(node, arguments[0])
         if name == "shift_left":
             return self._shift_left(node, *arguments)
         if name == "shift_right":

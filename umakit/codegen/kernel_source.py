@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,7 @@ def print_kernel(
         printer.line("return 0;")
     return KernelSource(
         tuple(printer.parameters),
-        "".join(printer.lines),
+        "".join([*printer.unused_parameters(), *printer.lines]),
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
     )
@@ -79,6 +80,9 @@ class _StatementPrinter:
         self.lines: list[str] = []
         self._depth = 1
         # Named by their part, not by the network's tensors: equal kernels get equal text.
+        for call in tvm_api.collect(list(kernel.statements), tvm_api.Call):
+            if str(getattr(call.op, "name", "")).endswith("_extern"):
+                self.expressions.reserve(str(call.args[0].value))
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         self.parameters = [
             *self._pointers(inputs, "input", "const "),
@@ -98,6 +102,12 @@ class _StatementPrinter:
             name = self.expressions.declare(parameter.variable, wanted)
             declarations.append(f"{qualifier}{c_type(parameter.dtype)} *restrict {name}")
         return declarations
+
+    def unused_parameters(self) -> list[str]:
+        """Statements that tell the compiler which parameters are not used on purpose."""
+        body = "".join(self.lines)
+        names = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
+        return [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
 
     def line(self, text: str) -> None:
         self.lines.append(f"{INDENT * self._depth}{text}\n")

@@ -159,7 +159,7 @@ def _step(
     plan: MemoryPlan,
     symbols: dict[KernelUse, KernelSymbol],
 ) -> dict[str, Any]:
-    comment = f"{call.label} ({call.target})".replace("*/", "* /")
+    comment = comment_text(f"{call.label} ({call.target})")
     if not call.kernel:
         target, source = (_argument(n, program, plan) for n in (*call.outputs, *call.inputs))
         size = program.tensors[call.outputs[0]].size
@@ -173,6 +173,12 @@ def _step(
         "checked": symbol.source.returns_status,
         "comment": comment,
     }
+
+
+def comment_text(text: str) -> str:
+    """Text that can stand in a C comment: one line, no comment marks of its own."""
+    printable = "".join(c if c.isprintable() else "?" for c in text)
+    return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
 def _argument(name: str, program: Program, plan: MemoryPlan) -> str:

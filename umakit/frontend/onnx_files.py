@@ -304,7 +304,8 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             value = self.bb.emit(value, name_hint=f"result{len(self._node_of_result)}")
             self._nodes[first] = value
         if isinstance(value, tvm_api.Var):
-            self._node_of_result[value.name] = node.name
+            # An Identity yields what another node computed, which keeps its name.
+            self._node_of_result.setdefault(str(value.name), node.name)
 
     def _label(self, module: Any) -> Any:
         """Name each call after the node whose result follows it."""

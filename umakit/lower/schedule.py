@@ -21,6 +21,8 @@ def schedule_for_cpu(function: Any) -> Any:
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
+    if not _attempt(schedule.get_sblock, "root"):
+        return function  # written as loops, not as blocks
     _inline_elementwise(schedule)
     for reduction in _reductions(schedule):
         _schedule_reduction(schedule, reduction)

@@ -9,14 +9,18 @@ the greedy orders). `optimal` searches all orders that can matter.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from umakit.memory.lifetimes import Lifetime
 
 Offsets = dict[str, int]
 
-HILL_CLIMB_ROUNDS = 2000
+HILL_CLIMB_ROUNDS = 500
+SEARCH_NODES = 5000
+"""About a second for a network of a hundred pieces."""
+
+SEARCH_PIECES = 200
+"""An exact search of more pieces would be cut off before it finds anything."""
 
 
 def place(order: Sequence[Lifetime]) -> Offsets:
@@ -87,18 +91,45 @@ def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
     return best
 
 
-def optimal(lifetimes: Sequence[Lifetime], seconds: float = 1.0) -> Offsets:
-    """The smallest arena, by branch and bound; the best one found when the time is over.
+def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
+    """In order of time, at the bottom or the top of an arena as small as the bound, in turns.
 
-    It stops at once when a greedy plan meets the lower bound, as it does for most networks.
+    A chain of layers needs no more than its two largest neighbours this way. Falls back on the
+    lowest free offset where neither end is free.
     """
-    candidates = [greedy_by_size(lifetimes), greedy_by_conflicts(lifetimes)]
-    candidates.append(
-        place(sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name)))
-    )
+    capacity = live_set_bound(lifetimes)
+    order = sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name))
+    offsets: Offsets = {}
+    for number, item in enumerate(order):
+        alive = [other for other in order[:number] if other.meets(item)]
+        taken = [(offsets[other.name], offsets[other.name] + other.size) for other in alive]
+        for offset in (0, capacity - item.size, *sorted(end for _, end in taken)):
+            if all(offset + item.size <= start or end <= offset for start, end in taken):
+                offsets[item.name] = offset
+                break
+    return offsets
+
+
+def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
+    """The smallest arena, by branch and bound; the best one found when the search is cut off.
+
+    It stops at once when a quick plan meets the lower bound, as it does for most networks. The
+    search is limited in steps, not in time, so that equal networks give equal plans.
+    """
+    by_time = sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name))
+    candidates = [
+        greedy_by_size(lifetimes),
+        greedy_by_conflicts(lifetimes),
+        place(by_time),
+        from_both_ends(lifetimes),
+    ]
+    bound = live_set_bound(lifetimes)
     best = min(candidates, key=lambda offsets: arena_size(lifetimes, offsets))
-    search = _Search(lifetimes, best, time.monotonic() + seconds)
-    return search.run()
+    if arena_size(lifetimes, best) > bound:
+        best = min(
+            [best, hill_climb(lifetimes)], key=lambda offsets: arena_size(lifetimes, offsets)
+        )
+    return _Search(lifetimes, best).run()
 
 
 class _Search:
@@ -108,12 +139,12 @@ class _Search:
     growing. So it is enough to place pieces in order of offset, each on top of those it meets.
     """
 
-    def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets, deadline: float) -> None:
+    def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets) -> None:
         self._pieces = sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
         self._best = best
         self._best_size = arena_size(lifetimes, best)
         self._bound = live_set_bound(lifetimes)
-        self._deadline = deadline
+        self._nodes_left = SEARCH_NODES if len(lifetimes) <= SEARCH_PIECES else 0
         self._steps = sorted({item.first for item in lifetimes})
 
     def run(self) -> Offsets:
@@ -123,8 +154,9 @@ class _Search:
         return self._best
 
     def _extend(self, offsets: Offsets, lowest: int, heights: dict[int, int]) -> None:
-        if self._best_size <= self._bound or time.monotonic() > self._deadline:
+        if self._best_size <= self._bound or self._nodes_left == 0:
             return
+        self._nodes_left -= 1
         left = [item for item in self._pieces if item.name not in offsets]
         if not left:
             self._best = dict(offsets)
