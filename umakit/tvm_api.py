@@ -275,9 +275,18 @@ def integer_value(expression: Any) -> int | None:
     return int(expression.value) if isinstance(expression, tirx.IntImm) else None
 
 
-def is_buffer(variable: Any) -> bool:
-    """Whether a TIR variable is a buffer."""
-    return bool(tirx.is_buffer_var(variable))
+def buffers_in(expression: Any) -> list[Any]:
+    """The buffers that an expression mentions."""
+    return [v for v in collect(expression, Var) if tirx.is_buffer_var(v)]
+
+
+def symbolic_offset(buffer: Any) -> Any:
+    """The variable that stands for a buffer's offset in its allocation, None if it has none.
+
+    Tensors of a Relax network always start at their pointer, so its value is 0.
+    """
+    offset = buffer.ty.elem_offset
+    return offset if isinstance(offset, Var) else None
 
 
 # --- Targets, reference executables ---------------------------------------------------------------

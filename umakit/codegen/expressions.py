@@ -74,6 +74,10 @@ class ExpressionPrinter:
         self._names[variable] = name
         return name
 
+    def substitute(self, variable: Any, text: str) -> None:
+        """Print a variable as a text that needs no parentheses."""
+        self._values[variable] = text
+
     def reserve(self, name: str) -> None:
         """Keep a name free, for a function that the kernel calls."""
         self._taken.add(name.lower())
@@ -158,7 +162,7 @@ class ExpressionPrinter:
 
     def _print_Let(self, node: Any) -> tuple[str, int]:
         # Put the value where the variable stands: a condition around it may guard the value too.
-        self._values[node.var] = self.text(node.value, PRIMARY)
+        self.substitute(node.var, self.text(node.value, PRIMARY))
         return self._print(node.body)
 
     def _print_IntImm(self, node: Any) -> tuple[str, int]:

@@ -100,6 +100,9 @@ class _StatementPrinter:
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
             name = self.expressions.declare(parameter.variable, wanted)
+            offset = tvm_api.symbolic_offset(parameter.variable)
+            if offset is not None:
+                self.expressions.substitute(offset, "0")
             declarations.append(f"{qualifier}{c_type(parameter.dtype)} *restrict {name}")
         return declarations
 
@@ -171,7 +174,7 @@ class _StatementPrinter:
         self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
 
     def _print_DeclBuffer(self, statement: Any) -> None:
-        sources = tvm_api.collect(statement.data, tvm_api.Var)
+        sources = tvm_api.buffers_in(statement.data)
         if len(sources) != 1:
             raise self.expressions.unsupported(f"a view {statement.buffer.name} of an expression")
         self.expressions.alias(statement.buffer, sources[0])

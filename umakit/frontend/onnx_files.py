@@ -186,6 +186,24 @@ def _make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
         _resolve_padding(node, known, constants)
 
 
+def _inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, ...] | None]]:
+    """dtype and, where it is known, shape of every tensor, as ONNX itself infers them."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError):
+        return {}
+    types: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+    for value in [*inferred.graph.value_info, *inferred.graph.output]:
+        tensor = value.type.tensor_type
+        if not tensor.elem_type:
+            continue
+        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        sizes = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+        known = tensor.HasField("shape") and min(sizes, default=0) >= 0
+        types[value.name] = (dtype, tuple(sizes) if known else None)
+    return types
+
+
 def _resolve_padding(
     node: onnx.NodeProto,
     known: dict[str, onnx.ValueInfoProto],
@@ -230,10 +248,12 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
         self._node_of_result: dict[str, str] = {}
+        self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
+        self._expected = _inferred_types(proto)
         opset = max(
             (o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1
         )
@@ -270,6 +290,9 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
                 if not self._construct_clip(node):
                     super()._construct_nodes(single)
                 self._bind_result(node)
+                self._check_types(node)
+            except ModelError:
+                raise
             except Exception as error:
                 raise ModelError(
                     f"operator {node.op_type} of node {node.name!r} cannot be imported: "
@@ -306,6 +329,25 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         if isinstance(value, tvm_api.Var):
             # An Identity yields what another node computed, which keeps its name.
             self._node_of_result.setdefault(str(value.name), node.name)
+
+    def _check_types(self, node: onnx.NodeProto) -> None:
+        """Refuse a node that TVM imports as another shape or dtype than ONNX defines."""
+        for name in node.output:
+            value = self._nodes.get(name)
+            if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
+                continue
+            dtype, shape = self._expected[name]
+            got_shape, got_dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
+            if got_shape is None or not got_dtype:
+                continue
+            if got_dtype != dtype or (shape is not None and got_shape != shape):
+                wanted = f"{dtype}{list(shape)}" if shape is not None else dtype
+                raise ModelError(
+                    f"operator {node.op_type} of node {node.name!r} yields {wanted}, but TVM "
+                    f"imports it as {got_dtype}{list(got_shape)}",
+                    where=str(self._path),
+                    fix="export the model with other attributes, or without the operator",
+                )
 
     def _label(self, module: Any) -> Any:
         """Name each call after the node whose result follows it."""

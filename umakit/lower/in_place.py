@@ -75,7 +75,7 @@ class _Stores:
     def __init__(self, body: Any) -> None:
         self._views: dict[Any, Any] = {}
         for view in tvm_api.collect(body, tirx.DeclBuffer):
-            sources = tvm_api.collect(view.data, tvm_api.Var)
+            sources = tvm_api.buffers_in(view.data)
             if len(sources) == 1:
                 self._views[view.buffer] = sources[0]
         self._loads = tvm_api.collect(body, tvm_api.TensorLoad)
