@@ -27,12 +27,12 @@ $(VENV)/python:
 
 $(VENV)/installed: pyproject.toml $(VENV)/python
 	@echo "Installing umakit and TVM into $(VENV) (about a minute the first time)"
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install -qq --editable .
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
 	@echo "Installing the test tools into $(VENV)"
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install -qq --editable '.[test]'
 	@touch $@
 
 install: $(VENV)/installed
@@ -56,7 +56,7 @@ lint: install-test
 # The installed layout is what is checked: a wheel, unpacked.
 typecheck: install-test
 	@rm -rf build/typecheck && mkdir -p build/typecheck
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/typecheck .
+	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
 	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
 

@@ -20,7 +20,7 @@ from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
 from umakit.codegen.model_source import common_values, generate_sources, interface_prefix
 from umakit.errors import LibraryError
-from umakit.library_metadata import METADATA
+from umakit.library_metadata import METADATA, is_library
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
 from umakit.program import Program, Tensor
@@ -108,11 +108,7 @@ def check_destination(destination: Path) -> None:
     """
     if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
         raise LibraryError("exists and is no folder", where=str(destination))
-    if (
-        destination.is_dir()
-        and any(destination.iterdir())
-        and not (destination / METADATA).exists()
-    ):
+    if destination.is_dir() and any(destination.iterdir()) and not is_library(destination):
         raise LibraryError(
             "exists and is no umakit library",
             where=str(destination),

@@ -5,11 +5,64 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from umakit.errors import LibraryError
 
 METADATA = "metadata.json"
+
+
+class _Tensor(BaseModel):
+    name: str
+    c_name: str
+    shape: list[int]
+    dtype: Literal[
+        "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16",
+        "uint32", "uint64",
+    ]  # fmt: skip
+    size_bytes: int
+
+
+class _Layer(BaseModel):
+    name: str
+    where: str
+    macs: int
+
+
+class _Memory(BaseModel):
+    arena_bytes: int
+    alignment_bytes: int
+
+
+class _Backend(BaseModel):
+    name: str
+    simulated: bool
+
+
+class _Description(BaseModel):
+    interface: str
+    inputs: list[_Tensor]
+    outputs: list[_Tensor]
+    layers: list[_Layer]
+    memory: _Memory
+    backends: list[_Backend]
+
+
+class _Metadata(BaseModel):
+    """What running a library relies on."""
+
+    umakit: _Description
+
+
+def is_library(folder: Path) -> bool:
+    """Whether a folder holds a library that umakit exported, damaged or not."""
+    try:
+        data = json.loads((folder / METADATA).read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False
+    return isinstance(data, dict) and "umakit" in data
 
 
 def load_metadata(library: Path) -> dict[str, Any]:
@@ -21,13 +74,13 @@ def load_metadata(library: Path) -> dict[str, Any]:
     path = library / METADATA
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        data["umakit"]["layers"]
+        _Metadata.model_validate(data)
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
             f"is no umakit library: there is no {METADATA}",
             where=str(library),
             fix="export one with `uma compile`",
         ) from None
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError):
+    except (ValueError, OSError):
         raise LibraryError("is damaged", where=str(path), fix="export the library again") from None
     return data

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.backend import PassPhase, Pattern, UMABackend
 from umakit.errors import BackendError, UmakitError
+from umakit.frontend.model import last_line
 from umakit.macs import multiply_accumulates
 from umakit.provenance import Provenance
 from umakit.report import CPU, OffloadReport, OperatorPlacement
@@ -103,7 +106,15 @@ def _finish(module: Any, backends: Sequence[UMABackend]) -> Any:
 def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
     """Run a backend's passes of one phase in the order of their registration."""
     for registered in backend.passes[phase]:
-        module = registered(module)
+        try:
+            module = registered(module)
+        except UmakitError:
+            raise
+        except Exception as error:  # a backend's pass may raise anything
+            raise BackendError(
+                f"a pass of {phase.name} failed: {type(error).__name__}: {last_line(error)}",
+                where=backend.target_name,
+            ) from error
     return module
 
 
@@ -187,13 +198,14 @@ def _check(backend: UMABackend, pattern: Pattern, refusals: _Refusals) -> Callab
                 where=backend.target_name,
             )
             return False
+        if isinstance(answer, (bool, np.bool_)):
+            answer = bool(answer) or ""
         if answer is True:
             refusals.accepted.update(_matched_operators(context))
             return True
-        if answer is False:
-            return refusals.refuse(context, f"{pattern.name}: refused without a reason")
         if isinstance(answer, str):
-            return refusals.refuse(context, answer)
+            reason = answer or f"{pattern.name}: refused without a reason"
+            return refusals.refuse(context, reason)
         refusals.error = BackendError(
             f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
             where=backend.target_name,

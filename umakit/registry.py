@@ -152,7 +152,11 @@ def _instantiate(module: Any, where: str) -> UMABackend:
 
 
 def _create(backend_class: Any, where: str) -> UMABackend:
-    backend: UMABackend = _import(backend_class, where)
+    from umakit.backend import UMABackend
+
+    backend = _import(backend_class, where)
+    if not isinstance(backend, UMABackend):
+        raise BackendError(f"is a {type(backend).__name__}, not a UMABackend", where=where)
     return backend
 
 

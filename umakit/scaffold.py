@@ -12,11 +12,12 @@ from pathlib import Path
 import inflection
 
 from umakit.errors import ScaffoldError
-from umakit.names import C_RESERVED
+from umakit.names import is_reserved
 from umakit.rendering import render, template_folder
 
 TUTORIALS = ("vanilla",)
 COMMON = "backend"
+LONGEST_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ def check_name(name: str) -> None:
             f"{name!r} is no name for a backend",
             fix="use lower-case letters, digits and underscores, starting with a letter",
         )
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or name in C_RESERVED:
+    if len(name) > LONGEST_NAME:
+        raise ScaffoldError(f"a name of {len(name)} letters is too long", fix="use at most 64")
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or is_reserved(name):
         raise ScaffoldError(
             f"{name!r} is a reserved word of Python, C or C++", fix="choose another name"
         )

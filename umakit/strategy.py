@@ -79,7 +79,7 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
         if chosen is None:
             raise LoweringError(
                 "its operator strategy returned no implementation",
-                where=f"{operator} on {target.tag}",
+                where=f"{operator} on {target.keys[0]}",
                 fix="return an OpStrategy with add_implementation called",
             )
 
@@ -87,6 +87,7 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
             return chosen.compute(call.attrs, list(tensors), call.ty)
 
         lowered = builder.call_te(compute, *call.args, primfunc_name_hint=chosen.name)
+        _check_result(lowered.ty_args[0], call.ty, f"{operator} on {target.keys[0]}")
         if chosen.schedule is not None:
             variable = lowered.args[0]
             schedule = tvm_api.Schedule(builder.get()[variable])
@@ -96,3 +97,21 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
         return lowered
 
     return rule
+
+
+def _check_result(got: Any, wanted: Any, where: str) -> None:
+    """Refuse a compute whose result is not the operator's: it would write elsewhere.
+
+    Raises:
+        LoweringError: another shape or dtype.
+    """
+    fields = zip(tvm_api.tuple_fields(got), tvm_api.tuple_fields(wanted), strict=False)
+    for one, other in fields:
+        ours = (tvm_api.type_dtype(one), tvm_api.static_type_shape(one))
+        theirs = (tvm_api.type_dtype(other), tvm_api.static_type_shape(other))
+        if ours != theirs:
+            raise LoweringError(
+                f"its strategy computes {ours[0]}{list(ours[1] or ())} instead of "
+                f"{theirs[0]}{list(theirs[1] or ())}",
+                where=where,
+            )

@@ -28,6 +28,15 @@ class _Registered:
     attributes: dict[str, AttributeValue]
     owner: str
 
+    def same_as(self, attributes: Mapping[str, AttributeValue], owner: str) -> bool:
+        """Whether the same backend registers the same attributes again."""
+        # True == 1 in Python, so types are compared too.
+        ours, theirs = (
+            {name: (type(value), value) for name, value in each.items()}
+            for each in (self.attributes, attributes)
+        )
+        return owner == self.owner and ours == theirs
+
 
 _REGISTERED: dict[str, _Registered] = {}
 
@@ -56,6 +65,8 @@ def check_attribute(
             kind owns; a name that is taken.
     """
     where = f"target {target_name!r}"
+    if not name.isidentifier():
+        raise TargetAttributeError(f"attribute name {name!r} is no identifier", where=where)
     if default is None:
         raise TargetAttributeError(f"attribute {name!r}: None is not supported", where=where)
     if not isinstance(default, (str, int, bool)):
@@ -81,14 +92,14 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
     """
     owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
     known = _REGISTERED.get(name)
-    if known is not None:
-        if known.attributes != dict(attributes):
-            raise TargetAttributeError(
-                f"target {name!r} is registered already, by {known.owner}",
-                where=owner_name,
-                fix="give one of them another target_name",
-            )
+    if known is not None and known.same_as(attributes, owner_name):
         return False
+    if known is not None:
+        raise TargetAttributeError(
+            f"target {name!r} is registered already, by {known.owner}",
+            where=owner_name,
+            fix="give one of them another target_name",
+        )
     config = {"kind": "c", "keys": [name, ACCELERATOR_KEY, "cpu"], "tag": name}
     tvm_api.tvm.target.register_tag(name, config)
     _REGISTERED[name] = _Registered(dict(attributes), owner_name)
@@ -103,7 +114,6 @@ def create_target(name: str, **overrides: AttributeValue) -> Any:
             than its default.
     """
     known = _lookup(name)
-    keys = [name, ACCELERATOR_KEY, "cpu"]
     for attribute, value in sorted(overrides.items()):
         if attribute not in known.attributes:
             raise TargetAttributeError(
@@ -117,8 +127,22 @@ def create_target(name: str, **overrides: AttributeValue) -> Any:
                 f"attribute {attribute!r} is {expected.__name__}, not {type(value).__name__}",
                 where=f"target {name!r}",
             )
-        keys.append(f"{ATTRIBUTE_PREFIX}{attribute}={json.dumps(value)}")
-    return tvm_api.Target({"tag": name, "keys": keys})
+    return tvm_api.Target({"tag": name, "keys": _keys(name, overrides)})
+
+
+def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> Any:
+    """A target like `create_target`'s that TVM does not know by name: nothing is registered.
+
+    Args:
+        name: of the accelerator.
+        attributes: all of them, with their values.
+    """
+    return tvm_api.Target({"kind": "c", "keys": _keys(name, attributes)})
+
+
+def _keys(name: str, attributes: Mapping[str, AttributeValue]) -> list[str]:
+    carried = [f"{ATTRIBUTE_PREFIX}{key}={json.dumps(v)}" for key, v in sorted(attributes.items())]
+    return [name, ACCELERATOR_KEY, "cpu", *carried]
 
 
 def target_attributes(target: Any) -> dict[str, AttributeValue]:
@@ -127,7 +151,8 @@ def target_attributes(target: Any) -> dict[str, AttributeValue]:
     Raises:
         TargetAttributeError: the target is no registered accelerator.
     """
-    attributes = dict(_lookup(str(target.tag)).attributes)
+    is_private = not target.tag and ACCELERATOR_KEY in target.keys
+    attributes = {} if is_private else dict(_lookup(str(target.tag)).attributes)
     for key in target.keys:
         if key.startswith(ATTRIBUTE_PREFIX):
             name, _, value = key.removeprefix(ATTRIBUTE_PREFIX).partition("=")

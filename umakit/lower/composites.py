@@ -11,6 +11,7 @@ from umakit.backend import UMABackend
 from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
 from umakit.strategy import legalization
+from umakit.target import private_target
 
 
 def lower_composites(module: Any, backends: Mapping[str, UMABackend]) -> Any:
@@ -66,7 +67,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
 
 def _lower_composite(name: str, function: Any, backend: UMABackend) -> Any:
     """The prim func of one composite, after the backend's strategies, before its TIR passes."""
-    target = backend.target()
+    target = private_target(backend.target_name, backend.target_attributes)
     rules = {
         operator: legalization(operator, registered, target)
         for operator, registered in backend.strategies.items()
