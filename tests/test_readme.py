@@ -53,7 +53,9 @@ def test_commands_print_what_the_readme_shows(
     printed = {m["command"]: run(m["command"], workplace) for m in CONSOLE.finditer(text)}
     assert len(printed) >= 6
     if update:
-        new = CONSOLE.sub(lambda m: f"```console\n$ {m['command']}\n{printed[m['command']]}```", text)
+        new = CONSOLE.sub(
+            lambda m: f"```console\n$ {m['command']}\n{printed[m['command']]}```", text
+        )
         README.write_text(new, encoding="utf-8")
         return
     for block in CONSOLE.finditer(text):

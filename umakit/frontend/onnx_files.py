@@ -181,7 +181,7 @@ def _make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes do not fit: {last_line(error)}", where=str(path)) from None
     known = {v.name: v for v in [*inferred.graph.value_info, *inferred.graph.input]}
-    constants = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    constants = {tensor.name: list(tensor.dims) for tensor in proto.graph.initializer}
     for node in nodes:
         _resolve_padding(node, known, constants)
 
@@ -207,16 +207,15 @@ def _inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, .
 def _resolve_padding(
     node: onnx.NodeProto,
     known: dict[str, onnx.ValueInfoProto],
-    constants: dict[str, tuple[int, ...]],
+    constants: dict[str, list[int]],
 ) -> None:
     """The formulas of the ONNX operator specification of Conv, for one node."""
     mode = _attribute(node, "auto_pad", b"NOTSET")
-    value = known.get(node.input[0])
-    kernel = list(_attribute(node, "kernel_shape", ())) or list(
-        constants.get(node.input[1], ())[2:] if len(node.input) > 1 else ()
-    )
-    sizes = [d.dim_value for d in value.type.tensor_type.shape.dim][2:] if value else []
-    if not kernel or len(sizes) != len(kernel) or not all(sizes):
+    kernel = list(_attribute(node, "kernel_shape", ()))
+    if not kernel and node.op_type == "Conv":
+        kernel = (constants.get(node.input[1]) or _dimensions(known.get(node.input[1])))[2:]
+    sizes = _dimensions(known.get(node.input[0]))[2:]
+    if not kernel or len(sizes) != len(kernel) or not all([*sizes, *kernel]):
         return
     strides = list(_attribute(node, "strides", [1] * len(kernel)))
     dilations = list(_attribute(node, "dilations", [1] * len(kernel)))
@@ -232,6 +231,11 @@ def _resolve_padding(
     kept = [attribute for attribute in node.attribute if attribute.name not in ("auto_pad", "pads")]
     del node.attribute[:]
     node.attribute.extend([*kept, onnx.helper.make_attribute("pads", before + after)])
+
+
+def _dimensions(value: onnx.ValueInfoProto | None) -> list[int]:
+    """Sizes of a tensor, 0 for those that are not known."""
+    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim] if value else []
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

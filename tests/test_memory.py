@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory planners against exhaustive search, the validator against broken plans."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from umakit.errors import MemoryPlanError
+from umakit.lower.kernels import Kernel
+from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, plan_memory
+from umakit.memory_validator import validate_plan
+from umakit.program import KernelCall, Program, Role, Tensor
+
+# How much more than the optimum any planner may need for a handful of tensors.
+FACTOR = 1.5
+
+Step = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""Names of the inputs, outputs and scratch tensors of a call."""
+
+
+def program(
+    sizes: dict[str, int],
+    steps: Sequence[Step],
+    roles: dict[str, Role] | None = None,
+    in_place: dict[int, tuple[int, ...]] | None = None,
+) -> Program:
+    """A program over byte tensors.
+
+    Args:
+        sizes: bytes by tensor name.
+        steps: the calls.
+        roles: of tensors that are no intermediates.
+        in_place: by step, which inputs its kernel may overwrite.
+    """
+    tensors = {
+        name: Tensor(name, name, (size,), "uint8", (roles or {}).get(name, Role.INTERMEDIATE))
+        for name, size in sizes.items()
+    }
+    calls, kernels = [], {}
+    for number, (inputs, outputs, scratch) in enumerate(steps):
+        name, where = f"kernel{number}", (in_place or {}).get(number, ())
+        kernels[name] = Kernel(name, "cpu", (), (), (), (), False, in_place=where)
+        used = (tuple(inputs), tuple(outputs), tuple(scratch))
+        calls.append(KernelCall(name, *used, label=f"layer {number}", target="cpu", macs=0))
+    return Program("test", tensors, {}, tuple(calls), kernels, (), ())
+
+
+@st.composite
+def programs(draw: st.DrawFn, most: int = 6) -> Program:
+    """Up to `most` tensors, each written at some step and read at a later one, or scratch."""
+    length = draw(st.integers(1, 6))
+    sizes: dict[str, int] = {}
+    steps: list[tuple[list[str], list[str], list[str]]] = [([], [], []) for _ in range(length)]
+    for number in range(draw(st.integers(1, most))):
+        name = f"t{number}"
+        sizes[name] = draw(st.integers(1, 12)) * 16 - draw(st.integers(0, 15))
+        first = draw(st.integers(0, length - 1))
+        last = draw(st.integers(first, length - 1))
+        if first == last:
+            steps[first][2].append(name)
+        else:
+            steps[first][1].append(name)
+            steps[last][0].append(name)
+    return program(sizes, steps, {name: Role.SCRATCH for step in steps for name in step[2]})
+
+
+def chain(sizes: Sequence[int]) -> Program:
+    """Layers one after the other, each reading what the last one wrote."""
+    names = [f"t{number}" for number in range(len(sizes))]
+    steps: list[Step] = [((), (names[0],), ())]
+    steps += [((a,), (b,), ()) for a, b in itertools.pairwise(names)]
+    return program(dict(zip(names, sizes, strict=True)), steps)
+
+
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    return (size + alignment - 1) // alignment * alignment
+
+
+def lifetimes(prog: Program) -> dict[str, tuple[int, int]]:
+    """First and last step of each tensor."""
+    steps: dict[str, list[int]] = {}
+    for number, call in enumerate(prog.calls):
+        for name in call.arguments:
+            steps.setdefault(name, []).append(number)
+    return {name: (min(numbers), max(numbers)) for name, numbers in steps.items()}
+
+
+def conflicts(prog: Program) -> list[tuple[str, str]]:
+    """Pairs of tensors that are alive at the same step."""
+    alive = lifetimes(prog)
+    return [
+        (a, b)
+        for a, b in itertools.combinations(alive, 2)
+        if alive[a][0] <= alive[b][1] and alive[b][0] <= alive[a][1]
+    ]
+
+
+def live_set(prog: Program, alignment: int = 1) -> int:
+    """The largest sum of sizes alive at one step."""
+    alive = lifetimes(prog)
+    return max(
+        sum(
+            aligned(prog.tensors[name].size, alignment)
+            for name, (first, last) in alive.items()
+            if first <= step <= last
+        )
+        for step in range(len(prog.calls))
+    )
+
+
+def optimum(prog: Program) -> int:
+    """The smallest arena there is.
+
+    Some optimal plan has every tensor at the bottom or on top of one that it conflicts with, so
+    placing tensors in every order, each at the lowest place that is free, finds it.
+    """
+    alive = lifetimes(prog)
+    neighbours: dict[str, set[str]] = {name: set() for name in alive}
+    for a, b in conflicts(prog):
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    best = sum(aligned(prog.tensors[name].size) for name in alive)
+    for order in itertools.permutations(alive):
+        ends: dict[str, tuple[int, int]] = {}
+        for name in order:
+            size, offset = aligned(prog.tensors[name].size), 0
+            for start, end in sorted(ends[other] for other in neighbours[name] if other in ends):
+                if offset + size <= start:
+                    break
+                offset = max(offset, end)
+            ends[name] = (offset, offset + size)
+            if offset + size >= best:
+                break
+        else:
+            best = max(end for _, end in ends.values())
+    return best
+
+
+def assert_sound(prog: Program, plan: MemoryPlan) -> None:
+    """Every tensor inside the arena, aligned, and apart from those that live beside it."""
+    alive = lifetimes(prog)
+    assert set(plan.offsets) == set(alive)
+    assert all(at >= 0 and at % plan.alignment == 0 for at in plan.offsets.values())
+    ends = {name: plan.offsets[name] + prog.tensors[name].size for name in alive}
+    assert max(ends.values()) <= plan.arena_size
+    assert plan.arena_size % plan.alignment == 0
+    for a, b in conflicts(prog):
+        assert ends[a] <= plan.offsets[b] or ends[b] <= plan.offsets[a], (a, b)
+    validate_plan(prog, plan)
+
+
+# --- planners -----------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs())
+def test_the_default_plan_is_the_smallest_there_is(prog: Program) -> None:
+    plan = plan_memory(prog)
+    assert_sound(prog, plan)
+    assert plan.live_set_bound == live_set(prog)
+    assert plan.arena_size == optimum(prog) >= live_set(prog, ALIGNMENT)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(max_examples=30, deadline=None)
+@given(prog=programs())
+def test_every_planner_is_sound_and_close_to_the_optimum(planner: str, prog: Program) -> None:
+    plan = plan_memory(prog, planner=planner)
+    assert_sound(prog, plan)
+    assert optimum(prog) <= plan.arena_size <= FACTOR * optimum(prog)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 4000), min_size=2, max_size=25))
+def test_a_chain_of_layers_needs_no_more_than_its_live_set(sizes: list[int]) -> None:
+    plan = plan_memory(chain(sizes))
+    assert plan.arena_size == max(aligned(a) + aligned(b) for a, b in itertools.pairwise(sizes))
+
+
+@pytest.mark.parametrize("count", [20, 50, 600])
+def test_a_long_chain_of_layers_needs_no_more_than_its_live_set(count: int) -> None:
+    sizes = [int(size) for size in np.random.default_rng(9).integers(1, 100_000, count)]
+    prog = chain(sizes)
+    plan = plan_memory(prog)
+    validate_plan(prog, plan)
+    assert plan.arena_size == live_set(prog, ALIGNMENT)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_planning_twice_gives_the_same_plan(planner: str) -> None:
+    prog = chain([16, 32, 16, 16, 32, 16, 48, 16, 80])
+    assert plan_memory(prog, planner=planner) == plan_memory(prog, planner=planner)
+
+
+def test_only_intermediates_and_scratch_get_a_place() -> None:
+    roles = {"x": Role.INPUT, "w": Role.CONSTANT, "s": Role.SCRATCH, "y": Role.OUTPUT}
+    sizes = {"x": 100, "w": 100, "t": 17, "s": 33, "y": 100}
+    prog = program(sizes, [(("x", "w"), ("t",), ("s",)), (("t",), ("y",), ())], roles)
+    plan = plan_memory(prog)
+    assert set(plan.offsets) == {"t", "s"}
+    assert (plan.live_set_bound, plan.arena_size) == (17 + 33, 32 + 48)
+
+
+def test_a_program_without_intermediates_needs_no_arena() -> None:
+    prog = program({"x": 4, "y": 4}, [(("x",), ("y",), ())], {"x": Role.INPUT, "y": Role.OUTPUT})
+    plan = plan_memory(prog)
+    validate_plan(prog, plan)
+    assert (plan.offsets, plan.arena_size, plan.live_set_bound) == ({}, 0, 0)
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 64])
+def test_another_alignment_is_kept(alignment: int) -> None:
+    prog = program({"a": 5, "b": 7, "c": 3}, [((), ("a", "b"), ()), (("a", "b"), ("c",), ())])
+    plan = plan_memory(prog, alignment)
+    assert_sound(prog, plan)
+    assert plan.arena_size == sum(aligned(size, alignment) for size in (5, 7, 3))
+
+
+@pytest.mark.parametrize("alignment", [0, -16, 3, 24])
+def test_an_alignment_that_is_no_power_of_two_is_refused(alignment: int) -> None:
+    with pytest.raises(MemoryPlanError, match=f"alignment {alignment} is no power of two"):
+        plan_memory(chain([1, 2]), alignment)
+
+
+def test_an_unknown_planner_is_refused() -> None:
+    with pytest.raises(MemoryPlanError, match="no memory planner 'magic'; choose from optimal"):
+        plan_memory(chain([1, 2]), planner="magic")
+
+
+# --- outputs that take over an input's memory ---------------------------------------------------
+
+
+def element_wise(count: int, *, size: int = 64) -> Program:
+    """A chain of equal tensors whose layers may all overwrite their input."""
+    prog = chain([size] * count)
+    kernels = {name: replace(kernel, in_place=(0,)) for name, kernel in prog.kernels.items()}
+    kernels["kernel0"] = replace(kernels["kernel0"], in_place=())
+    return replace(prog, kernels=kernels)
+
+
+def test_a_chain_of_element_wise_layers_lives_in_one_place() -> None:
+    prog = element_wise(5)
+    plan = plan_memory(prog)
+    validate_plan(prog, plan)
+    assert set(plan.offsets.values()) == {0}
+    assert plan.shared == {"t1": "t0", "t2": "t1", "t3": "t2", "t4": "t3"}
+    assert (plan.arena_size, plan.live_set_bound) == (64, 128)
+
+
+NOT_OVER = {
+    "is read again later": program(
+        {"a": 16, "b": 16}, [((), ("a",), ()), (("a",), ("b",), ()), (("a", "b"), (), ())]
+    ),
+    "has another size": program({"a": 16, "b": 32}, [((), ("a",), ()), (("a",), ("b",), ())]),
+    "is read twice by the call": program(
+        {"a": 16, "b": 16}, [((), ("a",), ()), (("a", "a"), ("b",), ())]
+    ),
+    "has a rival": program(
+        {"a": 16, "b": 16, "c": 16}, [((), ("a",), ()), (("a",), ("b", "c"), ())]
+    ),
+    "is the caller's": program({"a": 16, "b": 16}, [(("a",), ("b",), ())], {"a": Role.INPUT}),
+    "is a constant": program({"a": 16, "b": 16}, [(("a",), ("b",), ())], {"a": Role.CONSTANT}),
+}
+
+
+@pytest.mark.parametrize("why", NOT_OVER)
+def test_an_input_is_not_taken_over_if_it(why: str) -> None:
+    prog = NOT_OVER[why]
+    kernels = {
+        name: replace(kernel, in_place=tuple(range(len(call.inputs))))
+        for call, (name, kernel) in zip(prog.calls, prog.kernels.items(), strict=True)
+    }
+    prog = replace(prog, kernels=kernels)
+    plan = plan_memory(prog)
+    validate_plan(prog, plan)
+    assert plan.shared == {}
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.lists(st.booleans(), min_size=12, max_size=12))
+def test_plans_with_takeovers_pass_the_validator(prog: Program, may: list[bool]) -> None:
+    sizes = {name: replace(tensor, shape=(48,)) for name, tensor in prog.tensors.items()}
+    kernels = {
+        name: replace(
+            kernel, in_place=tuple(i for i in range(len(call.inputs)) if may[(number + i) % 12])
+        )
+        for number, (call, (name, kernel)) in enumerate(
+            zip(prog.calls, prog.kernels.items(), strict=True)
+        )
+    }
+    prog = replace(prog, tensors=sizes, kernels=kernels)
+    plan = plan_memory(prog)
+    validate_plan(prog, plan)
+    assert plan.arena_size <= optimum(prog)
+
+
+# --- the validator ------------------------------------------------------------------------------
+
+# a and b are alive together, b and c too, a and c are not.
+CHAIN = program(
+    {"a": 64, "b": 32, "c": 64, "s": 16},
+    [((), ("a",), ()), (("a",), ("b",), ("s",)), (("b",), ("c",), ()), (("c",), (), ())],
+    {"s": Role.SCRATCH},
+)
+SOUND = MemoryPlan({"a": 0, "b": 64, "c": 0, "s": 96}, 112, 112, 16)
+
+
+def test_the_validator_accepts_a_sound_plan() -> None:
+    validate_plan(CHAIN, SOUND)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"b": 48}, r"tensor [ab]: some of its bytes belong to [ab] at step 1 \(layer 1\)"),
+        ({"b": 0}, r"tensor [ab]: some of its bytes belong to"),
+        ({"s": 64}, r"tensor [bs]: some of its bytes belong to"),
+        ({"s": 48}, r"tensor [as]: some of its bytes belong to"),
+        ({"c": 32}, r"tensor [bc]: some of its bytes belong to [bc] at step 2 \(layer 2\)"),
+        ({"s": 112}, "tensor s: bytes 112 to 128 are outside the arena of 112"),
+        ({"a": -16}, "tensor a: bytes -16 to 48 are outside the arena"),
+        ({"s": 100}, "tensor s: bytes 100 to 116 are outside"),
+        ({"b": 72}, "tensor b: offset 72 is no multiple of 16"),
+        ({"c": None}, "tensor c: has no offset"),
+        ({"s": None}, "tensor s: has no offset"),
+    ],
+)
+def test_the_validator_refuses_a_broken_plan(changed: dict[str, int | None], message: str) -> None:
+    offsets = {**SOUND.offsets, **changed}
+    broken = replace(SOUND, offsets={name: at for name, at in offsets.items() if at is not None})
+    with pytest.raises(MemoryPlanError, match=message):
+        validate_plan(CHAIN, broken)
+
+
+def test_the_validator_sees_a_tensor_that_is_overwritten_between_two_reads() -> None:
+    prog = program(
+        {"a": 16, "b": 16, "c": 16},
+        [((), ("a",), ()), (("a",), ("b",), ()), (("b",), ("c",), ()), (("a", "c"), (), ())],
+    )
+    validate_plan(prog, MemoryPlan({"a": 0, "b": 16, "c": 32}, 48, 48, 16))
+    with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to c at step 3"):
+        validate_plan(prog, MemoryPlan({"a": 0, "b": 16, "c": 0}, 48, 48, 16))
+
+
+def test_the_validator_sees_a_read_before_the_first_write() -> None:
+    prog = program({"a": 16, "b": 16}, [(("a",), ("b",), ()), ((), ("a",), ()), (("b",), (), ())])
+    with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to nobody"):
+        validate_plan(prog, MemoryPlan({"a": 0, "b": 16}, 32, 32, 16))
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.data())
+def test_the_validator_refuses_any_overlap_of_tensors_that_are_read(
+    prog: Program, data: st.DataObject
+) -> None:
+    """Moving a tensor onto one that it conflicts with is seen, wherever it is moved."""
+    pairs = conflicts(prog)
+    if not pairs:
+        return
+    plan = plan_memory(prog)
+    moved, other = data.draw(st.sampled_from([*pairs, *((b, a) for a, b in pairs)]))
+    offset = plan.offsets[other]
+    room = max(plan.arena_size, offset + prog.tensors[moved].size)
+    broken = replace(plan, offsets={**plan.offsets, moved: offset}, arena_size=room)
+    with pytest.raises(MemoryPlanError):
+        validate_plan(prog, broken)
+
+
+def test_the_validator_refuses_a_takeover_that_the_kernel_does_not_allow() -> None:
+    prog = chain([64, 64])
+    with pytest.raises(MemoryPlanError, match="tensor t0: some of its bytes belong to t1"):
+        validate_plan(prog, MemoryPlan({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "shared"),
+    [
+        # The kernel would get two `restrict` pointers to the same memory.
+        ({"t0": 0, "t1": 0}, {}),
+        # The kernel would get one pointer, and read the input where it is not.
+        ({"t0": 0, "t1": 64}, {"t1": "t0"}),
+    ],
+    ids=["unannounced", "apart"],
+)
+def test_the_validator_refuses_a_takeover_that_is_not_what_the_plan_says(
+    offsets: dict[str, int], shared: dict[str, str]
+) -> None:
+    prog = element_wise(2)
+    validate_plan(prog, MemoryPlan({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
+    with pytest.raises(MemoryPlanError):
+        validate_plan(prog, MemoryPlan(offsets, 128, 128, 16, shared))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel, installed where no checkout is: what it holds, and that it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from umakit.version import __version__
+
+ROOT = Path(__file__).parents[1]
+MODEL = ROOT / "examples" / "digits" / "digits.onnx"
+HELD_OUT = ROOT / "examples" / "digits" / "held_out.npz"
+
+
+def command(*arguments: str | Path, cwd: Path) -> str:
+    """Standard output of a command that must succeed, far from the checkout."""
+    outside = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONPATH", "VIRTUAL_ENV") and not key.startswith(("PYTEST", "COV"))
+    }
+    result = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=cwd,
+        env=outside,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of what Git would ship, built in a copy: building leaves traces."""
+    folder = tmp_path_factory.mktemp("build")
+    listed = command(
+        *("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"), cwd=ROOT
+    )
+    for name in filter(None, listed.split("\0")):
+        source, target = ROOT / name, folder / "source" / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    flags = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", "dist"]
+    try:
+        command(sys.executable, "-m", "pip", "wheel", *flags, "./source", cwd=folder)
+    except AssertionError:
+        # An environment without a setuptools that is new enough: let pip fetch one.
+        flags.remove("--no-build-isolation")
+        command(sys.executable, "-m", "pip", "wheel", *flags, "./source", cwd=folder)
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def members(wheel: Path) -> set[str]:
+    """Names of the files in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def below(*folders: str, suffixes: str) -> set[str]:
+    """Files of the checkout by their path from its root."""
+    return {
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if re.search(suffixes, path.name) and "__pycache__" not in path.parts
+    }
+
+
+SHIPPED = {
+    "templates": (("templates",), r"\.(j2|py)$", "umakit/"),
+    "the simulator": (("sim/src", "sim/include", "sim/board"), r"\.[ch]$", "umakit/"),
+    "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
+    "the Vanilla backend": (("backends/vanilla_accelerator",), r"\.(py|c|h|toml|md)$", "umakit/"),
+    "the command line": (("cli",), r"\.py$", "umakit/"),
+    "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
+}
+
+
+@pytest.mark.parametrize("part", SHIPPED)
+def test_the_wheel_holds(part: str, members: set[str]) -> None:
+    folders, suffixes, prefix = SHIPPED[part]
+    wanted = {prefix + name for name in below(*folders, suffixes=suffixes)}
+    assert len(wanted) > 0
+    assert wanted - members == set()
+
+
+def test_the_wheel_holds_license_and_notice(members: set[str]) -> None:
+    names = {Path(name).name for name in members if ".dist-info/" in name}
+    assert {"LICENSE", "NOTICE", "METADATA", "entry_points.txt"} <= names
+
+
+def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
+    assert {name.split("/", 1)[0] for name in members} == {
+        "umakit",
+        f"umakit-{__version__}.dist-info",
+    }
+    strangers = re.compile(r"(^|/)(tests?|examples|build|__pycache__)/|\.(pyc|o|so|onnx)$|/test_")
+    found = {name for name in members if strangers.search(name)}
+    # The tests that belong to a backend, not those of umakit.
+    templates = {f"umakit/templates/{kind}/test_backend.py.j2" for kind in ("skeleton", "vanilla")}
+    assert found == {"umakit/backends/vanilla_accelerator/test_backend.py", *templates}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of a fresh environment with the wheel.
+
+    Its dependencies are those of the tests' own environment, put behind by a path file; an
+    editable umakit there is not seen, because path files of path files are not read.
+    """
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    python = folder / "bin" / "python"
+    command(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--quiet"),
+        *("--force-reinstall", "--ignore-installed", wheel),
+        cwd=folder,
+    )
+    assert (site / "umakit" / "py.typed").is_file()
+    return folder / "bin"
+
+
+def test_the_installed_package_is_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = "import umakit, umakit.cli, umakit.sim, umakit.templates, umakit.backends as b; "
+    where = command(
+        installed / "python", "-c", f"{code}print(umakit.__file__, b.__file__)", cwd=tmp_path
+    )
+    assert all(Path(path).is_relative_to(installed.parent) for path in where.split())
+    assert str(ROOT) not in command(
+        installed / "python", "-c", "import sys; print(*sys.path)", cwd=tmp_path
+    )
+
+
+def test_every_command_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    uma = installed / "uma"
+    assert command(uma, "--version", cwd=tmp_path) == f"umakit {__version__}\n"
+
+    (listed,) = json.loads(command(uma, "backends", "--json", cwd=tmp_path))
+    assert (listed["name"], listed["origin"]) == ("vanilla_accelerator", "umakit")
+    assert Path(listed["location"]).is_relative_to(installed.parent)
+
+    command(uma, "new", "wheel_npu", "--tutorial", "vanilla", cwd=tmp_path)
+    command(uma, "new", "bare_npu", cwd=tmp_path)
+    vanilla = [path for path in Path(listed["location"]).iterdir() if path.is_file()]
+    written = {path.name for path in (tmp_path / "wheel_npu").iterdir()}
+    assert written == {path.name for path in vanilla}
+
+    for backend in ("vanilla_accelerator", "./wheel_npu"):
+        command(uma, "compile", MODEL, "--backend", backend, "-o", "library", cwd=tmp_path)
+        run = ("run", "library", "--inputs", HELD_OUT, "--outputs", "out.npz", "--profile")
+        assert "wheel_npu" in command(uma, *run, cwd=tmp_path) or backend != "./wheel_npu"
+        with np.load(tmp_path / "out.npz") as outputs, np.load(HELD_OUT) as held_out:
+            predicted = outputs["logits"][:, 0].argmax(axis=1)
+            assert (predicted == held_out["label"]).mean() > 0.95
+
+
+def test_the_script_of_a_new_backend_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    command(installed / "uma", "new", "script_npu", "--tutorial", "vanilla", cwd=tmp_path)
+    printed = command(installed / "python", "script_npu/run.py", "out", cwd=tmp_path)
+    assert "Generated files are in" in printed
