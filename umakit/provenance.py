@@ -9,13 +9,14 @@ computes from what, and finds the same computations again inside the fused one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from umakit import tvm_api
 
 Rows = tuple[int, ...]
-Key = Hashable
+Key = Any
+"""A hashable identity of a value."""
 
 
 class Provenance:
@@ -28,7 +29,7 @@ class Provenance:
 
     def __init__(self, main: Any, rows_for: Callable[[int, Any], Sequence[int]]) -> None:
         self._known: dict[Key, list[tuple[Rows, Key]]] = {}
-        values = {p: ("parameter", number) for number, p in enumerate(main.params)}
+        values: dict[Any, Any] = {p: ("parameter", number) for number, p in enumerate(main.params)}
         number = 0
         for binding in tvm_api.bindings_of(main):
             if isinstance(binding.value, tvm_api.Call):
