@@ -189,7 +189,9 @@ def run(
         ),
     ] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Print host time.")] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each inference, for timing.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Runs of each inference, for timing.")
+    ] = 1,
     profile: Annotated[
         bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
     ] = False,

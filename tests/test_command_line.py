@@ -249,6 +249,15 @@ def test_backends_lists_names_and_origins(uma: Uma) -> None:
     assert code == 0 and re.search(rf"{VANILLA}\s+umakit\s", table)
 
 
+@pytest.mark.parametrize("columns", ["", "abc", "0", "-5", "30"])
+def test_any_width_of_the_terminal_is_fine(
+    columns: str, uma: Uma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    code, output, error = uma("backends")
+    assert (code, error) == (0, "") and output
+
+
 def test_an_unknown_backend_is_named_with_the_known_ones(
     refused: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -352,6 +361,21 @@ def test_compile_leaves_what_is_not_its_own_alone(
 def test_compile_into_an_empty_folder_is_fine(uma: Uma, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert uma("compile", add_model(tmp_path), "-o", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["empty", "library"])
+def test_compile_into_the_working_folder_replaces_what_is_there(
+    kind: str, digits: Path, uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    if kind == "library":
+        assert uma("compile", add_model(tmp_path), "-o", place)[0] == 0
+    else:
+        place.mkdir()
+    monkeypatch.chdir(place)
+    code, _, error = uma("compile", MODEL, "--backend", VANILLA, "-o", ".")
+    assert (code, error) == (0, NOTE)
+    assert files(place) == files(digits)
 
 
 def test_a_failed_compile_leaves_an_older_library_as_it_was(
@@ -570,6 +594,22 @@ def test_no_c_compiler_is_said_in_one_line(
     assert "there is no C compiler; install gcc or clang" in refused(
         "run", digits, "--inputs", HELD_OUT
     )
+
+
+@pytest.mark.parametrize("compiler", ['cc "unclosed', "false"])
+def test_a_compiler_that_cannot_be_used_is_said_in_one_line(
+    compiler: str, digits: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", compiler)
+    refused("run", digits, "--inputs", HELD_OUT)
+
+
+@pytest.mark.parametrize("compiler", ["cc -O1 -g", "  "])
+def test_the_compiler_may_have_flags_or_be_left_blank(
+    compiler: str, digits: Path, uma: Uma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", compiler)
+    assert uma("run", digits, "--inputs", HELD_OUT)[0] == 0
 
 
 def test_a_compiler_that_refuses_is_quoted(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,6 +273,50 @@ def test_three_dimensional_data_is_no_business_of_the_accelerator(tmp_path: Path
     graph.output(graph.node("Conv", x, weights, pads=[1, 1], name="conv"))
     execution = execute(graph.model(), tmp_path)
     assert execution.reason("conv") == "no pattern covers nn.conv1d"
+
+
+# --- What the device counts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("channels", "height", "width", "filters", "kernel", "macs", "cycles"),
+    [
+        # ceil(H*W/8) * ceil(filters/8) folds of 8 + 8 + channels*kernel^2 - 2 cycles.
+        (1, 1, 1, 1, 1, 1, 15),
+        (3, 5, 7, 9, 3, 8_505, 5 * 2 * 41),
+        (32, 14, 14, 32, 3, 1_806_336, 25 * 4 * 302),
+    ],
+)
+def test_device_counts_multiply_accumulates_and_cycles(
+    channels: int,
+    height: int,
+    width: int,
+    filters: int,
+    kernel: int,
+    macs: int,
+    cycles: int,
+    tmp_path: Path,
+) -> None:
+    graph = Graph()
+    x = graph.input("x", 1, channels, height, width)
+    graph.output(graph.conv(x, filters, kernel, name="conv"))
+    (layer,) = execute(graph.model(), tmp_path).result.layers
+    assert (layer.macs, layer.device_macs, layer.cycles) == (macs, macs, cycles)
+
+
+def test_cycles_follow_the_array_of_accel_toml(tmp_path: Path) -> None:
+    folder = shutil.copytree(vanilla().folder, tmp_path / VANILLA)
+    facts = folder / "accel.toml"
+    text = facts.read_text(encoding="utf-8")
+    text = re.sub(r"^rows = \d+", "rows = 4", text, flags=re.MULTILINE)
+    text = re.sub(r"^columns = \d+", "columns = 16", text, flags=re.MULTILINE)
+    facts.write_text(text, encoding="utf-8")
+    model = conv2d_model(channels=3, height=5, width=7, filters=9, kernel=3)
+    library = umakit.compile_model(
+        model.module, [umakit.find_backend(folder)], tmp_path / "library"
+    )
+    (layer,) = umakit.run_library(library.path, model.inputs, profile=True).layers
+    assert layer.cycles == 9 * 1 * (4 + 16 + 27 - 2)
 
 
 # --- Generated C ----------------------------------------------------------------------------------

@@ -464,10 +464,6 @@ OPERATORS: dict[str, Callable[[Graph, str], str | tuple[str, ...]]] = {
     "Cast of bool": lambda g, x: g.node(
         "Cast", g.node("Greater", x, g.constant(0.0)), to=TensorProto.FLOAT
     ),
-    "OneHot": lambda g, x: g.node(
-        "OneHot", g.node("ArgMax", x, axis=1, keepdims=0), g.constant(4, "int64"),
-        g.constant([0.0, 1.0]),
-    ),
     "Cast to double": lambda g, x: g.node("Cast", x, to=TensorProto.DOUBLE),
     "Div of negative integers": lambda g, x: g.node("Div", tenths(g, x), g.constant(3, "int32")),
     "Mod of negative integers": lambda g, x: g.node("Mod", tenths(g, x), g.constant(3, "int32")),
@@ -510,6 +506,15 @@ def test_output_shape_of_a_transposed_convolution_is_kept_or_refused(tmp_path: P
         execute(graph.model(), tmp_path)
     except ModelError as error:
         assert "grow" in str(error)
+
+
+def test_an_operator_that_is_imported_as_another_dtype_is_refused(tmp_path: Path) -> None:
+    graph = Graph()
+    index = graph.node("ArgMax", graph.input("x", 1, 4, 6, 9), axis=1, keepdims=0)
+    values = graph.constant([0.0, 1.0])
+    graph.output(graph.node("OneHot", index, graph.constant(4, "int64"), values, name="hot"))
+    with pytest.raises(ModelError, match="OneHot of node 'hot' yields float32.* as float64"):
+        umakit.compile_model(save(graph.model(), tmp_path), [], tmp_path / "library")
 
 
 @pytest.mark.parametrize(("operator", "lowered"), [("TopK", "topk"), ("CumSum", "cumsum")])

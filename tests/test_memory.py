@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -191,6 +192,20 @@ def test_a_long_chain_of_layers_needs_no_more_than_its_live_set(count: int) -> N
     plan = plan_memory(prog)
     validate_plan(prog, plan)
     assert plan.arena_size == live_set(prog, ALIGNMENT)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_plan_does_not_depend_on_how_fast_the_machine_is(
+    planner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal networks give equal bytes, whatever else runs beside the compiler."""
+    prog = chain([16, 32, 16, 16, 32, 16])
+    fast = plan_memory(prog, planner=planner)
+    ticks = itertools.count(step=1000)
+    with monkeypatch.context() as slow:
+        for clock in ("monotonic", "perf_counter", "process_time", "time"):
+            slow.setattr(time, clock, lambda: next(ticks))
+        assert plan_memory(prog, planner=planner) == fast
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

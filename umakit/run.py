@@ -20,6 +20,9 @@ from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata
 from umakit.npz import npz_bytes
 
+MOST_REPEATS = 1_000_000
+"""The program counts in a C long, which has 32 bits in places."""
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -123,8 +126,8 @@ def run_library(
         BuildError: the C compiler is missing or refused.
         DeviceError: the run failed; carries the driver's status.
     """
-    if repeat < 1:
-        raise InputError(f"repeat is {repeat}, it must be at least 1")
+    if not 1 <= repeat <= MOST_REPEATS:
+        raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]
     count, batched, arrays = _check_inputs(description["inputs"], inputs)
     runner = build_runner(library, description["interface"], profile)
