@@ -23,18 +23,22 @@ def _table(*columns: str, right: Iterable[str] = ()) -> Table:
     numbers = set(right)
     for column in columns:
         justify = "right" if column in numbers else "left"
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(
+            column,
+            justify=justify,  # type: ignore[arg-type]
+            overflow="fold",
+            no_wrap=column in numbers or column == "where",
+        )
     return table
 
 
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
     """Every operator, where it runs, and why not on the accelerator."""
-    table = _table("operator", "name", "shape", "MACs", "where", "reason", right=["MACs"])
+    table = _table("operator", "name", "MACs", "where", "reason", right=["MACs"])
     for row in placements:
         style = "" if row.where == CPU else "bold green"
-        shape = "x".join(map(str, row.shape))
         macs = f"{row.macs:,}" if row.macs else ""
-        table.add_row(row.operator, row.name, shape, macs, row.where, row.reason, style=style)
+        table.add_row(row.operator, row.name, macs, row.where, row.reason, style=style)
     return table
 
 

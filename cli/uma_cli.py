@@ -7,6 +7,7 @@ It does what `uma new NAME` does.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,14 +26,18 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from umakit.cli.main import run_command
     except ImportError:
-        print(
-            "error: umakit is not installed in this Python; run `make install`, then use "
-            ".venv/bin/python",
-            file=sys.stderr,
-        )
-        return 2
+        return run_in_virtual_environment(sys.argv[1:] if arguments is None else arguments)
     command = ["new", options.add_hardware, "--directory", str(options.directory)]
     return run_command([*command, "--tutorial", options.tutorial] if options.tutorial else command)
+
+
+def run_in_virtual_environment(arguments: list[str]) -> int:
+    """Run this script again with the checkout's own Python, where umakit is installed."""
+    python = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "python"
+    if not python.exists() or Path(sys.prefix) == python.parents[1]:
+        print("error: umakit is not installed here; run `make install` first", file=sys.stderr)
+        return 2
+    return subprocess.run([python, __file__, *arguments], check=False).returncode
 
 
 if __name__ == "__main__":

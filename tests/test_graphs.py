@@ -513,7 +513,7 @@ def test_an_operator_that_is_imported_as_another_dtype_is_refused(tmp_path: Path
     index = graph.node("ArgMax", graph.input("x", 1, 4, 6, 9), axis=1, keepdims=0)
     values = graph.constant([0.0, 1.0])
     graph.output(graph.node("OneHot", index, graph.constant(4, "int64"), values, name="hot"))
-    with pytest.raises(ModelError, match="OneHot of node 'hot' yields float32.* as float64"):
+    with pytest.raises(ModelError, match=r"OneHot of node 'hot' yields float32.* as float64"):
         umakit.compile_model(save(graph.model(), tmp_path), [], tmp_path / "library")
 
 
