@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test quick install install-test lint typecheck ctest backends clean
+SHELL := /bin/bash
+
+.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -60,11 +62,23 @@ typecheck: install-test
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
 	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
 
+# Once as it is shipped, once with the sanitizers watching; CI adds clang.
 ctest: install-test
-	$(BIN)/cmake -S . -B build/cmake -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > build/cmake.log 2>&1 \
-	  || { mkdir -p build; cat build/cmake.log; exit 1; }
-	$(BIN)/cmake --build build/cmake --parallel $(JOBS) >> build/cmake.log 2>&1 || { cat build/cmake.log; exit 1; }
-	$(BIN)/ctest --test-dir build/cmake --output-on-failure
+	@mkdir -p build
+	@for config in plain:cc:OFF sanitized:cc:ON $(CTEST_EXTRA); do \
+	  IFS=: read -r name compiler sanitize <<< "$$config"; \
+	  echo "C tests: $$name"; \
+	  { $(BIN)/cmake -S . -B build/cmake-$$name -DCMAKE_C_COMPILER=$$compiler \
+	      -DUMAKIT_SANITIZE=$$sanitize -DPython3_EXECUTABLE=$(abspath $(BIN)/python) \
+	    && $(BIN)/cmake --build build/cmake-$$name --parallel $(JOBS); } > build/cmake-$$name.log 2>&1 \
+	    || { cat build/cmake-$$name.log; exit 1; }; \
+	  $(BIN)/ctest --test-dir build/cmake-$$name --output-on-failure || exit 1; \
+	done
+
+# Needs cppcheck, which CI installs.
+cppcheck: install
+	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
+	  --error-exitcode=1 -I sim/include sim/src backends/vanilla_accelerator
 
 backends: install
 	rm -rf backends/vanilla_accelerator

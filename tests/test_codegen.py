@@ -444,6 +444,94 @@ def test_truth_values(name: str, elementwise: Callable[..., Array]) -> None:
     np.testing.assert_array_equal(elementwise(expression, x, y), wanted(x, y))
 
 
+Formula = Callable[[Any, Any, Any], Any]
+"""An expression over (library, v, w): of TIR with `tirx`, of values with `np`."""
+
+
+def in_tir(library: Any, in_tir_name: str, in_numpy_name: str) -> Any:
+    return getattr(library, in_tir_name if library is tirx else in_numpy_name)
+
+
+def literal(library: Any, value: int, dtype: str) -> Any:
+    return tirx.const(value, dtype) if library is tirx else np.asarray(value).astype(dtype)
+
+
+def formula(random: np.random.Generator, dtype: str, depth: int = 4) -> Formula:
+    """A random integer expression whose values are defined in every integer type."""
+    if depth == 0:
+        return [lambda lib, v, w: v, lambda lib, v, w: w][random.integers(2)]
+    a, b = formula(random, dtype, depth - 1), formula(random, dtype, depth - 1)
+    number = int(random.integers(1, 9))
+    compare = [operator.lt, operator.le, operator.eq, operator.ne, operator.ge]
+    less, same = compare[random.integers(5)], compare[random.integers(5)]
+
+    def small(part: Formula) -> Formula:
+        """Small enough for the product of two to fit; TIR leaves overflow of int32 undefined."""
+        return lambda lib, v, w: part(lib, v, w) & literal(lib, 15, dtype)
+
+    def choose(lib: Any, v: Any, w: Any) -> Any:
+        x, y = a(lib, v, w), b(lib, v, w)
+        pick, both = in_tir(lib, "Select", "where"), in_tir(lib, "any", "logical_or")
+        return pick(both(less(x, y), same(y, literal(lib, number, dtype))), x, y)
+
+    kinds: list[Formula] = [
+        choose,
+        lambda lib, v, w: small(a)(lib, v, w) + small(b)(lib, v, w),
+        lambda lib, v, w: small(a)(lib, v, w) * small(b)(lib, v, w) & literal(lib, 127, dtype),
+        lambda lib, v, w: a(lib, v, w) ^ b(lib, v, w) & literal(lib, number, dtype),
+        lambda lib, v, w: a(lib, v, w) | ~b(lib, v, w),
+        lambda lib, v, w: a(lib, v, w) >> literal(lib, number % 7, dtype),
+        lambda lib, v, w: small(a)(lib, v, w) << literal(lib, number % 4, dtype),
+        lambda lib, v, w: in_tir(lib, "max", "maximum")(a(lib, v, w), b(lib, v, w)),
+        lambda lib, v, w: in_tir(lib, "floordiv", "floor_divide")(
+            a(lib, v, w), literal(lib, number, dtype)
+        ),
+        lambda lib, v, w: in_tir(lib, "floormod", "mod")(a(lib, v, w), literal(lib, number, dtype)),
+        lambda lib, v, w: a(lib, v, w).astype("int8").astype(dtype),
+    ]
+    return kinds[random.integers(len(kinds))]
+
+
+def at(expression: Formula, x: Any, y: Any) -> Callable[[Any], Any]:
+    """The expression of two tensors at a place."""
+
+    def element(i: Any) -> Any:
+        return expression(tirx, x[i], y[i])
+
+    return element
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_random_expressions_agree_with_numpy(
+    dtype: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Precedences, casts and helpers in all combinations; all kernels are compiled at once."""
+    random = np.random.default_rng(INTEGERS.index(dtype))
+    v, w = integers(dtype, *LEFT), integers(dtype, *RIGHT)
+    texts, wanted, helpers = [], [], set()
+    for number in range(40):
+        expression = formula(random, dtype)
+        x, y = (te.placeholder(v.shape, dtype, name) for name in "vw")
+        result = te.compute(v.shape, at(expression, x, y))
+        name = f"kernel{number}"
+        lowered = lower_prim_func(name, te.create_prim_func([x, y, result]), None)
+        source = print_kernel(make_kernel(name, "cpu", lowered, 1))
+        texts.append(source.definition(name).removeprefix("static "))
+        helpers |= source.helpers
+        wanted.append(np.asarray(expression(np, v, w)).astype(dtype))
+    text = PRELUDE + "".join(map(helper_definition, sorted(helpers))) + "".join(texts)
+    (tmp_path / "source.c").write_text(text, encoding="utf-8")
+    flags = ["-std=c99", "-O1", "-fsanitize=undefined", "-shared", "-fPIC"]
+    cc("cc", *flags, tmp_path / "source.c", "-o", tmp_path / "source.so", "-lm")
+    library = ctypes.CDLL(str(tmp_path / "source.so"))
+    for number, values in enumerate(wanted):
+        answer = np.zeros_like(values)
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (v, w, answer)]
+        getattr(library, f"kernel{number}")(*pointers)
+        np.testing.assert_array_equal(answer, values, err_msg=texts[number])
+    assert "runtime error" not in capfd.readouterr().err
+
+
 ANY = (-2.5, -1.5, -0.5, -0.25, 0.0, 0.3, 0.5, 1.5, 2.5, 3.7)
 SMALL = tuple(value / 4 for value in ANY)
 GREATER = tuple(abs(value) + 1.125 for value in ANY)

@@ -315,6 +315,13 @@ def to_device(array: npt.NDArray[Any]) -> Any:
     return tvm.runtime.tensor(np.ascontiguousarray(array))
 
 
+def onnx_frontend() -> Any:
+    """TVM's module that imports ONNX; loaded only when a file is imported."""
+    from tvm.relax.frontend.onnx import onnx_frontend as module
+
+    return module
+
+
 def load_module(path: Path) -> Any:
     """A runtime module from a shared object that follows TVM's calling convention."""
     return tvm.runtime.load_module(str(path))

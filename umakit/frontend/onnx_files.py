@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 from google.protobuf.message import DecodeError
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -30,6 +29,8 @@ from umakit.frontend.model import (
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.names import c_identifier
+
+onnx_frontend = tvm_api.onnx_frontend()
 
 AUTOMATIC_PADDING_OPERATORS = ("Conv", "MaxPool", "AveragePool")
 
