@@ -18,7 +18,12 @@ from typing import Any
 from umakit import sim
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
-from umakit.codegen.model_source import common_values, generate_sources, interface_prefix
+from umakit.codegen.model_source import (
+    common_values,
+    generate_sources,
+    interface_prefix,
+    is_simulated,
+)
 from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA, is_library
 from umakit.memory import MemoryPlan
@@ -82,7 +87,7 @@ def write_library(
     values = {
         **common_values(program, plan),
         "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
-        "simulated": any(_is_simulated(backend) for backend in backends.values()),
+        "simulated": any(is_simulated(backend) for backend in backends.values()),
         "layers": program.calls,
         "sources": sources,
         "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
@@ -121,12 +126,8 @@ def constants_size(program: Program) -> int:
     return sum(array.nbytes for array in program.constants.values())
 
 
-def _is_simulated(backend: UMABackend) -> bool:
-    return backend.configuration.device.simulator != "none"
-
-
 def _backend_view(backend: UMABackend) -> dict[str, Any]:
-    return {"name": backend.target_name, "simulated": _is_simulated(backend)}
+    return {"name": backend.target_name, "simulated": is_simulated(backend)}
 
 
 def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
@@ -143,7 +144,7 @@ def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
                 )
             text = exported_includes(backend, source.read_text(encoding="utf-8"))
             files[f"src/{exported_name(backend, driver_file)}"] = text
-        if _is_simulated(backend):
+        if is_simulated(backend):
             files |= _simulator_files(name, backend)
     return files
 

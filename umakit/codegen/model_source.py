@@ -44,10 +44,12 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
     """What templates need to know about a tensor."""
     return {
         "name": tensor.name,
+        "label": tensor.label,
         "c_type": c_type(tensor.dtype),
         "dtype": tensor.dtype,
         "shape": tensor.shape,
         "size": tensor.size,
+        "count": tensor.elements,
         "elements": max(1, tensor.elements),
     }
 
@@ -96,6 +98,7 @@ def generate_sources(
         steps=steps,
         uses_arena=any(name in plan.offsets for c in program.calls for name in c.arguments),
         uses_status=any(step["checked"] for step in steps),
+        has_device_status=any(is_simulated(backend) for backend in backends.values()),
     )
     arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
     return {
@@ -114,6 +117,11 @@ def generate_sources(
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),
         ),
     }
+
+
+def is_simulated(backend: UMABackend) -> bool:
+    """Whether umakit's simulator answers for a backend on the host."""
+    return backend.configuration.device.simulator != "none"
 
 
 def _includes(backends: Mapping[str, UMABackend]) -> list[str]:

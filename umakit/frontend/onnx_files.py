@@ -31,6 +31,7 @@ from umakit.frontend.simplify import quiet
 from umakit.names import c_identifier
 
 onnx_frontend = tvm_api.onnx_frontend()
+Importer: Any = onnx_frontend.ONNXGraphImporter
 
 AUTOMATIC_PADDING_OPERATORS = ("Conv", "MaxPool", "AveragePool")
 
@@ -246,7 +247,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return default
 
 
-class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+class _NamingImporter(Importer):  # type: ignore[misc]
     """TVM's importer, one node at a time, so that names and errors keep their place."""
 
     def __init__(self, path: Path) -> None:
@@ -262,7 +263,7 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         opset = max(
             (o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1
         )
-        onnx_frontend.ONNXGraphImporter.current = self
+        Importer.current = self
         try:
             with quiet():
                 module = self.from_onnx(proto.graph, opset)
@@ -273,7 +274,7 @@ class _NamingImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
                 f"cannot be imported: {last_line(error)}", where=str(self._path)
             ) from error
         finally:
-            onnx_frontend.ONNXGraphImporter.current = None
+            Importer.current = None
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:

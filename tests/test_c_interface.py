@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generated header and its functions, as a C and a C++ program see them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from execution import vanilla
+from networks import Graph, save
+
+import umakit
+
+PROGRAM = """
+#include "tvmgen_net.h"
+#include <stdio.h>
+
+static const int shape[] = TVMGEN_NET_LEFT_SHAPE;
+
+int main(void)
+{
+    static float left[TVMGEN_NET_LEFT_ELEMENTS], right[TVMGEN_NET_RIGHT_ELEMENTS];
+    static float sum[TVMGEN_NET_TOTAL_ELEMENTS];
+    static float workspace[TVMGEN_NET_WORKSPACE_SIZE / 4 + 8];
+    char *const memory = (char *)workspace;
+    struct tvmgen_net_inputs inputs;
+    struct tvmgen_net_outputs outputs;
+
+    inputs.left = left;
+    inputs.right = right;
+    outputs.total = sum;
+    printf("%s %s %d %d %d\\n", TVMGEN_NET_LEFT_NAME, TVMGEN_NET_LEFT_DTYPE, TVMGEN_NET_LEFT_RANK,
+        (int)(sizeof shape / sizeof shape[0]), shape[3]);
+    printf("%d %d\\n", (int)sizeof left == TVMGEN_NET_LEFT_SIZE, shape[2]);
+    printf("%d\\n", (int)tvmgen_net_run(&inputs, &outputs));
+    printf("%d\\n", (int)tvmgen_net_run(NULL, &outputs));
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, NULL));
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, memory + 1));
+    inputs.right = NULL;
+    printf("%d\\n", (int)tvmgen_net_run(&inputs, &outputs));
+    printf("%s\\n%s\\n%s\\n", tvmgen_net_status_string(0), tvmgen_net_status_string(-1),
+        tvmgen_net_status_string(7));
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = Graph()
+    left, right = graph.input("left", 1, 3, 5, 7), graph.input("right", 1, 3, 5, 7)
+    graph.output(graph.node("Add", graph.conv(left, 3, 3), right, name="add"))
+    model = graph.model()
+    model.graph.output[0].name = model.graph.node[-1].output[0] = "total"
+    folder = tmp_path_factory.mktemp("interface")
+    umakit.compile_model(save(model, folder), [vanilla()], folder / "library", name="net")
+    return folder / "library"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language"), [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")]
+)
+def test_a_program_uses_the_interface(
+    compiler: str, language: str, library: Path, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / f"main.{language}").write_text(PROGRAM, encoding="utf-8")
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    sources = sorted((library / "codegen/host/src").glob("*.c"))
+    subprocess.run(["cc", "-std=c99", *strict, "-c", *sources], cwd=tmp_path, check=True)
+    include = f"-I{library / 'codegen/host/include'}"
+    program = [compiler, *strict, include, "-x", language, f"main.{language}", "-x", "none"]
+    objects = sorted(tmp_path.glob("*.o"))
+    subprocess.run([*program, *objects, "-lm", "-o", "program"], cwd=tmp_path, check=True)
+    printed = subprocess.run(
+        [tmp_path / "program"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert printed == [
+        "left float32 4 4 7",
+        "1 5",
+        "0",
+        *["-1"] * 4,
+        "ok",
+        "a pointer is NULL or the workspace is misaligned",
+        "timeout",
+    ]
