@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,9 +21,8 @@ def console(error: bool = False) -> Any:
     stream = sys.stderr if error else sys.stdout
     width = None
     if not stream.isatty():
-        width = int(os.environ.get("COLUMNS", 0)) or max(
-            PIPE_WIDTH, shutil.get_terminal_size().columns
-        )
+        wanted = os.environ.get("COLUMNS", "")
+        width = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else PIPE_WIDTH
     return Console(stderr=error, width=width, highlight=False)
 
 

@@ -39,7 +39,7 @@ Array = npt.NDArray[Any]
 
 CONFIGURATION = """\
 [accelerator]
-name = "npu"
+name = "NAME"
 
 [array]
 rows = 4
@@ -66,7 +66,7 @@ class Npu(UMABackend):
     @property
     def folder(self) -> Path:
         assert self._folder is not None
-        (self._folder / "accel.toml").write_text(CONFIGURATION)
+        (self._folder / "accel.toml").write_text(CONFIGURATION.replace("NAME", self._name))
         return self._folder
 
 

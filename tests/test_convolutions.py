@@ -127,6 +127,17 @@ def test_automatic_padding_is_right_and_refused_only_where_it_pads_more_before(
         assert execution.offloaded == ["conv"]
 
 
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("steps", [{"strides": [2, 3]}, {"dilations": [2, 3]}], ids=list)
+def test_automatic_padding_follows_strides_and_dilations(
+    mode: str, steps: dict[str, list[int]], tmp_path: Path
+) -> None:
+    graph = Graph()
+    x = graph.input("x", 1, 3, 8, 11)
+    graph.output(graph.conv(x, 4, (2, 3), auto_pad=mode, name="conv", **steps))
+    assert execute(graph.model(), tmp_path).offloaded == []
+
+
 def test_bias_is_added_on_the_cpu(tmp_path: Path) -> None:
     graph = Graph()
     graph.output(graph.conv(graph.input("x", 1, 3, 6, 9), 4, bias=True, name="conv"))
@@ -351,6 +362,15 @@ def test_report_lists_every_one_of_several_equal_layers_as_offloaded(tmp_path: P
     names = ["conv0", "conv1", "conv2"]
     assert execution.offloaded == names
     assert [layer.name for layer in execution.result.layers] == names
+
+
+def test_equal_weights_are_stored_once(tmp_path: Path) -> None:
+    graph = Graph()
+    x, weights = graph.input("x", 1, 3, 6, 9), normal(4, 3, 3, 3)
+    for name in ("left", "right"):
+        graph.output(graph.node("Conv", x, graph.constant(weights), pads=[1] * 4, name=name))
+    memory = execute(graph.model(), tmp_path).library.metadata["umakit"]["memory"]
+    assert memory["constants_bytes"] == weights.nbytes
 
 
 def test_layers_of_different_shape_have_kernels_of_their_own(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from umakit.accelerator_config import AcceleratorConfig, load_accelerator_config
-from umakit.errors import BackendError
+from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.target import AttributeValue, check_attribute, check_target_name, register_target
 
 Predicate = Callable[[Any], "bool | str"]
@@ -127,10 +127,19 @@ class UMABackend(ABC):
         """`accel.toml` of the backend's folder.
 
         Raises:
-            AcceleratorConfigError: it is missing or wrong.
+            AcceleratorConfigError: it is missing, wrong, or another accelerator's.
         """
         if self._configuration is None:
-            self._configuration = load_accelerator_config(self.folder / "accel.toml")
+            path = self.folder / "accel.toml"
+            configuration = load_accelerator_config(path)
+            if configuration.accelerator.name != self.target_name:
+                raise AcceleratorConfigError(
+                    f"describes {configuration.accelerator.name}, the backend is "
+                    f"{self.target_name}",
+                    where=str(path),
+                    fix="set accelerator.name",
+                )
+            self._configuration = configuration
         return self._configuration
 
     # --- registration -----------------------------------------------------------------------

@@ -26,11 +26,15 @@ def compiler() -> list[str]:
     """The C compiler to use: `$CC`, which may hold flags, or the first of cc, gcc, clang.
 
     Raises:
-        BuildError: there is none.
+        BuildError: there is none, or `$CC` cannot be read.
     """
-    chosen = os.environ.get("CC")
-    if chosen:
-        return shlex.split(chosen)
+    chosen = os.environ.get("CC", "")
+    try:
+        command = shlex.split(chosen)
+    except ValueError as error:
+        raise BuildError(f"CC={chosen!r} cannot be read: {error}") from None
+    if command:
+        return command
     for name in COMPILERS:
         found = shutil.which(name)
         if found:

@@ -23,7 +23,7 @@ from umakit.build import compile_c, library_sources
 from umakit.compile import export_program
 from umakit.errors import BackendError
 from umakit.frontend.model import Model, type_specification
-from umakit.names import c_identifier
+from umakit.names import symbol_part
 from umakit.partitioner import Partitioned
 from umakit.rendering import render
 from umakit.report import OffloadReport
@@ -113,7 +113,7 @@ def _as_model(symbol: str, function: Any, target: str) -> tuple[Model, Any]:
         builder.emit_func_output(result)
     fields = tvm_api.tuple_fields(function.ret_ty)
     model = Model(
-        c_identifier(symbol),
+        symbol_part(symbol),
         builder.get(),
         tuple(type_specification(p.name, p.ty, symbol) for p in function.params),
         tuple(type_specification(f"output_{i}", f, symbol) for i, f in enumerate(fields)),

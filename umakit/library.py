@@ -8,7 +8,6 @@ The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `me
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -223,21 +222,30 @@ def _metadata(
 
 
 def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write into a temporary folder beside the destination, then put it in place."""
+    """Write into a temporary folder beside the destination, then put it in place.
+
+    What was there is moved aside first and deleted last, so that a failure loses nothing.
+    """
+    destination = destination.resolve()
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{destination.name}.", dir=destination.parent
         ) as temporary:
-            staged = Path(temporary) / "library"
+            staged, old = Path(temporary) / "library", Path(temporary) / "old"
             for path, content in files.items():
                 target = staged / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 data = content if isinstance(content, bytes) else content.encode("utf-8")
                 target.write_bytes(data)
             if destination.exists():
-                shutil.rmtree(destination)
-            staged.rename(destination)
+                destination.rename(old)
+            try:
+                staged.rename(destination)
+            except OSError:
+                if old.exists():
+                    old.rename(destination)
+                raise
     except OSError as error:
         raise LibraryError(
             f"cannot be written: {error.strerror}", where=str(destination)

@@ -29,7 +29,9 @@ MATH_NAMES = frozenset(
 )
 """Functions of `math.h`, each of which has variants that end in f and l."""
 
-HELPER = re.compile(r"(maximum|minimum|absolute|rsqrt|sigmoid)_(u?int(8|16|32|64)|float(32|64))")
+HELPER = re.compile(
+    r"(maximum|minimum|absolute|complement|rsqrt|sigmoid)_(u?int(8|16|32|64)|float(32|64))"
+)
 """Inline functions that generated files define."""
 
 
@@ -49,6 +51,11 @@ def c_identifier(name: str) -> str:
     if text[0].isdigit():
         text = f"n{text}"
     return f"{text}_" if is_reserved(text) else text
+
+
+def symbol_part(name: str) -> str:
+    """What may follow a prefix in a C symbol: `default` stays `default`."""
+    return re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed"
 
 
 def unique(name: str, taken: set[str]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import tempfile
 import zipfile
@@ -22,6 +23,9 @@ from umakit.npz import npz_bytes
 
 MOST_REPEATS = 1_000_000
 """The program counts in a C long, which has 32 bits in places."""
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+CRASH_HINT = "look for a driver that writes outside its buffers"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -206,7 +210,7 @@ def _execute(
         raise DeviceError(
             f"the program died of signal {-result.returncode}",
             where=runner.name,
-            fix="look for a driver that writes outside its buffers",
+            fix=CRASH_HINT if -result.returncode in CRASHES else "",
         )
     lines = result.stdout.splitlines()
     try:

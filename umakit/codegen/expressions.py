@@ -148,6 +148,10 @@ class ExpressionPrinter:
         if kind == "Mul" and type_ == "uint16":
             # C would multiply in int, which 65535 * 65535 overflows.
             return f"(uint16_t)((uint32_t){self.text(node.a, UNARY)} * {right})", UNARY
+        if kind in ARITHMETIC and type_ in ("int32", "int64") and _computes_on_data(node):
+            # Data may overflow and TIR wraps around, which C defines for unsigned types only.
+            left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, node.b))
+            return f"({c_type(type_)})({left} {symbol} {right})", UNARY
         if kind in ARITHMETIC and type_ in SMALL_INTEGERS:
             # C computes in int; TIR wraps around in the small type.
             return f"({c_type(type_)})({left} {symbol} {right})", UNARY
@@ -157,8 +161,12 @@ class ExpressionPrinter:
         return f"({self.text(left, UNARY)} {symbol} {self.text(right, UNARY)})", PRIMARY
 
     def _bitwise_not(self, node: Any, operand: Any) -> tuple[str, int]:
+        type_ = dtype(node)
+        if type_ in ("uint8", "uint16"):
+            # In an expression the complement is a negative int, which compilers warn about.
+            return self._helper("complement", operand), PRIMARY
         text = self.text(operand, UNARY)
-        return f"!{text}" if dtype(node) == "bool" else f"({c_type(dtype(node))})~{text}", UNARY
+        return f"!{text}" if type_ == "bool" else f"({c_type(type_)})~{text}", UNARY
 
     def _print_Let(self, node: Any) -> tuple[str, int]:
         # Put the value where the variable stands: a condition around it may guard the value too.
@@ -286,6 +294,11 @@ class ExpressionPrinter:
         return self._helper("absolute", argument)
 
 
+def _computes_on_data(node: Any) -> bool:
+    """Whether an expression depends on a tensor's values, and not on loop variables alone."""
+    return bool(tvm_api.collect(node, tvm_api.TensorLoad))
+
+
 def dtype(expression: Any) -> str:
     """Element type of a TIR expression."""
     return str(expression.ty.dtype)
@@ -302,6 +315,7 @@ def helper_definition(name: str) -> str:
             f"{{\n    return a {symbol} b ? a : b;\n}}\n"
         )
     body = {
+        "complement": f"({spelling})~x",
         "absolute": f"({spelling})(x < 0 ? -x : x)",
         "rsqrt": "1.0f / sqrtf(x)" if type_ == "float32" else "1.0 / sqrt(x)",
         "sigmoid": "1.0f / (1.0f + expf(-x))" if type_ == "float32" else "1.0 / (1.0 + exp(-x))",

@@ -46,13 +46,15 @@ def type_specification(name: str, type_: Any, where: str) -> TensorSpecification
     """The specification of a tensor of a Relax type.
 
     Raises:
-        ModelError: the type is no tensor or has a symbolic dimension.
+        ModelError: the type is no tensor, has a symbolic dimension or no elements.
     """
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
         raise ModelError(
             f"{name!r} has no static shape", where=where, fix="give sizes with --input-shapes"
         )
+    if 0 in shape:
+        raise ModelError(f"{name!r} of shape {list(shape)} has no elements", where=where)
     return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
 
 

@@ -28,7 +28,7 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
-from umakit.names import c_identifier
+from umakit.names import symbol_part
 
 onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
@@ -65,7 +65,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         type_specification(value.name, field, path.name)
         for value, field in zip(proto.graph.output, fields, strict=True)
     )
-    return Model(c_identifier(name or path.stem), module, inputs, outputs, tuple(notices))
+    return Model(symbol_part(name or path.stem), module, inputs, outputs, tuple(notices))
 
 
 def _load(path: Path) -> onnx.ModelProto:

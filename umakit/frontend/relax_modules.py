@@ -9,7 +9,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
-from umakit.names import c_identifier
+from umakit.names import symbol_part
 
 
 def import_relax(
@@ -27,7 +27,7 @@ def import_relax(
     fields = tvm_api.tuple_fields(main.ret_ty)
     labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
     outputs = tuple(type_specification(n, f, name) for n, f in zip(labels, fields, strict=True))
-    return Model(c_identifier(name), _name_operators(bound), inputs, outputs, tuple(notices))
+    return Model(symbol_part(name), _name_operators(bound), inputs, outputs, tuple(notices))
 
 
 def _bind_symbolic_dimensions(
