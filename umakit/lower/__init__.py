@@ -52,7 +52,7 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
     if partitioned.provenance is not None:
         module = partitioned.provenance.note(module)
     module = lower_composites(module, by_target)
-    module = lower_cpu_operators(module)
+    module = lower_cpu_operators(module, partitioned.report)
     results = _result_counts(module["main"])
     kernels = {}
     for variable, function in tvm_api.prim_functions(module):

@@ -9,14 +9,16 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import last_line
 from umakit.lower.schedule import schedule_for_cpu
-from umakit.provenance import Provenance, note_rows
+from umakit.provenance import Provenance, Rows, note_rows
+from umakit.report import OffloadReport
 
 
-def lower_cpu_operators(module: Any) -> Any:
+def lower_cpu_operators(module: Any, report: OffloadReport) -> Any:
     """Lower what is left in `main` to fused, scheduled prim funcs.
 
     Args:
         module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
+        report: its rows name the operators in messages.
 
     Returns:
         The module; each `call_tir` of `main` says which rows of the offload report it stands for.
@@ -29,7 +31,7 @@ def lower_cpu_operators(module: Any) -> Any:
     try:
         with tvm_api.c_target():
             module = transform.LegalizeOps()(module)
-            _refuse_unlowered(module)
+            _refuse_unlowered(module, rows, report)
             module = transform.DeadCodeElimination()(module)
             # Legalization keeps the names of variables but drops spans.
             provenance = Provenance(
@@ -54,13 +56,14 @@ def _bindings(module: Any) -> list[Any]:
     return list(tvm_api.bindings_of(module["main"]))
 
 
-def _refuse_unlowered(module: Any) -> None:
+def _refuse_unlowered(module: Any, rows: dict[str, Rows], report: OffloadReport) -> None:
     for binding in _bindings(module):
         name = tvm_api.operator_name(binding.value)
         if name and name not in ("call_tir", "reshape", "memory.view"):
+            nodes = [report.placements[row].name for row in rows.get(str(binding.var.name), ())]
             raise LoweringError(
                 f"operator {name} has no lowering to C",
-                where=str(binding.var.name),
+                where=f"node {', '.join(nodes)}" if nodes else "",
                 fix="replace it in the model",
             )
 
