@@ -84,6 +84,7 @@ class _Replay:
         self._left = {key: list(entries) for key, entries in known.items()}
         self._functions = dict(tvm_api.relax_functions(module))
         self._main = module["main"]
+        self._unknown = 0
 
     def calls_of_main(self) -> list[Rows]:
         found: list[Rows] = []
@@ -114,7 +115,10 @@ class _Replay:
             return tuple(sorted({row for rows in inside for row in rows})), result
         key = _computation(call, values)
         entries = self._left.get(key)
-        return entries.pop(0) if entries else ((), ("unknown", key))
+        if entries:
+            return entries.pop(0)
+        self._unknown += 1
+        return (), ("unknown", self._unknown)
 
 
 def _computation(call: Any, values: dict[Any, Any]) -> Key:
