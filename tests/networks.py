@@ -283,7 +283,10 @@ def convolve(ifmap: Array, weights: Array, pads: Sequence[int]) -> Array:
     top, left, bottom, right = pads
     padded = np.pad(ifmap.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axis=(2, 3))
-    return np.einsum("ncyxij,ocij->noyx", windows, weights.astype("float64"), optimize=True)
+    result: Array = np.einsum(
+        "ncyxij,ocij->noyx", windows, weights.astype("float64"), optimize=True
+    )
+    return result
 
 
 def assert_close(got: Array, wanted: Array, tolerance: float = 1e-5) -> None:

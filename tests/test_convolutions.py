@@ -162,7 +162,7 @@ def test_bias_is_added_on_the_cpu(tmp_path: Path) -> None:
 
 # --- What it refuses, and why ---------------------------------------------------------------------
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "stride": ({"strides": [2, 2]}, "stride 2x2: the array steps by 1x1"),
     "stride of columns": ({"strides": [1, 2]}, "stride 1x2: the array steps by 1x1"),
     "no padding": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -287,7 +288,7 @@ def test_constant_padding_before_a_convolution(tmp_path: Path) -> None:
 # --- Operators of the CPU -------------------------------------------------------------------------
 
 
-def vector(graph: Graph, values: list[int]) -> str:
+def vector(graph: Graph, values: Any) -> str:
     return graph.constant(values, "int64")
 
 
@@ -317,7 +318,7 @@ def tenths(graph: Graph, x: str) -> str:
     return graph.node("Cast", graph.node("Mul", x, graph.constant(10.0)), to=TensorProto.INT32)
 
 
-def resize(graph: Graph, x: str, **attributes: object) -> str:
+def resize(graph: Graph, x: str, **attributes: Any) -> str:
     return graph.node("Resize", x, "", graph.constant([1, 1, 2, 3]), **attributes)
 
 
