@@ -51,7 +51,9 @@ def type_specification(name: str, type_: Any, where: str) -> TensorSpecification
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
         raise ModelError(
-            f"{name!r} has no static shape", where=where, fix="give sizes with --input-shapes"
+            f"the shape of {name!r} is not known at compile time, or it is no tensor",
+            where=where,
+            fix="generated C has fixed sizes; export the model with static shapes",
         )
     if 0 in shape:
         raise ModelError(f"{name!r} of shape {list(shape)} has no elements", where=where)
