@@ -243,11 +243,6 @@ def flatten_statements(statement: Any) -> list[Any]:
     return [statement]
 
 
-def sequence(statements: list[Any]) -> Any:
-    """A statement that runs `statements` in order."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
-
-
 def buffer_shape(buffer: Any) -> tuple[int, ...]:
     """The constant shape of a TIR buffer."""
     return tuple(int(extent) for extent in buffer.ty.shape)
