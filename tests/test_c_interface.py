@@ -7,11 +7,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from execution import vanilla
 from networks import Graph, save
 
 import umakit
+from umakit.errors import InputError
+from umakit.unpacked import run_unpacked
 
 PROGRAM = """
 #include "tvmgen_net.h"
@@ -87,3 +90,15 @@ def test_a_program_uses_the_interface(
         "a pointer is NULL or the workspace is misaligned",
         "timeout",
     ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((1, 3, 5, 6), "float32"), ((1, 3, 5, 7), "float64"), ((2, 1, 3, 5, 7), "float32")],
+)
+def test_plain_pointers_are_only_given_arrays_of_the_right_size(
+    shape: tuple[int, ...], dtype: str, library: Path
+) -> None:
+    """The C function cannot see how large an array is and would read beyond it."""
+    with pytest.raises(InputError):
+        run_unpacked(library, {name: np.zeros(shape, dtype) for name in ("left", "right")})

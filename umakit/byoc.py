@@ -79,8 +79,9 @@ def build_function(function: Any, backend: UMABackend) -> Any:
     """
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
     folder = _work_folder() / f"{symbol}_{next(_numbers)}"
-    model, module = _as_model(symbol, function, backend.target_name)
-    library = export_program(model, Partitioned(module, OffloadReport(())), [backend], folder)
+    model = _as_model(symbol, function, backend.target_name)
+    partitioned = Partitioned(model.module, OffloadReport(()))
+    library = export_program(model, partitioned, [backend], folder)
     description = library.metadata["umakit"]
     wrapper = folder / "packed.c"
     wrapper.write_text(
@@ -90,7 +91,6 @@ def build_function(function: Any, backend: UMABackend) -> Any:
             symbol=symbol,
             inputs=[{"name": item["c_name"]} for item in description["inputs"]],
             outputs=[{"name": item["c_name"]} for item in description["outputs"]],
-            simulated=any(item["simulated"] for item in description["backends"]),
         ),
         encoding="utf-8",
     )
@@ -100,7 +100,7 @@ def build_function(function: Any, backend: UMABackend) -> Any:
     return tvm_api.load_module(shared)
 
 
-def _as_model(symbol: str, function: Any, target: str) -> tuple[Model, Any]:
+def _as_model(symbol: str, function: Any, target: str) -> Model:
     """A module whose `main` does nothing but call the accelerator function."""
     if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
         raise BackendError("the function belongs to another backend", where=symbol)
@@ -112,13 +112,12 @@ def _as_model(symbol: str, function: Any, target: str) -> tuple[Model, Any]:
             result = builder.emit_output(tvm_api.relax.Call(region, parameters))
         builder.emit_func_output(result)
     fields = tvm_api.tuple_fields(function.ret_ty)
-    model = Model(
+    return Model(
         symbol_part(symbol),
         builder.get(),
         tuple(type_specification(p.name, p.ty, symbol) for p in function.params),
         tuple(type_specification(f"output_{i}", f, symbol) for i, f in enumerate(fields)),
     )
-    return model, model.module
 
 
 @functools.cache

@@ -86,7 +86,6 @@ def write_library(
     values = {
         **common_values(program, plan),
         "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
-        "simulated": any(is_simulated(backend) for backend in backends.values()),
         "layers": program.calls,
         "sources": sources,
         "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],

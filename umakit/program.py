@@ -164,7 +164,7 @@ class _Builder:
         if isinstance(value, tvm_api.Call):
             operator = tvm_api.operator_name(value)
             if operator == "call_tir":
-                return self._call(value, str(binding.var.name))
+                return self._call(value)
             if operator in ("reshape", "memory.view"):
                 return self._value(value.args[0])
             raise LoweringError(
@@ -196,7 +196,7 @@ class _Builder:
             self._constant_names[key] = name
         return self._constant_names[key]
 
-    def _call(self, call: Any, variable: str) -> Any:
+    def _call(self, call: Any) -> Any:
         kernel = self._lowered.kernels[call.args[0].name_hint]
         arguments = [self._value(argument) for argument in call.args[1].fields]
         rows = [self._report.placements[row] for row in tvm_api.rows_of(call)]

@@ -133,7 +133,7 @@ def run_library(
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]
-    count, batched, arrays = _check_inputs(description["inputs"], inputs)
+    count, batched, arrays = check_inputs(description["inputs"], inputs)
     runner = build_runner(library, description["interface"], profile)
     with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
         source, target = Path(temporary) / "inputs.bin", Path(temporary) / "outputs.bin"
@@ -147,10 +147,22 @@ def run_library(
     return RunResult(outputs, times, layers)
 
 
-def _check_inputs(
+def check_inputs(
     expected: Sequence[Mapping[str, Any]], given: Arrays
 ) -> tuple[int, bool, list[npt.NDArray[Any]]]:
-    """Inputs in the model's order with a leading dimension, and how many inferences they hold."""
+    """Inputs as a library wants them.
+
+    Args:
+        expected: `inputs` of the library's metadata.
+        given: arrays by name; a single-input model takes any key.
+
+    Returns:
+        How many inferences they hold, whether they had a leading dimension for that, and the
+        arrays in the model's order with that dimension.
+
+    Raises:
+        InputError: a wrong name, shape or dtype.
+    """
     names = [item["name"] for item in expected]
     if len(expected) == 1 and len(given) == 1:
         given = {names[0]: next(iter(given.values()))}

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.build import compile_c, library_sources
-from umakit.errors import DeviceError
+from umakit.errors import DeviceError, InputError
 from umakit.library_metadata import load_metadata
+from umakit.run import check_inputs
 
 
 def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
@@ -24,20 +25,24 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
 
     Args:
         library: an exported library.
-        inputs: arrays by input name, exactly of the network's shapes and dtypes.
+        inputs: arrays by input name; a single-input model takes any key.
 
     Raises:
+        InputError: a wrong name, shape or dtype, or more than one inference.
         DeviceError: the run returned a status.
         BuildError: the C compiler is missing or refused.
     """
     description = load_metadata(library)["umakit"]
     interface, memory = description["interface"], description["memory"]
+    count, _, batches = check_inputs(description["inputs"], inputs)
+    if count != 1:
+        raise InputError(f"the inputs hold {count} inferences, this interface runs one")
+    arrays = [batch[0] for batch in batches]
     with tempfile.TemporaryDirectory(prefix="umakit-unpacked-") as temporary:
         shared = Path(temporary) / "library.so"
         compile_c(library_sources(library), shared, ["-shared", "-fPIC"])
         function = getattr(ctypes.CDLL(str(shared)), f"{interface}_run_unpacked")
         function.restype = ctypes.c_int32
-        arrays = [np.ascontiguousarray(inputs[item["name"]]) for item in description["inputs"]]
         outputs = {
             item["name"]: np.empty(item["shape"], item["dtype"]) for item in description["outputs"]
         }

@@ -59,9 +59,17 @@ def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
     )
 
 
+def _by_size(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
+    return sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
+
+
+def _by_time(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
+    return sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name))
+
+
 def greedy_by_size(lifetimes: Sequence[Lifetime]) -> Offsets:
     """Largest first."""
-    return place(sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name)))
+    return place(_by_size(lifetimes))
 
 
 def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
@@ -74,7 +82,7 @@ def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
 def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
     """Swap two pieces of the order, keep what is no worse; the same result on every run."""
     generator = random.Random(0)
-    order = sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
+    order = _by_size(lifetimes)
     best = place(order)
     best_size, bound = arena_size(order, best), live_set_bound(lifetimes)
     for _ in range(HILL_CLIMB_ROUNDS):
@@ -98,7 +106,7 @@ def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
     lowest free offset where neither end is free.
     """
     capacity = live_set_bound(lifetimes)
-    order = sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name))
+    order = _by_time(lifetimes)
     offsets: Offsets = {}
     for number, item in enumerate(order):
         alive = [other for other in order[:number] if other.meets(item)]
@@ -116,11 +124,10 @@ def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
     It stops at once when a quick plan meets the lower bound, as it does for most networks. The
     search is limited in steps, not in time, so that equal networks give equal plans.
     """
-    by_time = sorted(lifetimes, key=lambda item: (item.first, -item.size, item.name))
     candidates = [
         greedy_by_size(lifetimes),
         greedy_by_conflicts(lifetimes),
-        place(by_time),
+        place(_by_time(lifetimes)),
         from_both_ends(lifetimes),
     ]
     bound = live_set_bound(lifetimes)
@@ -140,7 +147,7 @@ class _Search:
     """
 
     def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets) -> None:
-        self._pieces = sorted(lifetimes, key=lambda item: (-item.size, item.first, item.name))
+        self._pieces = _by_size(lifetimes)
         self._best = best
         self._best_size = arena_size(lifetimes, best)
         self._bound = live_set_bound(lifetimes)
