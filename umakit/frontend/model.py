@@ -15,12 +15,25 @@ InputShapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
+class Quantization:
+    """What integers of a tensor stand for: `real = scale * (integer - zero_point)`."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
 class TensorSpecification:
-    """Name (as in the user's model), shape and dtype of an input or output."""
+    """Name (as in the user's model), shape and dtype of an input or output.
+
+    Attributes:
+        quantization: of integers that stand for real numbers, where the model says so.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    quantization: Quantization | None = None
 
 
 @dataclass(frozen=True)
