@@ -140,24 +140,58 @@ def compile_(
         typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
     ] = None,
     input_shapes: ShapesOption = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pool",
+            help="A memory of the board: NAME, NAME=BYTES or NAME=96K,align=32; repeat it, the "
+            "first that fits has priority. Also gives a backend's memory another size.",
+            show_default=False,
+        ),
+    ] = None,
+    planner: Annotated[
+        str,
+        typer.Option(
+            help="Memory planner: optimal, greedy_by_size, greedy_by_conflicts or hill_climb."
+        ),
+    ] = "optimal",
+    weights: Annotated[
+        str, typer.Option(help="Where constants go: c, or blob (one binary file and its loader).")
+    ] = "c",
+    memory_map: Annotated[
+        Path | None,
+        typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a network to a standalone C library in Model Library Format."""
     shapes = parse_shapes(input_shapes)
+    if memory_map is not None:
+        _check_memory_map(memory_map)
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
-        from umakit.compile import compile_model
+        from umakit.compile import ExportOptions, compile_model, parse_weights
+        from umakit.memory import parse_pool
 
+        options = ExportOptions(
+            planner, tuple(parse_pool(text) for text in pool or []), parse_weights(weights)
+        )
         library = compile_model(
             model,
             _find_backends(backend),
             output,
             name=name,
             input_shapes=shapes,
+            options=options,
             progress=tell,
             notice=notices.append,
         )
+        if memory_map is not None:
+            from umakit.memory_map import draw_memory_map
+
+            tell("drawing the memory map")
+            draw_memory_map(library.metadata["umakit"], memory_map)
     for notice in notices:
         say(f"note: {notice}", error=True)
     if as_json:
@@ -166,6 +200,8 @@ def compile_(
     console().print(tables.offload_summary(library.report), highlight=False)
     console().print(tables.memory_summary(library.metadata["umakit"]["memory"]), highlight=False)
     say(f"Wrote {output}")
+    if memory_map is not None:
+        say(f"Wrote {memory_map}")
     say(f"Next: uma run {output} --inputs in.npz --profile")
 
 
@@ -219,6 +255,15 @@ def run(
         console().print(tables.profile_table(result.layers))
     if print_time:
         console().print(tables.time_table(result.times))
+
+
+def _check_memory_map(path: Path) -> None:
+    """Say what is wrong with a file name before anything is compiled."""
+    from umakit.memory_map import check_format
+
+    check_format(path)
+    if not path.parent.is_dir():
+        raise InputError("no such folder", where=str(path.parent))
 
 
 def _run_json(result: Any) -> dict[str, Any]:

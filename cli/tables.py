@@ -50,10 +50,19 @@ def offload_summary(report: OffloadReport) -> str:
 
 
 def memory_summary(memory: Mapping[str, Any]) -> str:
-    """One sentence: arena, its lower bound, constants."""
+    """Arena, its lower bound and constants in one line, and a line for each of several pools."""
     arena, bound = memory["arena_bytes"], memory["live_set_bound_bytes"]
     ratio = f"{arena / bound:.2f} x the live-set bound" if bound else "nothing to place"
-    return f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"
+    lines = [f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"]
+    if len(memory["pools"]) > 1 or any(pool["size_bytes"] for pool in memory["pools"]):
+        lines += [f"  {_pool_summary(pool)}" for pool in memory["pools"]]
+    return "\n".join(lines)
+
+
+def _pool_summary(pool: Mapping[str, Any]) -> str:
+    used, size = pool["used_bytes"], pool["size_bytes"]
+    share = f" of {size:,} B ({100 * used / size:.1f} %)" if size else " B"
+    return f"{pool['name']}: {used:,}{share}, {len(pool['tensors'])} tensors"
 
 
 def profile_table(layers: Sequence[LayerProfile]) -> Table:

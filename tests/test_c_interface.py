@@ -26,8 +26,9 @@ int main(void)
 {
     static float left[TVMGEN_NET_LEFT_ELEMENTS], right[TVMGEN_NET_RIGHT_ELEMENTS];
     static float sum[TVMGEN_NET_TOTAL_ELEMENTS];
-    static float workspace[TVMGEN_NET_WORKSPACE_SIZE / 4 + 8];
-    char *const memory = (char *)workspace;
+    static float memory[TVMGEN_NET_WORKSPACE_SIZE / 4 + 8];
+    struct tvmgen_net_workspace_pools pools;
+    size_t touched = 0, i;
     struct tvmgen_net_inputs inputs;
     struct tvmgen_net_outputs outputs;
 
@@ -39,10 +40,33 @@ int main(void)
     printf("%d %d\\n", (int)sizeof left == TVMGEN_NET_LEFT_SIZE, shape[2]);
     printf("%d\\n", (int)tvmgen_net_run(&inputs, &outputs));
     printf("%d\\n", (int)tvmgen_net_run(NULL, &outputs));
+    for (i = 0; i < TVMGEN_NET_TOTAL_ELEMENTS; i++) {
+        sum[i] = 1.0f;
+    }
+    for (i = 0; i < sizeof memory; i++) {
+        ((unsigned char *)memory)[i] = 0x5a;
+    }
     printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, NULL));
-    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, memory + 1));
+    pools.workspace = NULL;
+    pools.workspace_size = sizeof memory;
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, &pools));
+    pools.workspace = (char *)memory + 1 + (16 - (size_t)memory % 16) % 16;
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, &pools));
+    pools.workspace = (char *)pools.workspace - 1;
+    pools.workspace_size = TVMGEN_NET_WORKSPACE_SIZE - 1;
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, &pools));
     inputs.right = NULL;
-    printf("%d\\n", (int)tvmgen_net_run(&inputs, &outputs));
+    pools.workspace_size++;
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, &pools));
+    for (i = 0; i < sizeof memory; i++) {
+        touched += ((unsigned char *)memory)[i] != 0x5a;
+    }
+    for (i = 0; i < TVMGEN_NET_TOTAL_ELEMENTS; i++) {
+        touched += sum[i] < 1.0f || sum[i] > 1.0f;
+    }
+    printf("%d bytes were touched\\n", (int)touched);
+    inputs.right = right;
+    printf("%d\\n", (int)tvmgen_net_run_in(&inputs, &outputs, &pools));
     printf("%s\\n%s\\n%s\\n", tvmgen_net_status_string(0), tvmgen_net_status_string(-1),
         tvmgen_net_status_string(7));
     return 0;
@@ -85,9 +109,12 @@ def test_a_program_uses_the_interface(
         "left float32 4 4 7",
         "1 5",
         "0",
-        *["-1"] * 4,
+        "-1",
+        *["-1", "-1", "-1", "-2", "-1"],
+        "0 bytes were touched",
+        "0",
         "ok",
-        "a pointer is NULL or the workspace is misaligned",
+        "a pointer is NULL or misaligned",
         "timeout",
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from umakit.errors import MemoryPlanError
 from umakit.lower.kernels import Kernel
-from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, plan_memory
+from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, MemoryPool, PoolPlan, plan_memory
 from umakit.memory_validator import validate_plan
 from umakit.program import KernelCall, Program, Role, Tensor
 
@@ -144,16 +144,43 @@ def optimum(prog: Program) -> int:
     return best
 
 
+def one_pool(
+    offsets: dict[str, int],
+    size: int,
+    bound: int,
+    alignment: int = ALIGNMENT,
+    shared: dict[str, str] | None = None,
+) -> MemoryPlan:
+    """A plan with a single pool."""
+    pool = PoolPlan(MemoryPool("workspace", alignment=alignment), offsets, size)
+    return MemoryPlan((pool,), bound, shared or {})
+
+
+def offsets_of(plan: MemoryPlan) -> dict[str, int]:
+    """Offsets in the plan's only pool."""
+    (pool,) = plan.pools
+    return pool.offsets
+
+
 def assert_sound(prog: Program, plan: MemoryPlan) -> None:
-    """Every tensor inside the arena, aligned, and apart from those that live beside it."""
+    """Every tensor in one pool, inside it, aligned, and apart from those that live beside it."""
     alive = lifetimes(prog)
-    assert set(plan.offsets) == set(alive)
-    assert all(at >= 0 and at % plan.alignment == 0 for at in plan.offsets.values())
-    ends = {name: plan.offsets[name] + prog.tensors[name].size for name in alive}
-    assert max(ends.values()) <= plan.arena_size
-    assert plan.arena_size % plan.alignment == 0
+    homes = {name: pool for pool in plan.pools for name in pool.offsets}
+    assert sum(len(pool.offsets) for pool in plan.pools) == len(alive)
+    assert set(homes) == set(alive)
+    ends = {}
+    for name, home in homes.items():
+        assert home.offsets[name] >= 0 == home.offsets[name] % home.pool.alignment
+        ends[name] = home.offsets[name] + prog.tensors[name].size
+        assert ends[name] <= home.size
+        assert home.size % home.pool.alignment == 0
+        assert home.pool.size is None or home.size <= home.pool.size
     for a, b in conflicts(prog):
-        assert ends[a] <= plan.offsets[b] or ends[b] <= plan.offsets[a], (a, b)
+        first, second = homes[a], homes[b]
+        assert first is not second or ends[a] <= first.offsets[b] or ends[b] <= first.offsets[a], (
+            a,
+            b,
+        )
     validate_plan(prog, plan)
 
 
@@ -219,7 +246,7 @@ def test_only_intermediates_and_scratch_get_a_place() -> None:
     sizes = {"x": 100, "w": 100, "t": 17, "s": 33, "y": 100}
     prog = program(sizes, [(("x", "w"), ("t",), ("s",)), (("t",), ("y",), ())], roles)
     plan = plan_memory(prog)
-    assert set(plan.offsets) == {"t", "s"}
+    assert set(offsets_of(plan)) == {"t", "s"}
     assert (plan.live_set_bound, plan.arena_size) == (17 + 33, 32 + 48)
 
 
@@ -227,13 +254,13 @@ def test_a_program_without_intermediates_needs_no_arena() -> None:
     prog = program({"x": 4, "y": 4}, [(("x",), ("y",), ())], {"x": Role.INPUT, "y": Role.OUTPUT})
     plan = plan_memory(prog)
     validate_plan(prog, plan)
-    assert (plan.offsets, plan.arena_size, plan.live_set_bound) == ({}, 0, 0)
+    assert (offsets_of(plan), plan.arena_size, plan.live_set_bound) == ({}, 0, 0)
 
 
 @pytest.mark.parametrize("alignment", [1, 4, 64])
 def test_another_alignment_is_kept(alignment: int) -> None:
     prog = program({"a": 5, "b": 7, "c": 3}, [((), ("a", "b"), ()), (("a", "b"), ("c",), ())])
-    plan = plan_memory(prog, alignment)
+    plan = plan_memory(prog, [MemoryPool("sram", alignment=alignment)])
     assert_sound(prog, plan)
     assert plan.arena_size == sum(aligned(size, alignment) for size in (5, 7, 3))
 
@@ -241,7 +268,7 @@ def test_another_alignment_is_kept(alignment: int) -> None:
 @pytest.mark.parametrize("alignment", [0, -16, 3, 24])
 def test_an_alignment_that_is_no_power_of_two_is_refused(alignment: int) -> None:
     with pytest.raises(MemoryPlanError, match=f"alignment {alignment} is no power of two"):
-        plan_memory(chain([1, 2]), alignment)
+        plan_memory(chain([1, 2]), [MemoryPool("sram", alignment=alignment)])
 
 
 def test_an_unknown_planner_is_refused() -> None:
@@ -264,7 +291,7 @@ def test_a_chain_of_element_wise_layers_lives_in_one_place() -> None:
     prog = element_wise(5)
     plan = plan_memory(prog)
     validate_plan(prog, plan)
-    assert set(plan.offsets.values()) == {0}
+    assert set(offsets_of(plan).values()) == {0}
     assert plan.shared == {"t1": "t0", "t2": "t1", "t3": "t2", "t4": "t3"}
     assert (plan.arena_size, plan.live_set_bound) == (64, 128)
 
@@ -324,7 +351,7 @@ CHAIN = program(
     [((), ("a",), ()), (("a",), ("b",), ("s",)), (("b",), ("c",), ()), (("c",), (), ())],
     {"s": Role.SCRATCH},
 )
-SOUND = MemoryPlan({"a": 0, "b": 64, "c": 0, "s": 96}, 112, 112, 16)
+SOUND = one_pool({"a": 0, "b": 64, "c": 0, "s": 96}, 112, 112, 16)
 
 
 def test_the_validator_accepts_a_sound_plan() -> None:
@@ -348,8 +375,8 @@ def test_the_validator_accepts_a_sound_plan() -> None:
     ],
 )
 def test_the_validator_refuses_a_broken_plan(changed: dict[str, int | None], message: str) -> None:
-    offsets = {**SOUND.offsets, **changed}
-    broken = replace(SOUND, offsets={name: at for name, at in offsets.items() if at is not None})
+    offsets = {**offsets_of(SOUND), **changed}
+    broken = one_pool({name: at for name, at in offsets.items() if at is not None}, 112, 112)
     with pytest.raises(MemoryPlanError, match=message):
         validate_plan(CHAIN, broken)
 
@@ -359,15 +386,15 @@ def test_the_validator_sees_a_tensor_that_is_overwritten_between_two_reads() -> 
         {"a": 16, "b": 16, "c": 16},
         [((), ("a",), ()), (("a",), ("b",), ()), (("b",), ("c",), ()), (("a", "c"), (), ())],
     )
-    validate_plan(prog, MemoryPlan({"a": 0, "b": 16, "c": 32}, 48, 48, 16))
+    validate_plan(prog, one_pool({"a": 0, "b": 16, "c": 32}, 48, 48, 16))
     with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to c at step 3"):
-        validate_plan(prog, MemoryPlan({"a": 0, "b": 16, "c": 0}, 48, 48, 16))
+        validate_plan(prog, one_pool({"a": 0, "b": 16, "c": 0}, 48, 48, 16))
 
 
 def test_the_validator_sees_a_read_before_the_first_write() -> None:
     prog = program({"a": 16, "b": 16}, [(("a",), ("b",), ()), ((), ("a",), ()), (("b",), (), ())])
     with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to nobody"):
-        validate_plan(prog, MemoryPlan({"a": 0, "b": 16}, 32, 32, 16))
+        validate_plan(prog, one_pool({"a": 0, "b": 16}, 32, 32, 16))
 
 
 @settings(max_examples=100, deadline=None)
@@ -381,9 +408,9 @@ def test_the_validator_refuses_any_overlap_of_tensors_that_are_read(
         return
     plan = plan_memory(prog)
     moved, other = data.draw(st.sampled_from([*pairs, *((b, a) for a, b in pairs)]))
-    offset = plan.offsets[other]
+    offset = offsets_of(plan)[other]
     room = max(plan.arena_size, offset + prog.tensors[moved].size)
-    broken = replace(plan, offsets={**plan.offsets, moved: offset}, arena_size=room)
+    broken = one_pool({**offsets_of(plan), moved: offset}, room, plan.live_set_bound)
     with pytest.raises(MemoryPlanError):
         validate_plan(prog, broken)
 
@@ -391,7 +418,7 @@ def test_the_validator_refuses_any_overlap_of_tensors_that_are_read(
 def test_the_validator_refuses_a_takeover_that_the_kernel_does_not_allow() -> None:
     prog = chain([64, 64])
     with pytest.raises(MemoryPlanError, match="tensor t0: some of its bytes belong to t1"):
-        validate_plan(prog, MemoryPlan({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
+        validate_plan(prog, one_pool({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
 
 
 @pytest.mark.parametrize(
@@ -408,6 +435,6 @@ def test_the_validator_refuses_a_takeover_that_is_not_what_the_plan_says(
     offsets: dict[str, int], shared: dict[str, str]
 ) -> None:
     prog = element_wise(2)
-    validate_plan(prog, MemoryPlan({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
+    validate_plan(prog, one_pool({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
     with pytest.raises(MemoryPlanError):
-        validate_plan(prog, MemoryPlan(offsets, 128, 128, 16, shared))
+        validate_plan(prog, one_pool(offsets, 128, 128, 16, shared))

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from umakit.errors import AcceleratorConfigError
 
@@ -39,12 +39,31 @@ class DeviceSection(_Section):
     simulator: Literal["mac_array", "none"] = "none"
 
 
+class MemorySection(_Section):
+    """A memory that working tensors may live in."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    size: Annotated[int, Field(ge=1)] | None = None
+    alignment: Annotated[int, Field(ge=1)] = 16
+    reachable_by: list[Literal["cpu", "accelerator"]] = Field(
+        default=["cpu", "accelerator"], min_length=1
+    )
+
+    @field_validator("alignment")
+    @classmethod
+    def _power_of_two(cls, alignment: int) -> int:
+        if alignment & (alignment - 1):
+            raise ValueError(f"{alignment} is no power of two")
+        return alignment
+
+
 class AcceleratorConfig(_Section):
     """The whole file."""
 
     accelerator: AcceleratorSection
     array: ArraySection
     device: DeviceSection = DeviceSection()
+    memory: list[MemorySection] = Field(default=[])
 
 
 def load_accelerator_config(path: Path) -> AcceleratorConfig:

@@ -4,19 +4,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from umakit.backend import UMABackend
+from umakit.errors import LibraryError
 from umakit.frontend import Model, import_model
 from umakit.library import Library, check_destination, write_library
 from umakit.lower import lower
-from umakit.memory import plan_memory
+from umakit.memory import (
+    DEFAULT_PLANNER,
+    MemoryPool,
+    check_planner,
+    memory_pools,
+    plan_memory,
+)
 from umakit.memory_validator import validate_plan
 from umakit.partitioner import Partitioned, partition
 from umakit.program import build_program
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What a build may choose.
+
+    Attributes:
+        planner: of memory, a name of `umakit.memory.PLANNERS`.
+        pools: memories of the board in order of preference, after those of the backends.
+        weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
+    """
+
+    planner: str = DEFAULT_PLANNER
+    pools: tuple[MemoryPool, ...] = ()
+    weights: Literal["c", "blob"] = "c"
+
+    def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
+        """Names of the C interface that no tensor may have."""
+        names = [name for pool in pools for name in (pool.name, f"{pool.name}_size")]
+        return [*names, "weights"] if self.weights == "blob" else names
+
+
+def parse_weights(form: str) -> Literal["c", "blob"]:
+    """A form of the weights by name.
+
+    Raises:
+        LibraryError: there is no such form.
+    """
+    if form == "c":
+        return "c"
+    if form == "blob":
+        return "blob"
+    raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
 
 
 def compile_model(
@@ -27,6 +68,7 @@ def compile_model(
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
 ) -> Library:
@@ -39,21 +81,23 @@ def compile_model(
         name: of the model in C; default: from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
+        options: planner, memory pools and the form of the weights.
         progress: told what is being done.
         notice: told what was decided on the user's behalf.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
-    destination = Path(output)
+    destination, options = Path(output), options or ExportOptions()
     check_destination(destination)
+    check_planner(options.planner)
     progress("importing the network")
     model = import_model(source, name=name, parameters=parameters, input_shapes=input_shapes)
     for sentence in model.notices:
         notice(sentence)
     progress("partitioning")
     partitioned = partition(model.module, backends)
-    return export_program(model, partitioned, backends, destination, progress)
+    return export_program(model, partitioned, backends, destination, options, progress)
 
 
 def export_program(
@@ -61,6 +105,7 @@ def export_program(
     partitioned: Partitioned,
     backends: Sequence[UMABackend],
     destination: Path,
+    options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
 ) -> Library:
     """The second half of the pipeline: from a partitioned network to a folder.
@@ -68,14 +113,18 @@ def export_program(
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
+    options = options or ExportOptions()
+    pools = memory_pools(backends, options.pools)
     progress("lowering to kernels")
     lowered = lower(partitioned, backends)
-    program = build_program(model, lowered, partitioned.report)
+    program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
     progress("planning memory")
-    plan = plan_memory(program)
+    plan = plan_memory(program, pools, options.planner)
     validate_plan(program, plan)
     progress("writing the library")
     used = {call.target for call in program.calls}
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     relax_text = partitioned.module.script(show_meta=False)
-    return write_library(destination, program, plan, partitioned.report, by_target, relax_text)
+    return write_library(
+        destination, program, plan, partitioned.report, by_target, relax_text, options.weights
+    )

@@ -17,22 +17,16 @@ from typing import Any
 from umakit import sim
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
-from umakit.codegen.model_source import (
-    common_values,
-    generate_sources,
-    interface_prefix,
-    is_simulated,
-)
+from umakit.codegen.model_source import common_values, generate_code, is_simulated
+from umakit.codegen.weights_blob import layout_weights
 from umakit.errors import LibraryError
-from umakit.library_metadata import METADATA, is_library
+from umakit.library_description import constants_size, describe
+from umakit.library_metadata import METADATA, is_library, weights_path
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
-from umakit.program import Program, Tensor
+from umakit.program import Program
 from umakit.rendering import render
 from umakit.report import OffloadReport
-from umakit.version import __version__
-
-MODEL_LIBRARY_FORMAT_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -57,6 +51,7 @@ def write_library(
     report: OffloadReport,
     backends: Mapping[str, UMABackend],
     relax_text: str,
+    weights: str = "c",
 ) -> Library:
     """Write a library into a folder, all of it or nothing.
 
@@ -67,29 +62,32 @@ def write_library(
         report: the offload report.
         backends: by target name, those that the program runs on.
         relax_text: the partitioned network, for `src/`.
+        weights: `c` puts constants into C, `blob` into one binary file.
 
     Raises:
         LibraryError: the destination holds something else, or cannot be written.
     """
     check_destination(destination)
-    metadata = _metadata(program, plan, report, backends)
+    layout = layout_weights(program) if weights == "blob" else None
+    code = generate_code(program, plan, backends, layout)
+    metadata = describe(program, plan, report, backends, code)
     files: dict[str, str | bytes] = {
         f"codegen/host/{path}": text
-        for path, text in {
-            **generate_sources(program, plan, backends),
-            **_driver_files(backends),
-        }.items()
+        for path, text in {**code.sources, **_driver_files(backends)}.items()
     }
+    if code.weights is not None:
+        files[weights_path(program.name)] = code.weights
     sources = sorted(
         Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c"
     )
     values = {
-        **common_values(program, plan),
-        "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
+        **common_values(program, plan, layout),
+        "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
         "sources": sources,
         "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
         "constants_size": constants_size(program),
+        "weights_path": weights_path(program.name),
     }
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
@@ -117,15 +115,6 @@ def check_destination(destination: Path) -> None:
             where=str(destination),
             fix="choose another output folder",
         )
-
-
-def constants_size(program: Program) -> int:
-    """Bytes of all constants."""
-    return sum(array.nbytes for array in program.constants.values())
-
-
-def _backend_view(backend: UMABackend) -> dict[str, Any]:
-    return {"name": backend.target_name, "simulated": is_simulated(backend)}
 
 
 def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
@@ -163,61 +152,6 @@ def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
             array_columns=array.columns,
         )
     return files
-
-
-def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": tensor.label,
-        "c_name": tensor.name,
-        "shape": list(tensor.shape),
-        "dtype": tensor.dtype,
-        "size_bytes": tensor.size,
-    }
-
-
-def _metadata(
-    program: Program, plan: MemoryPlan, report: OffloadReport, backends: Mapping[str, UMABackend]
-) -> dict[str, Any]:
-    """`metadata.json`: TVM's keys for tools that know them, umakit's own beside them."""
-    inputs = [_tensor_metadata(program.tensors[name]) for name in program.inputs]
-    outputs = [_tensor_metadata(program.tensors[name]) for name in program.outputs]
-    main = {
-        "workspace_size_bytes": plan.arena_size,
-        "constants_size_bytes": constants_size(program),
-        "io_size_bytes": sum(tensor["size_bytes"] for tensor in inputs + outputs),
-    }
-    return {
-        "version": MODEL_LIBRARY_FORMAT_VERSION,
-        "modules": {
-            program.name: {
-                "model_name": program.name,
-                "style": "full-model",
-                "executors": ["aot"],
-                "target": ["c", *sorted(backends)],
-                "memory": {"functions": {"main": [main]}},
-            }
-        },
-        "umakit": {
-            "version": __version__,
-            "name": program.name,
-            "interface": interface_prefix(program.name),
-            "inputs": inputs,
-            "outputs": outputs,
-            "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
-            "memory": {
-                "arena_bytes": plan.arena_size,
-                "live_set_bound_bytes": plan.live_set_bound,
-                "alignment_bytes": plan.alignment,
-                "constants_bytes": constants_size(program),
-                "offsets": dict(sorted(plan.offsets.items())),
-            },
-            "layers": [
-                {"name": call.label, "where": call.target, "macs": call.macs, "kernel": call.kernel}
-                for call in program.calls
-            ],
-            "operators": report.as_json(),
-        },
-    }
 
 
 def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:

@@ -31,9 +31,17 @@ class _Layer(BaseModel):
     macs: int
 
 
+class _Pool(BaseModel):
+    name: str
+    used_bytes: int
+    alignment_bytes: int
+
+
 class _Memory(BaseModel):
     arena_bytes: int
-    alignment_bytes: int
+    live_set_bound_bytes: int
+    constants_bytes: int
+    pools: list[_Pool]
 
 
 class _Backend(BaseModel):
@@ -42,7 +50,9 @@ class _Backend(BaseModel):
 
 
 class _Description(BaseModel):
+    name: str
     interface: str
+    weights: Literal["c", "blob"]
     inputs: list[_Tensor]
     outputs: list[_Tensor]
     layers: list[_Layer]
@@ -54,6 +64,11 @@ class _Metadata(BaseModel):
     """What running a library relies on."""
 
     umakit: _Description
+
+
+def weights_path(name: str) -> str:
+    """Where a library keeps its weights blob, relative to its folder."""
+    return f"parameters/{name}.weights.bin"
 
 
 def is_library(folder: Path) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.frontend.model import Model, TensorSpecification
+from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
 from umakit.names import c_identifier, unique
 from umakit.report import CPU, OffloadReport
@@ -43,6 +44,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     role: Role
+    quantization: Quantization | None = None
 
     @property
     def elements(self) -> int:
@@ -95,6 +97,7 @@ class Program:
         kernels: by name.
         inputs: tensor names in the order of the model's inputs.
         outputs: tensor names in the order of the model's outputs.
+        fingerprint: SHA-256 of the model file; empty for a model that was an object.
     """
 
     name: str
@@ -104,25 +107,36 @@ class Program:
     kernels: dict[str, Kernel]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    fingerprint: str = ""
 
 
-def build_program(model: Model, lowered: Lowered, report: OffloadReport) -> Program:
+def build_program(
+    model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str] = ()
+) -> Program:
     """Flatten a lowered network into a program.
+
+    Args:
+        model: the network's interface.
+        lowered: its kernels and the calls of them.
+        report: where each operator went.
+        reserved: names that the C interface uses for other things than tensors.
 
     Raises:
         LoweringError: the network holds control flow, or a call that is no kernel.
     """
-    return _Builder(model, lowered, report).build()
+    return _Builder(model, lowered, report, reserved).build()
 
 
 class _Builder:
     """Walks the bindings of the lowered `main` once."""
 
-    def __init__(self, model: Model, lowered: Lowered, report: OffloadReport) -> None:
+    def __init__(
+        self, model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str]
+    ) -> None:
         self._model = model
         self._lowered = lowered
         self._report = report
-        self._taken: set[str] = {"workspace"}  # PREFIX_WORKSPACE_SIZE is the arena's
+        self._taken: set[str] = {name.lower() for name in reserved}
         self._tensors: dict[str, Tensor] = {}
         self._constants: dict[str, npt.NDArray[Any]] = {}
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -150,12 +164,18 @@ class _Builder:
             kernels,
             tuple(inputs),
             tuple(outputs),
+            self._model.fingerprint,
         )
 
     def _declare(self, specification: TensorSpecification, role: Role) -> str:
         name = unique(c_identifier(specification.name), self._taken)
         self._tensors[name] = Tensor(
-            name, specification.name, specification.shape, specification.dtype, role
+            name,
+            specification.name,
+            specification.shape,
+            specification.dtype,
+            role,
+            specification.quantization,
         )
         return name
 

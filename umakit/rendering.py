@@ -22,6 +22,7 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # C and Python are not HTML
     )
     environment.filters["quoted"] = _c_string
+    environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
     return environment
 
 

@@ -14,8 +14,11 @@ import numpy.typing as npt
 
 from umakit.build import compile_c, library_sources
 from umakit.errors import DeviceError, InputError
-from umakit.library_metadata import load_metadata
+from umakit.library_metadata import load_metadata, weights_path
 from umakit.run import check_inputs
+
+BLOB_ALIGNMENT = 16
+"""Bytes; of a weights blob in memory."""
 
 
 def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
@@ -41,16 +44,51 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     with tempfile.TemporaryDirectory(prefix="umakit-unpacked-") as temporary:
         shared = Path(temporary) / "library.so"
         compile_c(library_sources(library), shared, ["-shared", "-fPIC"])
-        function = getattr(ctypes.CDLL(str(shared)), f"{interface}_run_unpacked")
+        binary = ctypes.CDLL(str(shared))
+        function = getattr(binary, f"{interface}_run_unpacked")
         function.restype = ctypes.c_int32
         outputs = {
             item["name"]: np.empty(item["shape"], item["dtype"]) for item in description["outputs"]
         }
-        alignment = int(memory["alignment_bytes"])
-        raw = np.full(int(memory["arena_bytes"]) + 2 * alignment, 0xA5, dtype=np.uint8)
-        workspace = raw.ctypes.data + (-raw.ctypes.data) % alignment
+        kept = [_aligned_memory(p["used_bytes"], p["alignment_bytes"]) for p in memory["pools"]]
         pointers = [array.ctypes.data for array in (*arrays, *outputs.values())]
-        status = function(*map(ctypes.c_void_p, [*pointers, workspace]))
+        if description["weights"] == "blob":
+            pointers.append(_open_weights(binary, library, description, kept))
+        pointers += [pool.ctypes.data for pool in kept[: len(memory["pools"])]]
+        status = function(*map(ctypes.c_void_p, pointers))
     if status != 0:
         raise DeviceError(f"the run stopped with status {status}", where=interface, status=status)
     return outputs
+
+
+def _aligned_memory(size: int, alignment: int) -> npt.NDArray[np.uint8]:
+    """Memory at a multiple of an alignment, filled with a pattern."""
+    raw = np.full(size + alignment, 0xA5, dtype=np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+def _open_weights(
+    binary: ctypes.CDLL,
+    library: Path,
+    description: Mapping[str, Any],
+    kept: list[npt.NDArray[np.uint8]],
+) -> int:
+    """Address of a blob's data; the blob itself is added to what is kept."""
+    data = np.frombuffer((library / weights_path(description["name"])).read_bytes(), np.uint8)
+    blob = _aligned_memory(data.size, BLOB_ALIGNMENT)
+    blob[:] = data
+    kept.append(blob)
+    opened = ctypes.c_void_p()
+    function = getattr(binary, f"{description['interface']}_open_weights")
+    function.restype = ctypes.c_int32
+    status = function(
+        ctypes.c_void_p(blob.ctypes.data), ctypes.c_size_t(blob.size), ctypes.byref(opened)
+    )
+    if status != 0:
+        raise DeviceError(
+            f"the weights were refused with status {status}",
+            where=str(library / weights_path(description["name"])),
+            status=status,
+        )
+    return opened.value or 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sixth stage: a planned program becomes C99 text."""
 
-from umakit.codegen.model_source import generate_sources
+from umakit.codegen.model_source import generate_code
 
-__all__ = ["generate_sources"]
+__all__ = ["generate_code"]

@@ -9,11 +9,20 @@ from typing import Any
 
 from umakit.backend import UMABackend
 from umakit.codegen import constants
-from umakit.codegen.c_types import c_type
+from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.expressions import helper_definition
 from umakit.codegen.kernel_source import KernelSource, print_kernel
-from umakit.memory import MemoryPlan, taken_over
+from umakit.codegen.weights_blob import (
+    CONSTANT_ALIGNMENT,
+    HEADER_SIZE,
+    MAGIC,
+    VERSION,
+    WeightsLayout,
+    code_identity,
+    weights_blob,
+)
+from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.program import KernelCall, Program, Role, Tensor
 from umakit.rendering import render
 from umakit.version import __version__
@@ -42,6 +51,7 @@ def interface_prefix(name: str) -> str:
 
 def tensor_view(tensor: Tensor) -> dict[str, Any]:
     """What templates need to know about a tensor."""
+    quantization = tensor.quantization
     return {
         "name": tensor.name,
         "label": tensor.label,
@@ -51,60 +61,129 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
         "size": tensor.size,
         "count": tensor.elements,
         "elements": max(1, tensor.elements),
+        # Decimal, because the header is for C++ too, which had no hexadecimal floats before 2017.
+        "scale": float_literal(quantization.scale, "float32") if quantization else "",
+        "zero_point": quantization.zero_point if quantization else 0,
     }
 
 
-def common_values(program: Program, plan: MemoryPlan) -> dict[str, Any]:
-    """Template values that all files of a model share."""
+def common_values(
+    program: Program, plan: MemoryPlan, layout: WeightsLayout | None
+) -> dict[str, Any]:
+    """Template values that all files of a model share.
+
+    Args:
+        program: the straight-line program.
+        plan: its memory plan.
+        layout: of the weights blob; None when constants are C.
+    """
     prefix = interface_prefix(program.name)
+    inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
+    outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
     return {
         "umakit_version": __version__,
         "name": program.name,
         "prefix": prefix,
         "prefix_upper": prefix.upper(),
-        "inputs": [tensor_view(program.tensors[name]) for name in program.inputs],
-        "outputs": [tensor_view(program.tensors[name]) for name in program.outputs],
+        "inputs": inputs,
+        "outputs": outputs,
+        "quantized": any(tensor["scale"] for tensor in inputs + outputs),
+        "pools": [_pool_view(prefix, pool) for pool in plan.pools],
         "workspace_size": plan.arena_size,
-        "alignment": plan.alignment,
+        "blob": _blob_view(layout) if layout else None,
     }
 
 
-def generate_sources(
-    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
-) -> dict[str, str]:
+def _pool_view(prefix: str, plan: PoolPlan) -> dict[str, Any]:
+    return {
+        "name": plan.pool.name,
+        "macro": f"{prefix}_{plan.pool.name}".upper(),
+        "size": plan.size,
+        "alignment": plan.pool.alignment,
+    }
+
+
+def _blob_view(layout: WeightsLayout) -> dict[str, Any]:
+    return {
+        "magic": MAGIC.decode(),
+        "magic_bytes": list(MAGIC),
+        "version": VERSION,
+        "header_size": HEADER_SIZE,
+        "alignment": CONSTANT_ALIGNMENT,
+        "data_size": layout.size,
+    }
+
+
+@dataclass(frozen=True)
+class GeneratedCode:
+    """The C of a model.
+
+    Attributes:
+        sources: text by path relative to `codegen/host`.
+        functions: C function of each call of the program, in order; empty for a copy.
+        weights: the blob, when constants are not C.
+    """
+
+    sources: dict[str, str]
+    functions: tuple[str, ...]
+    weights: bytes | None
+
+
+def generate_code(
+    program: Program,
+    plan: MemoryPlan,
+    backends: Mapping[str, UMABackend],
+    layout: WeightsLayout | None = None,
+) -> GeneratedCode:
     """Print a program.
 
     Args:
         program: the straight-line program.
         plan: its memory plan.
         backends: by target name, those that the program's kernels run on.
-
-    Returns:
-        Text by path relative to `codegen/host`.
+        layout: of a weights blob; None puts constants into C.
 
     Raises:
         LoweringError: a kernel holds a construct without a C form.
     """
-    values = common_values(program, plan)
+    values = common_values(program, plan, layout)
     prefix = str(values["prefix"])
     definitions, symbols, helpers = _print_kernels(program, plan, backends)
-    steps = [_step(call, program, plan, symbols) for call in program.calls]
-    model = render(
-        "library/model.c.j2",
-        **values,
-        includes=_includes(backends),
-        helpers=[helper_definition(helper) for helper in sorted(helpers)],
-        kernels=definitions,
-        steps=steps,
-        uses_arena=any(name in plan.offsets for c in program.calls for name in c.arguments),
-        uses_status=any(step["checked"] for step in steps),
-        has_device_status=any(is_simulated(backend) for backend in backends.values()),
+    printer = _StepPrinter(program, plan, layout, symbols)
+    steps = [printer.step(call) for call in program.calls]
+    pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
+    pointers += [pool["name"] for pool in values["pools"] if pool["size"]]
+    sources = {
+        f"include/{prefix}.h": render("library/model.h.j2", **values),
+        f"src/{prefix}.c": render(
+            "library/model.c.j2",
+            **values,
+            includes=_includes(backends),
+            helpers=[helper_definition(helper) for helper in sorted(helpers)],
+            kernels=definitions,
+            steps=steps,
+            pointers=pointers + (["weights"] if layout else []),
+            uses_status=any(step["checked"] for step in steps),
+            has_device_status=any(is_simulated(backend) for backend in backends.values()),
+        ),
+        f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
+    }
+    functions = tuple(symbols[_use(c, plan)].name if c.kernel else "" for c in program.calls)
+    if layout is None:
+        return GeneratedCode({**sources, **_constant_files(program, values)}, functions, None)
+    identity = code_identity(layout, [*definitions, *(step["call"] for step in steps)])
+    sources[f"src/{prefix}_weights.c"] = render(
+        "library/weights.c.j2",
+        **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
+    return GeneratedCode(sources, functions, weights_blob(program, layout, identity))
+
+
+def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:
+    """Constants as C, by path."""
+    prefix = str(values["prefix"])
     arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
     return {
-        f"include/{prefix}.h": render("library/model.h.j2", **values),
-        f"src/{prefix}.c": model,
-        f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
         f"src/{prefix}_constants.h": render(
             "library/constants.h.j2",
             **values,
@@ -161,41 +240,59 @@ def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
     return KernelUse(call.kernel, taken_over(call, plan.shared))
 
 
-def _step(
-    call: KernelCall,
-    program: Program,
-    plan: MemoryPlan,
-    symbols: dict[KernelUse, KernelSymbol],
-) -> dict[str, Any]:
-    comment = comment_text(f"{call.label} ({call.target})")
-    if not call.kernel:
-        target, source = (_argument(n, program, plan) for n in (*call.outputs, *call.inputs))
-        size = program.tensors[call.outputs[0]].size
-        return {"call": f"memcpy({target}, {source}, {size})", "checked": False, "comment": comment}
-    use = _use(call, plan)
-    names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
-    arguments = ",\n        ".join(_argument(name, program, plan) for name in names)
-    symbol = symbols[use]
-    return {
-        "call": f"{symbol.name}(\n        {arguments})",
-        "checked": symbol.source.returns_status,
-        "comment": comment,
-    }
-
-
 def comment_text(text: str) -> str:
     """Text that can stand in a C comment: one line, no comment marks of its own."""
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
-def _argument(name: str, program: Program, plan: MemoryPlan) -> str:
-    tensor = program.tensors[name]
-    if tensor.role is Role.CONSTANT:
-        array = program.constants[name]
-        return constants.reference(f"{interface_prefix(program.name)}_{name}", array)
-    if tensor.role in (Role.INPUT, Role.OUTPUT):
-        return name
-    offset = plan.offsets[name]
-    # Through void: the arena is aligned for every type, which a cast cannot tell the compiler.
-    return f"({c_type(tensor.dtype)} *)(void *)(arena + {offset})"
+class _StepPrinter:
+    """Prints the calls of the run function."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: MemoryPlan,
+        layout: WeightsLayout | None,
+        symbols: Mapping[KernelUse, KernelSymbol],
+    ) -> None:
+        self._program = program
+        self._plan = plan
+        self._layout = layout
+        self._symbols = symbols
+
+    def step(self, call: KernelCall) -> dict[str, Any]:
+        """Template values of one call."""
+        comment = comment_text(f"{call.label} ({call.target})")
+        if not call.kernel:
+            target, source = (self._argument(name) for name in (*call.outputs, *call.inputs))
+            size = self._program.tensors[call.outputs[0]].size
+            copy = f"memcpy({target}, {source}, {size})"
+            return {"call": copy, "checked": False, "comment": comment}
+        use = _use(call, self._plan)
+        names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
+        arguments = ",\n        ".join(self._argument(name) for name in names)
+        symbol = self._symbols[use]
+        return {
+            "call": f"{symbol.name}(\n        {arguments})",
+            "checked": symbol.source.returns_status,
+            "comment": comment,
+        }
+
+    def _argument(self, name: str) -> str:
+        tensor = self._program.tensors[name]
+        if tensor.role is Role.CONSTANT:
+            return self._constant(tensor)
+        home = self._plan.pool_of(name)
+        if home is None:
+            return name
+        # Through void: pools are aligned for every type, which a cast cannot tell the compiler.
+        place = f"(uint8_t *){home.pool.name} + {home.offsets[name]}"
+        return f"({c_type(tensor.dtype)} *)(void *)({place})"
+
+    def _constant(self, tensor: Tensor) -> str:
+        if self._layout is None:
+            symbol = f"{interface_prefix(self._program.name)}_{tensor.name}"
+            return constants.reference(symbol, self._program.constants[tensor.name])
+        place = f"(const uint8_t *)weights + {self._layout.offsets[tensor.name]}"
+        return f"(const {c_type(tensor.dtype)} *)(const void *)({place})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, TensorSpecification
+from umakit.frontend.model import InputShapes, Model, TensorSpecification, file_fingerprint
 from umakit.frontend.onnx_files import import_onnx
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
@@ -40,6 +40,7 @@ def import_model(
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):
         model = import_onnx(Path(source), name, input_shapes or {})
+        model = replace(model, fingerprint=file_fingerprint(Path(source)))
     else:
         raise ModelError(
             f"cannot import a {type(source).__name__}",

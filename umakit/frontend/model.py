@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
@@ -46,6 +48,7 @@ class Model:
         inputs: in the order of `main`'s parameters.
         outputs: in the order of the tuple that `main` returns.
         notices: what was decided on the user's behalf, one sentence each.
+        fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Model:
     inputs: tuple[TensorSpecification, ...]
     outputs: tuple[TensorSpecification, ...]
     notices: tuple[str, ...] = ()
+    fingerprint: str = ""
 
 
 def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:
@@ -79,6 +83,12 @@ def symbolic_notice(input_name: str, dimension: str) -> str:
         f"input {input_name!r}: symbolic dimension {dimension!r} is bound to 1 "
         "(--input-shapes chooses another size)"
     )
+
+
+def file_fingerprint(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def last_line(error: BaseException) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fifth stage: every intermediate and scratch tensor gets an offset in one arena.
+"""Fifth stage: every intermediate and scratch tensor gets a memory pool and an offset in it.
 
 Tensors that are alive at the same time do not overlap, except that an element-wise kernel's
 output may take over the memory of an input that ends there.
@@ -7,9 +7,10 @@ output may take over the memory of an input that ends there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 from umakit.errors import MemoryPlanError
+from umakit.memory.assignment import Filled, fill_pools
 from umakit.memory.lifetimes import (
     Lifetime,
     memory_owner,
@@ -17,73 +18,112 @@ from umakit.memory.lifetimes import (
     shared_memory,
     taken_over,
     tensor_lifetimes,
+    tensor_users,
 )
-from umakit.memory.planners import PLANNERS, arena_size, live_set_bound
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, live_set_bound
+from umakit.memory.pools import ALIGNMENT, MemoryPool, memory_pools, parse_pool
 from umakit.program import Program
 
 __all__ = [
     "ALIGNMENT",
+    "DEFAULT_PLANNER",
     "PLANNERS",
     "Lifetime",
     "MemoryPlan",
+    "MemoryPool",
+    "PoolPlan",
+    "check_planner",
+    "live_set_bound",
+    "memory_pools",
+    "parse_pool",
     "plan_memory",
     "taken_over",
     "tensor_lifetimes",
 ]
 
-ALIGNMENT = 16
-"""Bytes; enough for every C type and for common vector units."""
-
-DEFAULT_PLANNER = "optimal"
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """Where tensors live.
-
-    Attributes:
-        offsets: byte offset in the arena by tensor name.
-        arena_size: bytes of the arena, a multiple of the alignment.
-        live_set_bound: the largest sum of sizes alive at one step; no plan that keeps whole
-            tensors apart can be smaller, one with takeovers can.
-        alignment: bytes; of the arena itself and of every tensor in it.
-        shared: input whose memory an output takes over, by output.
-    """
-
-    offsets: dict[str, int]
-    arena_size: int
-    live_set_bound: int
-    alignment: int
-    shared: dict[str, str] = field(default_factory=dict)
-
 
 def plan_memory(
-    program: Program, alignment: int = ALIGNMENT, planner: str = DEFAULT_PLANNER
+    program: Program,
+    pools: Sequence[MemoryPool] = (),
+    planner: str = DEFAULT_PLANNER,
 ) -> MemoryPlan:
-    """Plan the arena of a program.
+    """Place the tensors of a program.
 
     Args:
         program: whose tensors are to be placed.
-        alignment: bytes, a power of two.
+        pools: memories in order of preference; default: one of any size that all can reach.
         planner: a name of `PLANNERS`.
 
     Raises:
-        MemoryPlanError: the alignment is no power of two, or there is no such planner.
+        MemoryPlanError: there is no such planner; no pool is within reach of all users of a
+            tensor; a pool overflows, with the bytes and the tensors.
     """
-    if alignment < 1 or alignment & (alignment - 1):
-        raise MemoryPlanError(f"alignment {alignment} is no power of two")
+    check_planner(planner)
+    pools = tuple(pools) or memory_pools([])
+    lifetimes = tensor_lifetimes(program)
+
+    def serving(targets: frozenset[str]) -> list[MemoryPool]:
+        return [pool for pool in pools if pool.serves(targets)]
+
+    shared = shared_memory(program, lifetimes, lambda targets: bool(serving(targets)))
+    pieces = merge_shared(lifetimes, shared)
+    candidates = {
+        piece.name: _candidates(program, piece.name, targets, serving(targets))
+        for piece, targets in _users_of_pieces(program, pieces, shared)
+    }
+    filled = fill_pools(
+        pieces, candidates, pools, PLANNERS[planner], lambda name: program.tensors[name].label
+    )
+    plans = [_pool_plan(item, lifetimes, shared) for item in filled]
+    return MemoryPlan(_wanted(plans), live_set_bound(lifetimes), shared, planner)
+
+
+def check_planner(planner: str) -> None:
+    """Refuse a planner that does not exist.
+
+    Raises:
+        MemoryPlanError: names those that do.
+    """
     if planner not in PLANNERS:
         raise MemoryPlanError(
             f"there is no memory planner {planner!r}", fix=f"choose from {', '.join(PLANNERS)}"
         )
-    tensors = tensor_lifetimes(program)
-    shared = shared_memory(program, tensors)
-    pieces = [
-        replace(item, size=-(-item.size // alignment) * alignment)
-        for item in merge_shared(tensors, shared)
-    ]
-    placed = PLANNERS[planner](pieces)
-    offsets = {item.name: placed[memory_owner(item.name, shared)] for item in tensors}
-    return MemoryPlan(
-        offsets, arena_size(pieces, placed), live_set_bound(tensors), alignment, shared
-    )
+
+
+def _users_of_pieces(
+    program: Program, pieces: Sequence[Lifetime], shared: dict[str, str]
+) -> list[tuple[Lifetime, frozenset[str]]]:
+    """Who touches each piece of memory, under whichever tensor's name."""
+    users: dict[str, frozenset[str]] = {}
+    for name, targets in tensor_users(program).items():
+        owner = memory_owner(name, shared)
+        users[owner] = users.get(owner, frozenset()) | targets
+    return [(piece, users[piece.name]) for piece in pieces]
+
+
+def _candidates(
+    program: Program, name: str, targets: frozenset[str], pools: list[MemoryPool]
+) -> list[MemoryPool]:
+    if not pools:
+        raise MemoryPlanError(
+            f"no memory pool is within reach of {' and '.join(sorted(targets))}, which share it",
+            where=f"tensor {program.tensors[name].label}",
+            fix='declare one in accel.toml, with reachable_by = ["cpu", "accelerator"]',
+        )
+    return pools
+
+
+def _pool_plan(filled: Filled, lifetimes: list[Lifetime], shared: dict[str, str]) -> PoolPlan:
+    offsets = {
+        item.name: filled.offsets[memory_owner(item.name, shared)]
+        for item in lifetimes
+        if memory_owner(item.name, shared) in filled.offsets
+    }
+    return PoolPlan(filled.pool, offsets, filled.size)
+
+
+def _wanted(plans: list[PoolPlan]) -> tuple[PoolPlan, ...]:
+    """The pools that hold something; without any, the last one, so that there is an interface."""
+    used = tuple(plan for plan in plans if plan.size)
+    return used or (plans[-1],)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from umakit.program import KernelCall, Program, Role
@@ -36,14 +37,28 @@ def tensor_lifetimes(program: Program) -> list[Lifetime]:
     return [Lifetime(name, program.tensors[name].size, first[name], last[name]) for name in first]
 
 
-def shared_memory(program: Program, lifetimes: list[Lifetime]) -> dict[str, str]:
+def tensor_users(program: Program) -> dict[str, frozenset[str]]:
+    """Targets whose kernels touch each tensor of the arena."""
+    users: dict[str, frozenset[str]] = {}
+    for call in program.calls:
+        for name in call.arguments:
+            if program.tensors[name].role in IN_ARENA:
+                users[name] = users.get(name, frozenset()) | {call.target}
+    return users
+
+
+def shared_memory(
+    program: Program, lifetimes: list[Lifetime], reachable: Callable[[frozenset[str]], bool]
+) -> dict[str, str]:
     """Outputs that take over the memory of an input which ends there, by output.
 
     Args:
         program: its kernels know which inputs they may overwrite.
         lifetimes: of all its tensors.
+        reachable: whether some memory can be used by all of a set of targets.
     """
     by_name = {item.name: item for item in lifetimes}
+    users = tensor_users(program)
     shared: dict[str, str] = {}
     for step, call in enumerate(program.calls):
         kernel = program.kernels.get(call.kernel)
@@ -53,12 +68,17 @@ def shared_memory(program: Program, lifetimes: list[Lifetime]) -> dict[str, str]
         for position in kernel.in_place:
             source = by_name.get(call.inputs[position])
             if (
-                source is not None
-                and source.last == step
-                and source.size == output.size
-                and call.inputs.count(source.name) == 1
+                source is None
+                or source.last != step
+                or source.size != output.size
+                or call.inputs.count(source.name) != 1
             ):
+                continue
+            owner = memory_owner(source.name, shared)
+            together = users[owner] | users[output.name]
+            if reachable(together):
                 shared[output.name] = source.name
+                users[owner] = together
                 break
     return shared
 

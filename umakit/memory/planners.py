@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from umakit.memory.lifetimes import Lifetime
 
 Offsets = dict[str, int]
+Planner = Callable[[Sequence[Lifetime]], Offsets]
+
+DEFAULT_PLANNER = "optimal"
 
 HILL_CLIMB_ROUNDS = 500
 SEARCH_NODES = 5000
@@ -195,7 +198,7 @@ class _Search:
         )
 
 
-PLANNERS: dict[str, Callable[[Sequence[Lifetime]], Offsets]] = {
+PLANNERS: dict[str, Planner] = {
     "optimal": optimal,
     "greedy_by_size": greedy_by_size,
     "greedy_by_conflicts": greedy_by_conflicts,

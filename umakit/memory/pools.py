@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory pools: the memories that working tensors may live in.
+
+TVM's Unified Static Memory Planner (RFC 0009) called them workspace pools. A backend declares its
+own in `accel.toml`; whoever compiles may add the board's, or say how large one really is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from umakit.backend import UMABackend
+from umakit.errors import MemoryPlanError
+from umakit.names import is_reserved
+from umakit.report import CPU
+
+ALIGNMENT = 16
+"""Bytes; enough for every C type and for common vector units."""
+
+DEFAULT_POOL = "workspace"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024 * 1024}
+_SYNTAX = re.compile(r"(?P<name>\w+)(=(?P<size>\d+)(?P<unit>[BKM]?))?(,align=(?P<alignment>\d+))?")
+
+
+@dataclass(frozen=True)
+class MemoryPool:
+    """A memory.
+
+    Attributes:
+        name: a C identifier.
+        size: bytes; None where it may be as large as the network needs.
+        alignment: bytes, a power of two; of the pool itself and of every tensor in it.
+        reachable_by: targets (`cpu` or a backend's name) whose kernels can use it; None: all.
+    """
+
+    name: str
+    size: int | None = None
+    alignment: int = ALIGNMENT
+    reachable_by: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or (is_reserved(self.name) and self.name != DEFAULT_POOL):
+            raise MemoryPlanError(
+                f"a memory pool cannot be called {self.name!r}",
+                fix="use lower-case letters, digits and underscores, and no word of C",
+            )
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            raise MemoryPlanError(
+                f"memory pool {self.name}: alignment {self.alignment} is no power of two"
+            )
+        if self.size is not None and self.size < 1:
+            raise MemoryPlanError(f"memory pool {self.name}: a size of {self.size} B")
+
+    def serves(self, targets: Iterable[str]) -> bool:
+        """Whether kernels of all these targets can use it."""
+        return self.reachable_by is None or self.reachable_by.issuperset(targets)
+
+    def rounded(self, size: int) -> int:
+        """Bytes that a tensor takes up in it."""
+        return -(-size // self.alignment) * self.alignment
+
+
+def parse_pool(text: str) -> MemoryPool:
+    """A pool from `NAME[=SIZE[K|M]][,align=BYTES]`.
+
+    Raises:
+        MemoryPlanError: it has another form, or an alignment that is no power of two.
+    """
+    match = _SYNTAX.fullmatch(text.strip())
+    if match is None:
+        raise MemoryPlanError(
+            f"memory pool {text!r} cannot be read",
+            fix="write NAME, NAME=BYTES or NAME=BYTES,align=BYTES, such as sram=96K,align=32",
+        )
+    size = int(match["size"]) * _UNITS[match["unit"]] if match["size"] else None
+    return MemoryPool(match["name"], size, int(match["alignment"] or ALIGNMENT))
+
+
+def memory_pools(
+    backends: Sequence[UMABackend], requested: Sequence[MemoryPool] = ()
+) -> tuple[MemoryPool, ...]:
+    """The pools of a build, in order of preference.
+
+    Args:
+        backends: whose `accel.toml` may declare pools; a pool of one name is one memory.
+        requested: pools of the board. One that a backend declared replaces its size and
+            alignment; who reaches it stays the backend's word.
+
+    Raises:
+        MemoryPlanError: two backends disagree about a pool, or a pool is requested twice.
+    """
+    pools: dict[str, MemoryPool] = {}
+    for backend in backends:
+        for pool in _declared_pools(backend):
+            pools[pool.name] = _united(pools.get(pool.name, pool), pool)
+    names = [pool.name for pool in requested]
+    for pool in requested:
+        if names.count(pool.name) > 1:
+            raise MemoryPlanError(f"memory pool {pool.name} is given twice")
+        known = pools.get(pool.name, pool)
+        pools[pool.name] = replace(pool, reachable_by=known.reachable_by)
+    if not any(pool.serves([CPU]) for pool in pools.values()):
+        if DEFAULT_POOL in pools:
+            raise MemoryPlanError(
+                f"memory pool {DEFAULT_POOL} is out of the CPU's reach",
+                fix="give it another name, or declare a pool that the CPU reaches",
+            )
+        pools[DEFAULT_POOL] = MemoryPool(DEFAULT_POOL)
+    return tuple(pools.values())
+
+
+def _declared_pools(backend: UMABackend) -> list[MemoryPool]:
+    """The pools in a backend's `accel.toml`."""
+    targets = {"cpu": CPU, "accelerator": backend.target_name}
+    return [
+        MemoryPool(
+            section.name,
+            section.size,
+            section.alignment,
+            frozenset(targets[who] for who in section.reachable_by),
+        )
+        for section in backend.configuration.memory
+    ]
+
+
+def _united(one: MemoryPool, other: MemoryPool) -> MemoryPool:
+    """One memory that two backends declare."""
+    if (one.size, one.alignment) != (other.size, other.alignment):
+        raise MemoryPlanError(
+            f"memory pool {one.name} is declared by two backends with different sizes or alignments"
+        )
+    return replace(
+        one, reachable_by=(one.reachable_by or frozenset()) | (other.reachable_by or frozenset())
+    )
