@@ -13,10 +13,11 @@ from umakit.version import __version__
 
 if TYPE_CHECKING:
     from umakit.backend import PassPhase, UMABackend
-    from umakit.compile import compile_model
+    from umakit.compile import ExportOptions, compile_model
     from umakit.errors import UmakitError
     from umakit.frontend import import_model
     from umakit.harness import AOTModel, compile_and_run
+    from umakit.memory import MemoryPool
     from umakit.registry import find_backend, list_backends
     from umakit.run import run_library
     from umakit.strategy import OpStrategy
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AOTModel",
+    "ExportOptions",
+    "MemoryPool",
     "OpStrategy",
     "PassPhase",
     "UMABackend",
@@ -41,6 +44,8 @@ __all__ = [
 
 _HOMES = {
     "AOTModel": "harness",
+    "ExportOptions": "compile",
+    "MemoryPool": "memory",
     "OpStrategy": "strategy",
     "PassPhase": "backend",
     "UMABackend": "backend",

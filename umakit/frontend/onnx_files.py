@@ -8,6 +8,7 @@ automatic padding is resolved, and every operator keeps the name of the node it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from umakit.frontend.model import (
     symbolic_notice,
     type_specification,
 )
+from umakit.frontend.onnx_quantization import edge_quantizations
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.names import symbol_part
@@ -54,15 +56,22 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     _name_nodes(proto)
     _make_padding_explicit(proto, path)
     module = _NamingImporter(path).run(proto, shapes)
+    quantizations = edge_quantizations(proto)
     graph_inputs = [value.name for value in _graph_inputs(proto)]
     main = module["main"]
     inputs = tuple(
-        type_specification(given, parameter.ty, path.name)
+        replace(
+            type_specification(given, parameter.ty, path.name),
+            quantization=quantizations.get(given),
+        )
         for given, parameter in zip(graph_inputs, main.params, strict=True)
     )
     fields = tvm_api.tuple_fields(main.ret_ty)
     outputs: tuple[TensorSpecification, ...] = tuple(
-        type_specification(value.name, field, path.name)
+        replace(
+            type_specification(value.name, field, path.name),
+            quantization=quantizations.get(value.name),
+        )
         for value, field in zip(proto.graph.output, fields, strict=True)
     )
     return Model(symbol_part(name or path.stem), module, inputs, outputs, tuple(notices))
