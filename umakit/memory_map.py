@@ -55,12 +55,11 @@ def draw_memory_map(description: Mapping[str, Any], path: Path) -> None:
     import matplotlib
 
     figure = _figure(description)
-    settings = {"svg.hashsalt": "umakit", "svg.fonttype": "none"}
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
             staged = Path(temporary) / path.name
-            with matplotlib.rc_context(settings):
+            with matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}):
                 figure.savefig(staged, dpi=120, metadata=metadata)
             staged.replace(path)
     except OSError as error:

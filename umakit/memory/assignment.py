@@ -8,13 +8,18 @@ from dataclasses import dataclass, replace
 
 from umakit.errors import MemoryPlanError
 from umakit.memory.lifetimes import Lifetime
-from umakit.memory.planners import Offsets, Planner, arena_size
+from umakit.memory.planners import Offsets, Planner, arena_size, live_set_bound
 from umakit.memory.pools import MemoryPool
 
 NAMED_TENSORS = 4
 """How many of the tensors that overflow a pool an error lists."""
 
+MOST_TRIALS = 2000
+"""Assignments that are tried; a network of a hundred pieces rarely needs as many."""
+
 Label = Callable[[str], str]
+Choice = dict[str, int]
+"""Position of each piece's pool among its candidates."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,6 @@ def fill_pools(
 ) -> list[Filled]:
     """Give every piece of memory a pool and an offset.
 
-    All start in their first pool. While one overflows, the largest piece that is alive at its
-    fullest step moves on to its next pool; at the end, pieces move back where there is room after
-    all.
-
     Args:
         pieces: what is to be placed, sizes in bytes.
         candidates: pools by piece, in order of preference, at least one each.
@@ -55,49 +56,106 @@ def fill_pools(
     Raises:
         MemoryPlanError: a pool overflows and nothing in it can go elsewhere.
     """
-    choice = {piece.name: 0 for piece in pieces}
+    return _Assignment(pieces, candidates, pools, planner, label).run()
 
-    def fill(pool: MemoryPool) -> Filled:
-        inside = [
-            replace(piece, size=pool.rounded(piece.size))
-            for piece in pieces
-            if candidates[piece.name][choice[piece.name]] == pool
-        ]
-        offsets = planner(inside)
-        return Filled(pool, tuple(inside), offsets, arena_size(inside, offsets))
 
-    filled = [fill(pool) for pool in pools]
-    while full := next((item for item in filled if item.excess), None):
-        movable = [
+class _Assignment:
+    """All pieces start in their first pool. While one overflows, a piece that is alive at its
+    fullest step moves on to its next pool; at the end, pieces move back where there is room.
+
+    A set of pieces that is too much for a pool at one step loses one of them in every solution, so
+    trying each of them in turn finds a solution if there is one; the largest that fits into its
+    next pool is tried first, and the search is cut off after `MOST_TRIALS` assignments.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Lifetime],
+        candidates: Mapping[str, Sequence[MemoryPool]],
+        pools: Sequence[MemoryPool],
+        planner: Planner,
+        label: Label,
+    ) -> None:
+        self._pieces = pieces
+        self._candidates = candidates
+        self._pools = pools
+        self._planner = planner
+        self._label = label
+        self._plans: dict[tuple[str, tuple[str, ...]], Filled] = {}
+        self._tried: set[tuple[int, ...]] = set()
+        self._failure: Filled | None = None
+
+    def run(self) -> list[Filled]:
+        choice = {piece.name: 0 for piece in self._pieces}
+        solved = self._search(choice)
+        if solved is None:
+            assert self._failure is not None
+            raise _overflow(self._failure, self._label)
+        self._move_back(solved)
+        return [self._planned(pool, solved) for pool in self._pools]
+
+    def _search(self, choice: Choice) -> Choice | None:
+        key = tuple(choice.values())
+        if key in self._tried or len(self._tried) >= MOST_TRIALS:
+            return None
+        self._tried.add(key)
+        full = self._first_overflow(choice)
+        if full is None:
+            return choice
+        moves = [
             piece
             for piece in fullest_set(full.pieces)
-            if choice[piece.name] + 1 < len(candidates[piece.name])
+            if choice[piece.name] + 1 < len(self._candidates[piece.name])
         ]
-        if not movable:
-            raise _overflow(full, label)
-        moved = max(movable, key=lambda piece: (piece.size, piece.name))
-        choice[moved.name] += 1
-        filled = [fill(pool) for pool in pools]
-    return _move_back(pieces, choice, filled, pools, fill)
+        moves.sort(key=lambda p: (not self._fits_next(p, choice), -p.size, -p.first, p.name))
+        for piece in moves:
+            solved = self._search({**choice, piece.name: choice[piece.name] + 1})
+            if solved is not None:
+                return solved
+        self._failure = self._failure or full
+        return None
 
+    def _fits_next(self, piece: Lifetime, choice: Choice) -> bool:
+        """Whether a piece's next pool has room for it beside what is there now."""
+        pool = self._candidates[piece.name][choice[piece.name] + 1]
+        moved = {**choice, piece.name: choice[piece.name] + 1}
+        return pool.size is None or live_set_bound(self._inside(pool, moved)) <= pool.size
 
-def _move_back(
-    pieces: Sequence[Lifetime],
-    choice: dict[str, int],
-    filled: list[Filled],
-    pools: Sequence[MemoryPool],
-    fill: Callable[[MemoryPool], Filled],
-) -> list[Filled]:
-    """Return pieces to earlier pools, largest first, where they fit now."""
-    for piece in sorted(pieces, key=lambda piece: (-piece.size, piece.name)):
-        for earlier in range(choice[piece.name]):
-            wanted, choice[piece.name] = choice[piece.name], earlier
-            tried = [fill(pool) for pool in pools]
-            if not any(item.excess for item in tried):
-                filled = tried
-                break
-            choice[piece.name] = wanted
-    return filled
+    def _move_back(self, choice: Choice) -> None:
+        """Return pieces to earlier pools, largest first, where they fit now."""
+        for piece in sorted(self._pieces, key=lambda piece: (-piece.size, piece.name)):
+            wanted = choice[piece.name]
+            for earlier in range(wanted):
+                choice[piece.name] = earlier
+                if self._first_overflow(choice) is None:
+                    break
+                choice[piece.name] = wanted
+
+    def _first_overflow(self, choice: Choice) -> Filled | None:
+        for pool in self._pools:
+            inside = self._inside(pool, choice)
+            bound = live_set_bound(inside)
+            # What is too much at one step needs no plan to be seen.
+            too_much = pool.size is not None and bound > pool.size
+            filled = Filled(pool, inside, {}, bound) if too_much else self._planned(pool, choice)
+            if filled.excess:
+                return filled
+        return None
+
+    def _inside(self, pool: MemoryPool, choice: Choice) -> tuple[Lifetime, ...]:
+        return tuple(
+            replace(piece, size=pool.rounded(piece.size))
+            for piece in self._pieces
+            if self._candidates[piece.name][choice[piece.name]] == pool
+        )
+
+    def _planned(self, pool: MemoryPool, choice: Choice) -> Filled:
+        inside = self._inside(pool, choice)
+        key = (pool.name, tuple(piece.name for piece in inside))
+        if key not in self._plans:
+            offsets = self._planner(inside)
+            self._plans[key] = Filled(pool, inside, offsets, arena_size(inside, offsets))
+        return self._plans[key]
 
 
 def fullest_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:

@@ -87,8 +87,8 @@ def memory_pools(
 
     Args:
         backends: whose `accel.toml` may declare pools; a pool of one name is one memory.
-        requested: pools of the board. One that a backend declared replaces its size and
-            alignment; who reaches it stays the backend's word.
+        requested: pools of the board. One that a backend declared gets another size and the
+            stricter alignment; who reaches it stays the backend's word.
 
     Raises:
         MemoryPlanError: two backends disagree about a pool, or a pool is requested twice.
@@ -102,7 +102,11 @@ def memory_pools(
         if names.count(pool.name) > 1:
             raise MemoryPlanError(f"memory pool {pool.name} is given twice")
         known = pools.get(pool.name, pool)
-        pools[pool.name] = replace(pool, reachable_by=known.reachable_by)
+        pools[pool.name] = replace(
+            pool,
+            alignment=max(pool.alignment, known.alignment),
+            reachable_by=known.reachable_by,
+        )
     if not any(pool.serves([CPU]) for pool in pools.values()):
         if DEFAULT_POOL in pools:
             raise MemoryPlanError(
