@@ -23,6 +23,7 @@ from umakit.codegen.model_source import (
     interface_prefix,
     is_simulated,
 )
+from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA, is_library
 from umakit.memory import MemoryPlan
@@ -93,6 +94,10 @@ def write_library(
     }
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
+        **{
+            f"runtime/{name}": (SUPPORT / name).read_text(encoding="utf-8")
+            for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
+        },
         "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),
