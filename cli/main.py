@@ -13,6 +13,7 @@ import typer
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
 
+from umakit.devices import DEVICES, find_device
 from umakit.errors import InputError, UmakitError
 from umakit.version import __version__
 
@@ -231,17 +232,35 @@ def run(
     profile: Annotated[
         bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}."),
+    ] = "host",
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Seconds that the run may take; default: 600 under emulation.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a compiled library on this machine; accelerators are simulated."""
+    """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
     from umakit.run import load_inputs, run_library, save_outputs, select_inputs
 
+    if print_time and not find_device(device).has_time:
+        raise InputError(
+            f"{device} is emulated and has no time of its own", fix="leave --print-time out"
+        )
     if outputs is not None and not outputs.parent.is_dir():
         raise InputError("no such folder", where=str(outputs.parent))
     with progress() as tell:
         tell("building and running")
         arrays = select_inputs(library, load_inputs(inputs))
-        result = run_library(library, arrays, repeat=repeat, profile=profile)
+        result = run_library(
+            library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
+        )
     if outputs is not None:
         save_outputs(outputs, result.outputs)
     if as_json:
@@ -267,24 +286,32 @@ def _check_memory_map(path: Path) -> None:
 
 
 def _run_json(result: Any) -> dict[str, Any]:
-    return {
+    report: dict[str, Any] = {
         "outputs": {
             n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
         },
-        "mean_seconds": statistics.fmean(result.times),
-        "runs": len(result.times),
-        "layers": [
-            {
-                "name": layer.name,
-                "where": layer.where,
-                "macs": layer.macs,
-                "device_macs": layer.device_macs,
-                "cycles": layer.cycles,
-                "seconds": layer.seconds,
-            }
-            for layer in result.layers
-        ],
     }
+    if result.times:
+        report["mean_seconds"] = statistics.fmean(result.times)
+    if result.instructions:
+        report["mean_instructions"] = statistics.fmean(result.instructions)
+    report["runs"] = result.runs
+    report["layers"] = [_layer_json(layer) for layer in result.layers]
+    return report
+
+
+def _layer_json(layer: Any) -> dict[str, Any]:
+    """What was measured; a figure that the device has not is left out."""
+    figures = {
+        "name": layer.name,
+        "where": layer.where,
+        "macs": layer.macs,
+        "device_macs": layer.device_macs,
+        "cycles": layer.cycles,
+        "seconds": layer.seconds,
+        "instructions": layer.instructions,
+    }
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:

@@ -66,43 +66,45 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 
 
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
-    """MACs and cycles of each layer of one inference, and their sums."""
-    table = _table(
-        "layer",
-        "where",
-        "MACs",
-        "cycles",
-        "MACs/cycle",
-        "host us",
-        right=["MACs", "cycles", "MACs/cycle", "host us"],
-    )
+    """MACs and cycles of each layer of one inference, and their sums; what the device measures.
+
+    The last column is the host's time, or the instructions of a device that counts them.
+    """
+    measured = _measured_column(layers)
+    columns = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else [])]
+    table = _table("layer", "where", *columns, right=columns)
     for layer in layers:
-        table.add_row(
-            *_profile_cells(layer.name, layer.where, layer.macs, layer.cycles, layer.seconds)
-        )
-    total = _profile_cells(
-        "total",
-        "",
-        sum(layer.macs for layer in layers),
-        sum(layer.cycles for layer in layers),
-        sum(layer.seconds for layer in layers),
+        cells = _profile_cells(layer.macs, layer.cycles)
+        table.add_row(layer.name, layer.where, *cells, *_measured_cells([layer], measured))
+    macs, cycles, _ = _profile_cells(
+        sum(layer.macs for layer in layers), sum(layer.cycles for layer in layers)
     )
     table.add_section()
     # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
-    table.add_row(*total[:4], "", total[5], style="bold")
+    total = ["total", "", macs, cycles, "", *_measured_cells(layers, measured)]
+    table.add_row(*total, style="bold")
     return table
 
 
-def _profile_cells(
-    name: str, where: str, macs: int, cycles: int, seconds: float
-) -> tuple[str, str, str, str, str, str]:
+def _measured_column(layers: Sequence[LayerProfile]) -> str:
+    if any(layer.instructions is not None for layer in layers):
+        return "instructions"
+    return "host us" if all(layer.seconds is not None for layer in layers) else ""
+
+
+def _measured_cells(layers: Sequence[LayerProfile], column: str) -> list[str]:
+    if column == "instructions":
+        return [f"{sum(layer.instructions or 0 for layer in layers):,}"]
+    if column == "host us":
+        return [f"{sum(layer.seconds or 0.0 for layer in layers) * 1e6:,.1f}"]
+    return []
+
+
+def _profile_cells(macs: int, cycles: int) -> tuple[str, str, str]:
     return (
-        name,
-        where,
         f"{macs:,}" if macs else "",
         f"{cycles:,}" if cycles else "",
         f"{macs / cycles:.1f}" if cycles else "",
-        f"{seconds * 1e6:,.1f}",
     )
 
 

@@ -669,7 +669,7 @@ def assert_compiles_clean(library: Path, compilers: Sequence[str] = tuple(COMPIL
     sources = sorted(path.name for path in folder.glob("*.c"))
     for compiler in compilers:
         cc(compiler, *STRICT, "-c", *sources, cwd=folder)
-        cc(compiler, *STRICT, "-c", "../../../runtime/main.c", cwd=folder)
+        cc(compiler, *STRICT, "-c", *(library / "runtime").resolve().glob("*.c"), cwd=folder)
 
 
 FLOATS, TRUTH, BYTES = ((2, 4), "float32"), ((2, 4), "bool"), ((2, 4), "uint8")
@@ -850,8 +850,8 @@ def test_the_export_runs_without_memory_errors_or_undefined_behaviour(
     inputs.write_bytes(arrays["image"][:20].tobytes())
     sources = sorted((digits.path / "codegen" / "host" / "src").glob("*.c"))
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
-    main = digits.path / "runtime" / "main.c"
-    cc("cc", *STRICT, *sanitize, *flags, *sources, main, "-o", program, "-lm")
+    runtime = (digits.path / "runtime").glob("*.c")
+    cc("cc", *STRICT, *sanitize, *flags, *sources, *runtime, "-o", program, "-lm")
     command = [program, inputs, outputs, "20", "2"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,70 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building an exported library with the host's C compiler. Imports neither TVM nor the pipeline."""
+"""Building an exported library for a device. Imports neither TVM nor the pipeline."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from umakit.devices import HOST, Device
+from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
 
-COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-std=c99", "-O3")
-"""Without -ffast-math and, because of -std=c99, without contraction: results are reproducible."""
-
+FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
+"""Without -ffast-math and contraction: every device rounds as the host does."""
 
 KEPT_PROGRAMS = 4
 """Older builds of a library are deleted."""
 
-
-def compiler() -> list[str]:
-    """The C compiler to use: `$CC`, which may hold flags, or the first of cc, gcc, clang.
-
-    Raises:
-        BuildError: there is none, or `$CC` cannot be read.
-    """
-    chosen = os.environ.get("CC", "")
-    try:
-        command = shlex.split(chosen)
-    except ValueError as error:
-        raise BuildError(f"CC={chosen!r} cannot be read: {error}") from None
-    if command:
-        return command
-    for name in COMPILERS:
-        found = shutil.which(name)
-        if found:
-            return [found]
-    raise BuildError("there is no C compiler", fix="install gcc or clang, or set CC")
+OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
+"""What GNU's linker says when a program is too large."""
 
 
-def compile_c(sources: list[Path], output: Path, flags: list[str]) -> None:
+def compile_c(sources: list[Path], output: Path, flags: list[str], device: Device = HOST) -> None:
     """Compile and link C sources.
 
     Args:
         sources: `.c` files.
         output: the program or shared library to write.
         flags: in addition to the C standard and optimization.
+        device: what it will run on.
 
     Raises:
-        BuildError: the compiler refused; carries its first error.
+        BuildError: there is no compiler, the program is too large, or the compiler refused;
+            carries its first error.
     """
-    command = [*compiler(), *FLAGS, *flags, *map(str, sources), "-o", str(output), "-lm"]
+    compiler = device.compiler()
+    command = [*compiler, *FLAGS, *flags, *map(str, sources), "-o", str(output), "-lm"]
+    # Messages are read below, so they must not be translated.
+    environment = {**os.environ, "LC_ALL": "C"}
     try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, env=environment
+        )
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
     if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if "error" in line]
-        first = lines[0] if lines else (result.stderr.strip() or "no message").splitlines()[-1]
-        raise BuildError(
-            f"{shlex.join(compiler())} refused: {first.strip()}",
-            fix=f"compile {sources[0].parent} by hand to see the rest",
+        raise _refusal(device, shlex.join(compiler), result.stderr, sources[0].parent)
+
+
+def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> BuildError:
+    overflows = OVERFLOW.findall(messages)
+    if overflows:
+        regions = " and ".join(f"{name} by {int(size):,} bytes" for name, size in overflows)
+        return BuildError(
+            f"the program is too large for {device.name}: it overflows {regions}",
+            fix="choose a device with more memory or a smaller network",
         )
+    lines = [line for line in messages.splitlines() if "error" in line]
+    first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
+    fix = f"compile {folder} by hand to see the rest"
+    if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):
+        fix = f"on Debian: apt-get install {' '.join(device.packages)}"
+    return BuildError(f"{compiler} refused: {first.strip()}", fix=fix)
 
 
 def library_sources(library: Path) -> list[Path]:
@@ -72,24 +73,27 @@ def library_sources(library: Path) -> list[Path]:
     return sorted((library / "codegen" / "host" / "src").glob("*.c"))
 
 
-def build_runner(library: Path, interface: str, profile: bool) -> Path:
-    """Build the program that runs a library on the host; kept until its sources change.
+def build_runner(library: Path, interface: str, profile: bool, device: Device = HOST) -> Path:
+    """Build the program that runs a library on a device; kept until its sources change.
 
     Args:
         library: an exported library.
         interface: its `tvmgen_NAME` prefix.
         profile: whether layers are counted one by one.
+        device: what it will run on.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
         is read-only.
 
     Raises:
-        BuildError: the compiler is missing or refused.
+        BuildError: the compiler is missing or refused, or the program is too large.
     """
-    sources = [*library_sources(library), library / "runtime" / "main.c"]
+    runtime = library / "runtime"
+    sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
-    program = _build_folder(library) / f"run-{_fingerprint(library, flags)}"
+    flags += device.program_flags()
+    program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
     if program.exists():
         return program
     programs = sorted(program.parent.glob("run-*"), key=lambda path: path.stat().st_mtime)
@@ -97,30 +101,33 @@ def build_runner(library: Path, interface: str, profile: bool) -> Path:
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        compile_c(sources, built, flags)
+        compile_c(sources, built, flags, device)
         built.replace(program)
     return program
 
 
-def _build_folder(library: Path) -> Path:
-    folder = library / "build"
+def _build_folder(library: Path, device: Device) -> Path:
+    folder = library / "build" / device.name
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
     except OSError:
         pass
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umakit"
     name = hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]
-    folder = cache / name
+    folder = cache / name / device.name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _fingerprint(library: Path, flags: list[str]) -> str:
-    digest = hashlib.sha256(repr([compiler(), FLAGS, flags]).encode())
-    for pattern in ("codegen/host/**/*.[ch]", "runtime/*.[ch]"):
-        for path in sorted(library.glob(pattern)):
-            digest.update(str(path.relative_to(library)).encode())
+def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
+    digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
+    folders = [(library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))]
+    if device.is_bare_metal:
+        folders.append((SUPPORT, ("*",)))
+    for folder, patterns in folders:
+        for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+            digest.update(str(path.relative_to(folder)).encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

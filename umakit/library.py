@@ -19,6 +19,7 @@ from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
 from umakit.codegen.model_source import common_values, generate_code, is_simulated
 from umakit.codegen.weights_blob import layout_weights
+from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
 from umakit.library_description import constants_size, describe
 from umakit.library_metadata import METADATA, is_library, weights_path
@@ -91,6 +92,10 @@ def write_library(
     }
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
+        **{
+            f"runtime/{name}": (SUPPORT / name).read_text(encoding="utf-8")
+            for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
+        },
         "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),

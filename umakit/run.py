@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running an exported library on this machine. Imports neither TVM nor the pipeline."""
+"""Running an exported library on a device. Imports neither TVM nor the pipeline."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -17,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.build import build_runner
+from umakit.devices import HOST, Device, execute, find_device
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata
 from umakit.npz import npz_bytes
 
+INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
+
 MOST_REPEATS = 1_000_000
 """The program counts in a C long, which has 32 bits in places."""
-
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-CRASH_HINT = "look for a driver that writes outside its buffers"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -40,7 +38,10 @@ class LayerProfile:
         macs: multiply-accumulates by the shapes.
         device_macs: multiply-accumulates that the device counted.
         cycles: compute cycles that the device counted; 0 on the CPU.
-        seconds: host time, of the simulator where the layer was offloaded.
+        seconds: host time, of the simulator where the layer was offloaded; None where the
+            device has no time of its own.
+        instructions: that the processor executed, the simulator's among them; None where the
+            device counts none.
     """
 
     name: str
@@ -48,7 +49,8 @@ class LayerProfile:
     macs: int
     device_macs: int
     cycles: int
-    seconds: float
+    seconds: float | None
+    instructions: int | None
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,17 @@ class RunResult:
 
     Attributes:
         outputs: by name; with a leading dimension when the inputs had one.
-        times: seconds of each inference, in order.
+        times: seconds of each inference, in order; empty where the device has no time.
         layers: per layer, averaged over the inferences; empty without profiling.
+        instructions: of each inference, in order; empty where the device counts none.
+        runs: how many inferences there were, repeated ones too.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
     times: tuple[float, ...]
     layers: tuple[LayerProfile, ...]
+    instructions: tuple[int, ...]
+    runs: int
 
 
 def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -113,9 +119,15 @@ def save_outputs(path: Path, outputs: Arrays) -> None:
 
 
 def run_library(
-    library: Path, inputs: Arrays, *, repeat: int = 1, profile: bool = False
+    library: Path,
+    inputs: Arrays,
+    *,
+    repeat: int = 1,
+    profile: bool = False,
+    device: str = HOST.name,
+    timeout: float | None = None,
 ) -> RunResult:
-    """Run inferences on the host; accelerators answer from their simulators.
+    """Run inferences on a device; accelerators answer from their simulators.
 
     Args:
         library: an exported library.
@@ -123,28 +135,44 @@ def run_library(
             leading dimension run that many inferences.
         repeat: how often each inference is run, for timing.
         profile: count layer by layer.
+        device: its name in `umakit.devices.DEVICES`.
+        timeout: seconds that the run may take; default: 600 under emulation, any on the host.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        InputError: a wrong name, shape or dtype.
-        BuildError: the C compiler is missing or refused.
-        DeviceError: the run failed; carries the driver's status.
+        InputError: a wrong name, shape or dtype, or there is no such device.
+        BuildError: the C compiler or emulator is missing, the compiler refused, or the program
+            is too large for the device.
+        DeviceError: the run failed or did not end; carries the driver's status.
     """
+    machine = find_device(device)
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
-    runner = build_runner(library, description["interface"], profile)
+    machine.check_emulator()
+    runner = build_runner(library, description["interface"], profile, machine)
     with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
-        source, target = Path(temporary) / "inputs.bin", Path(temporary) / "outputs.bin"
-        with source.open("wb") as stream:
+        folder = Path(temporary)
+        with (folder / INPUTS).open("wb") as stream:
             for index in range(count):
                 for array in arrays:
                     stream.write(array[index].tobytes())
-        report, times = _execute(runner, source, target, count, repeat)
-        outputs = _read_outputs(description["outputs"], target.read_bytes(), count, batched)
-    layers = _profiles(description["layers"], report["layers"], count * repeat) if profile else ()
-    return RunResult(outputs, times, layers)
+        words = [INPUTS, OUTPUTS, str(count), str(repeat)]
+        ended = execute(machine, runner, words, folder, timeout)
+        lines = ended.stdout.splitlines()
+        report = _report(machine, runner, lines, ended.stderr)
+        data = (folder / OUTPUTS).read_bytes()
+        outputs = _read_outputs(description["outputs"], data, count, batched)
+    runs = [line.split() for line in lines if line.startswith("run ")]
+    layers = description["layers"]
+    return RunResult(
+        outputs,
+        times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
+        layers=_profiles(machine, layers, report["layers"], count * repeat) if profile else (),
+        instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
+        runs=len(runs),
+    )
 
 
 def check_inputs(
@@ -213,31 +241,20 @@ def _check_array(
     )
 
 
-def _execute(
-    runner: Path, source: Path, target: Path, count: int, repeat: int
-) -> tuple[dict[str, Any], tuple[float, ...]]:
-    command = [str(runner), str(source), str(target), str(count), str(repeat)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode < 0:
-        raise DeviceError(
-            f"the program died of signal {-result.returncode}",
-            where=runner.name,
-            fix=CRASH_HINT if -result.returncode in CRASHES else "",
-        )
-    lines = result.stdout.splitlines()
+def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -> dict[str, Any]:
+    where = f"{device.name}: {runner.name}" if device.emulator else runner.name
     try:
         report: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, json.JSONDecodeError):
-        detail = result.stderr.strip() or "it printed nothing"
-        raise DeviceError(f"the program failed: {detail}", where=runner.name) from None
+        detail = messages.strip() or "it printed nothing"
+        raise DeviceError(f"the program failed: {detail}", where=where) from None
     if report["status"] != 0:
         raise DeviceError(
             f"the run stopped with status {report['status']}: {report['message']}",
             where=f"inference {report['inference']}",
             status=int(report["status"]),
         )
-    times = tuple(float(line.split()[1]) for line in lines if line.startswith("time "))
-    return report, times
+    return report
 
 
 def _read_outputs(
@@ -259,7 +276,10 @@ def _read_outputs(
 
 
 def _profiles(
-    layers: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]], runs: int
+    device: Device,
+    layers: Sequence[Mapping[str, Any]],
+    measured: Sequence[Mapping[str, Any]],
+    runs: int,
 ) -> tuple[LayerProfile, ...]:
     return tuple(
         LayerProfile(
@@ -268,7 +288,10 @@ def _profiles(
             macs=int(layer["macs"]),
             device_macs=round(figures["macs"] / runs),
             cycles=round(figures["cycles"] / runs),
-            seconds=float(figures["seconds"]) / runs,
+            seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
+            instructions=round(figures["instructions"] / runs)
+            if device.counts_instructions
+            else None,
         )
         for layer, figures in zip(layers, measured, strict=True)
     )

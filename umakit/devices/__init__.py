@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines that an exported library runs on. Imports neither TVM nor the pipeline.
+
+>>> find_device("qemu-cortex-m3").compiler()
+['arm-none-eabi-gcc', '-mcpu=cortex-m3', '-mthumb']
+"""
+
+from __future__ import annotations
+
+from umakit.devices.catalogue import DEVICES, HOST, find_device
+from umakit.devices.device import Device
+from umakit.devices.execution import DEFAULT_TIMEOUT, execute
+
+__all__ = ["DEFAULT_TIMEOUT", "DEVICES", "HOST", "Device", "execute", "find_device"]

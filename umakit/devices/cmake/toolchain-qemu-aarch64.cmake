@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DCMAKE_TOOLCHAIN_FILE=...: Linux on a 64-bit Arm processor.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_C_FLAGS_INIT "-ffp-contract=off")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-static")
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

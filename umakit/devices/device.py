@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What umakit knows of a machine: how to compile for it, link for it, and run on it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from umakit.errors import BuildError
+
+SUPPORT = Path(__file__).parent / "support"
+"""Platforms, start-up code and linker scripts, in C and for the linker."""
+
+TOOLCHAINS = Path(__file__).parent / "cmake"
+
+PLATFORM_HEADER = "umakit_platform.h"
+HOSTED_PLATFORM = "umakit_platform_hosted.c"
+BARE_METAL_PLATFORM = ("platform_semihosting.c", "semihosting.c")
+
+HOST_COMPILERS = ("cc", "gcc", "clang")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A machine that an exported library runs on.
+
+    Attributes:
+        name: as `uma run --device` takes it.
+        description: one line.
+        command: the C compiler; empty for the host's, which `$CC` may choose.
+        architecture: its flags for the processor, to be given with every call.
+        size: the program that says how large sections are, as binutils' `size`.
+        packages: Debian's packages of the compiler, its C library and the emulator.
+        emulator: command that runs a program; empty where it runs by itself.
+        linking: flags of a whole program.
+        start_up: stem of the start-up files and of the linker script in `SUPPORT`; empty where
+            there is an operating system.
+        has_time: whether the processor's time says something: not under emulation.
+        counts_instructions: whether the instructions of a run are counted.
+    """
+
+    name: str
+    description: str
+    command: str = ""
+    architecture: tuple[str, ...] = ()
+    size: str = "size"
+    packages: tuple[str, ...] = ()
+    emulator: tuple[str, ...] = ()
+    linking: tuple[str, ...] = ()
+    start_up: str = ""
+    has_time: bool = False
+    counts_instructions: bool = False
+
+    @property
+    def is_bare_metal(self) -> bool:
+        """Whether there is no operating system."""
+        return bool(self.start_up)
+
+    @property
+    def toolchain_file(self) -> Path | None:
+        """CMake's toolchain file for it; the host needs none."""
+        return TOOLCHAINS / f"toolchain-{self.name}.cmake" if self.command else None
+
+    def compiler(self) -> list[str]:
+        """The C compiler and its flags for the processor.
+
+        Raises:
+            BuildError: it is not installed, or `$CC` cannot be read.
+        """
+        if not self.command:
+            return _host_compiler()
+        self._require(self.command)
+        return [self.command, *self.architecture]
+
+    def check_emulator(self) -> None:
+        """Look for what runs its programs.
+
+        Raises:
+            BuildError: it is not installed.
+        """
+        if self.emulator:
+            self._require(self.emulator[0])
+
+    def platform_sources(self, runtime: Path) -> list[Path]:
+        """What `main.c` in the folder `runtime` of a library is linked with."""
+        if not self.is_bare_metal:
+            return [runtime / HOSTED_PLATFORM]
+        start_up = (f"{self.start_up}.S", f"{self.start_up}.c")
+        return [SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)]
+
+    def program_flags(self) -> list[str]:
+        """Flags of a whole program, beside those of the compiler."""
+        if not self.is_bare_metal:
+            return list(self.linking)
+        # What nothing calls is left out: memory is small.
+        sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+        script = SUPPORT / f"{self.start_up}.ld"
+        return [*sections, "-nostartfiles", "-T", str(script), *self.linking]
+
+    def run_command(self, program: Path, arguments: Sequence[str]) -> list[str]:
+        """The command that runs a program; file names are relative to the working directory.
+
+        Args:
+            program: what was built for this device.
+            arguments: of `main`; without spaces where there is no operating system.
+        """
+        if not self.is_bare_metal:
+            return [*self.emulator, str(program), *arguments]
+        words = [word.replace(",", ",,") for word in ("main", *arguments)]
+        semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in words)])
+        return [*self.emulator, "-semihosting-config", semihosting, "-kernel", str(program)]
+
+    def _require(self, program: str) -> None:
+        if shutil.which(program) is None:
+            raise BuildError(
+                f"the device {self.name} needs {program}, which is not installed",
+                fix=f"on Debian: apt-get install {' '.join(self.packages)}",
+            )
+
+
+def _host_compiler() -> list[str]:
+    chosen = os.environ.get("CC", "")
+    try:
+        command = shlex.split(chosen)
+    except ValueError as error:
+        raise BuildError(f"CC={chosen!r} cannot be read: {error}") from None
+    if command:
+        return command
+    for name in HOST_COMPILERS:
+        found = shutil.which(name)
+        if found:
+            return [found]
+    raise BuildError("there is no C compiler", fix="install gcc or clang, or set CC")

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start-up, faults and instruction counter of a Cortex-M3, as in QEMU's machine mps2-an385. */
+#include "bare_metal.h"
+#include "umakit_platform.h"
+
+#include <string.h>
+
+#define REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
+
+#define SYSTICK_CONTROL REGISTER(0xE000E010u)
+#define SYSTICK_CONTROL_ENABLE 1u
+#define SYSTICK_CONTROL_INTERRUPT 2u
+#define SYSTICK_CONTROL_PROCESSOR_CLOCK 4u
+#define SYSTICK_RELOAD REGISTER(0xE000E014u)
+#define SYSTICK_CURRENT REGISTER(0xE000E018u)
+#define INTERRUPT_CONTROL REGISTER(0xE000ED04u)
+#define INTERRUPT_CONTROL_SYSTICK_PENDING (1u << 26)
+#define FAULT_STATUS REGISTER(0xE000ED28u)
+#define FAULT_STATUS_MEMORY_ADDRESS_VALID (1u << 7)
+#define FAULT_STATUS_BUS_ADDRESS_VALID (1u << 15)
+#define MEMORY_FAULT_ADDRESS REGISTER(0xE000ED34u)
+#define BUS_FAULT_ADDRESS REGISTER(0xE000ED38u)
+#define MPU_CONTROL REGISTER(0xE000ED94u)
+#define MPU_CONTROL_ENABLE 1u
+#define MPU_CONTROL_DEFAULT_MAP 4u
+#define MPU_REGION_NUMBER REGISTER(0xE000ED98u)
+#define MPU_REGION_BASE REGISTER(0xE000ED9Cu)
+#define MPU_REGION_ATTRIBUTES REGISTER(0xE000EDA0u)
+#define MPU_ATTRIBUTES_READ_ONLY (6u << 24)
+#define MPU_ATTRIBUTES_NORMAL_MEMORY (2u << 16)
+#define MPU_ATTRIBUTES_4_MIB (21u << 1)
+#define MPU_ATTRIBUTES_ENABLE 1u
+
+/* Ticks from one overflow to the next: SysTick has 24 bits. A test makes it smaller. */
+#ifndef UMAKIT_SYSTICK_PERIOD
+#define UMAKIT_SYSTICK_PERIOD 0x1000000u
+#endif
+
+/* The processor clock of mps2-an385 has 25 MHz, and `-icount shift=0` makes an instruction last
+ * 1 ns: 40 of them are a tick. */
+#define INSTRUCTIONS_A_TICK 40u
+
+extern uint32_t __data_image[], __data_start[], __data_end[], __bss_start[], __bss_end[];
+extern uint32_t __stack_bottom[], __stack_top[];
+
+void umakit_reset(void) __attribute__((noreturn));
+void umakit_fault_entry(void);
+void umakit_fault(uintptr_t stack, uintptr_t address) __attribute__((noreturn));
+void umakit_systick(void);
+
+static volatile uint32_t overflows;
+
+typedef void (*handler)(void);
+
+/* The initial stack pointer, then the handlers by their number. */
+static const struct {
+    uint32_t *stack;
+    handler handlers[15];
+} vectors __attribute__((section(".vectors"), used)) = {
+    __stack_top,
+    {
+        umakit_reset,
+        umakit_fault_entry, umakit_fault_entry, umakit_fault_entry, umakit_fault_entry,
+        umakit_fault_entry, umakit_fault_entry, umakit_fault_entry, umakit_fault_entry,
+        umakit_fault_entry, umakit_fault_entry, umakit_fault_entry, umakit_fault_entry,
+        umakit_fault_entry,
+        umakit_systick,
+    },
+};
+
+/* Code memory of the emulated board is RAM: a write through NULL would change the vectors. */
+static void protect_code(void)
+{
+    MPU_REGION_NUMBER = 0;
+    MPU_REGION_BASE = 0;
+    MPU_REGION_ATTRIBUTES = MPU_ATTRIBUTES_READ_ONLY | MPU_ATTRIBUTES_NORMAL_MEMORY |
+                            MPU_ATTRIBUTES_4_MIB | MPU_ATTRIBUTES_ENABLE;
+    MPU_CONTROL = MPU_CONTROL_ENABLE | MPU_CONTROL_DEFAULT_MAP;
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+
+static void start_counter(void)
+{
+    SYSTICK_RELOAD = UMAKIT_SYSTICK_PERIOD - 1u;
+    SYSTICK_CURRENT = 0; /* any value clears it */
+    SYSTICK_CONTROL =
+        SYSTICK_CONTROL_ENABLE | SYSTICK_CONTROL_INTERRUPT | SYSTICK_CONTROL_PROCESSOR_CLOCK;
+}
+
+void umakit_reset(void)
+{
+    memcpy(__data_start, __data_image, (size_t)((char *)__data_end - (char *)__data_start));
+    memset(__bss_start, 0, (size_t)((char *)__bss_end - (char *)__bss_start));
+    protect_code();
+    start_counter();
+    umakit_start();
+}
+
+void umakit_fault(uintptr_t stack, uintptr_t address)
+{
+    const uint32_t status = FAULT_STATUS;
+    struct umakit_fact facts[3];
+    unsigned count = 0;
+
+    if (address != 0) {
+        facts[count].name = "at";
+        facts[count++].value = address;
+    }
+    if ((status & FAULT_STATUS_MEMORY_ADDRESS_VALID) != 0) {
+        facts[count].name = "accessing";
+        facts[count++].value = MEMORY_FAULT_ADDRESS;
+    } else if ((status & FAULT_STATUS_BUS_ADDRESS_VALID) != 0) {
+        facts[count].name = "accessing";
+        facts[count++].value = BUS_FAULT_ADDRESS;
+    }
+    facts[count].name = "fault status";
+    facts[count++].value = status;
+    umakit_stop(stack < (uintptr_t)__stack_bottom ? "stack overflow" : "HardFault", facts, count);
+}
+
+void umakit_systick(void)
+{
+    overflows++;
+}
+
+/*
+ * SysTick counts down and interrupts when it comes to 0, before it starts again from the top.
+ * With interrupts held off, an overflow that is pending has not been added yet; the counter is
+ * read again then, as it may have been read before the overflow.
+ */
+uint64_t umakit_platform_instructions(void)
+{
+    uint64_t periods;
+    uint32_t current;
+
+    __asm__ volatile("cpsid i" ::: "memory");
+    periods = overflows;
+    current = SYSTICK_CURRENT;
+    if ((INTERRUPT_CONTROL & INTERRUPT_CONTROL_SYSTICK_PENDING) != 0) {
+        periods++;
+        current = SYSTICK_CURRENT;
+    }
+    __asm__ volatile("cpsie i" ::: "memory");
+    if (current != 0) {
+        current = UMAKIT_SYSTICK_PERIOD - current;
+    }
+    return (periods * UMAKIT_SYSTICK_PERIOD + current) * INSTRUCTIONS_A_TICK;
+}
