@@ -22,10 +22,12 @@ from umakit.codegen.model_source import (
     generate_sources,
     interface_prefix,
     is_simulated,
+    kernel_functions,
 )
 from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA, is_library
-from umakit.memory import MemoryPlan
+from umakit.memory import MemoryPlan, tensor_lifetimes
+from umakit.memory.lifetimes import merge_shared
 from umakit.npz import npz_bytes
 from umakit.program import Program, Tensor
 from umakit.rendering import render
@@ -175,6 +177,37 @@ def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
     }
 
 
+def _simulator_sources(backends: Mapping[str, UMABackend]) -> list[str]:
+    """Names of the C files that a board leaves out."""
+    simulated = [name for name, backend in sorted(backends.items()) if is_simulated(backend)]
+    common = [Path(source).name for source in sim.SIMULATOR_SOURCES] if simulated else []
+    return [*common, *(f"{name}_device.c" for name in simulated)]
+
+
+def _layers_metadata(
+    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
+) -> list[dict[str, Any]]:
+    """What each step is and what it needs, in bytes."""
+    pieces = merge_shared(tensor_lifetimes(program), plan.shared)
+    functions = kernel_functions(program, plan, backends)
+    return [
+        {
+            "name": call.label,
+            "where": call.target,
+            "macs": call.macs,
+            "kernel": call.kernel,
+            "function": function,
+            "arena_bytes": sum(p.size for p in pieces if p.first <= step <= p.last),
+            "constants_bytes": sum(
+                program.constants[name].nbytes
+                for name in dict.fromkeys(call.inputs)
+                if name in program.constants
+            ),
+        }
+        for step, (call, function) in enumerate(zip(program.calls, functions, strict=True))
+    ]
+
+
 def _metadata(
     program: Program, plan: MemoryPlan, report: OffloadReport, backends: Mapping[str, UMABackend]
 ) -> dict[str, Any]:
@@ -211,10 +244,8 @@ def _metadata(
                 "constants_bytes": constants_size(program),
                 "offsets": dict(sorted(plan.offsets.items())),
             },
-            "layers": [
-                {"name": call.label, "where": call.target, "macs": call.macs, "kernel": call.kernel}
-                for call in program.calls
-            ],
+            "simulator_sources": _simulator_sources(backends),
+            "layers": _layers_metadata(program, plan, backends),
             "operators": report.as_json(),
         },
     }

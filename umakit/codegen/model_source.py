@@ -119,6 +119,14 @@ def generate_sources(
     }
 
 
+def kernel_functions(
+    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
+) -> list[str]:
+    """The C function of each call of a program; empty for a plain copy."""
+    _, symbols, _ = _print_kernels(program, plan, backends)
+    return [symbols[_use(call, plan)].name if call.kernel else "" for call in program.calls]
+
+
 def is_simulated(backend: UMABackend) -> bool:
     """Whether umakit's simulator answers for a backend on the host."""
     return backend.configuration.device.simulator != "none"
