@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from umakit.run import LayerProfile
 
 
-def _table(*columns: str, right: Iterable[str] = ()) -> Table:
+def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """A table without a frame; the columns in `right` are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     numbers = set(right)
     for column in columns:
@@ -34,7 +35,7 @@ def _table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
     """Every operator, where it runs, and why not on the accelerator."""
-    table = _table("operator", "name", "MACs", "where", "reason", right=["MACs"])
+    table = new_table("operator", "name", "MACs", "where", "reason", right=["MACs"])
     for row in placements:
         style = "" if row.where == CPU else "bold green"
         macs = f"{row.macs:,}" if row.macs else ""
@@ -58,7 +59,7 @@ def memory_summary(memory: Mapping[str, Any]) -> str:
 
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """MACs and cycles of each layer of one inference, and their sums."""
-    table = _table(
+    table = new_table(
         "layer",
         "where",
         "MACs",
@@ -100,7 +101,7 @@ def _profile_cells(
 def time_table(times: Sequence[float]) -> Table:
     """Mean, median, maximum, minimum and deviation of host time, as `tvmc` prints them."""
     names = ["mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)"]
-    table = _table(*names, right=names)
+    table = new_table(*names, right=names)
     values = [
         statistics.fmean(times),
         statistics.median(times),
@@ -114,7 +115,7 @@ def time_table(times: Sequence[float]) -> Table:
 
 def backend_table(sources: Sequence[BackendSource]) -> Table:
     """Name, owner and place of each backend."""
-    table = _table("backend", "from", "location")
+    table = new_table("backend", "from", "location")
     for source in sources:
         table.add_row(source.name, source.origin, source.location)
     return table

@@ -54,6 +54,20 @@ def compile_c(sources: list[Path], output: Path, flags: list[str]) -> None:
         BuildError: the compiler refused; carries its first error.
     """
     command = [*compiler(), *FLAGS, *flags, *map(str, sources), "-o", str(output), "-lm"]
+    call_compiler(command, shlex.join(compiler()), sources[0].parent)
+
+
+def call_compiler(command: list[str], name: str, folder: Path) -> None:
+    """Run a compiler.
+
+    Args:
+        command: the compiler and its arguments.
+        name: what to call it in a message.
+        folder: where its sources are.
+
+    Raises:
+        BuildError: it is missing or refused; carries its first error.
+    """
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -62,8 +76,8 @@ def compile_c(sources: list[Path], output: Path, flags: list[str]) -> None:
         lines = [line for line in result.stderr.splitlines() if "error" in line]
         first = lines[0] if lines else (result.stderr.strip() or "no message").splitlines()[-1]
         raise BuildError(
-            f"{shlex.join(compiler())} refused: {first.strip()}",
-            fix=f"compile {sources[0].parent} by hand to see the rest",
+            f"{name} refused: {first.strip()}",
+            fix=f"compile {folder} by hand to see the rest",
         )
 
 
