@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
 
@@ -274,6 +275,9 @@ def run(
         console().print(tables.profile_table(result.layers))
     if print_time:
         console().print(tables.time_table(result.times))
+
+
+app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 
 def _check_memory_map(path: Path) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from umakit.run import LayerProfile
 
 
-def _table(*columns: str, right: Iterable[str] = ()) -> Table:
+def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """A table without a frame; the columns in `right` are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     numbers = set(right)
     for column in columns:
@@ -34,7 +35,7 @@ def _table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
     """Every operator, where it runs, and why not on the accelerator."""
-    table = _table("operator", "name", "MACs", "where", "reason", right=["MACs"])
+    table = new_table("operator", "name", "MACs", "where", "reason", right=["MACs"])
     for row in placements:
         style = "" if row.where == CPU else "bold green"
         macs = f"{row.macs:,}" if row.macs else ""
@@ -72,7 +73,7 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """
     measured = _measured_column(layers)
     columns = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else [])]
-    table = _table("layer", "where", *columns, right=columns)
+    table = new_table("layer", "where", *columns, right=columns)
     for layer in layers:
         cells = _profile_cells(layer.macs, layer.cycles)
         table.add_row(layer.name, layer.where, *cells, *_measured_cells([layer], measured))
@@ -111,7 +112,7 @@ def _profile_cells(macs: int, cycles: int) -> tuple[str, str, str]:
 def time_table(times: Sequence[float]) -> Table:
     """Mean, median, maximum, minimum and deviation of host time, as `tvmc` prints them."""
     names = ["mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)"]
-    table = _table(*names, right=names)
+    table = new_table(*names, right=names)
     values = [
         statistics.fmean(times),
         statistics.median(times),
@@ -125,7 +126,7 @@ def time_table(times: Sequence[float]) -> Table:
 
 def backend_table(sources: Sequence[BackendSource]) -> Table:
     """Name, owner and place of each backend."""
-    table = _table("backend", "from", "location")
+    table = new_table("backend", "from", "location")
     for source in sources:
         table.add_row(source.name, source.origin, source.location)
     return table

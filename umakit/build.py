@@ -40,6 +40,21 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
     """
     compiler = device.compiler()
     command = [*compiler, *FLAGS, *flags, *map(str, sources), "-o", str(output), "-lm"]
+    call_compiler(command, shlex.join(compiler), sources[0].parent, device)
+
+
+def call_compiler(command: list[str], name: str, folder: Path, device: Device) -> None:
+    """Run a compiler.
+
+    Args:
+        command: the compiler and its arguments.
+        name: what to call it in a message.
+        folder: where its sources are.
+        device: what it compiles for.
+
+    Raises:
+        BuildError: it is missing or refused; carries its first error.
+    """
     # Messages are read below, so they must not be translated.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
@@ -49,7 +64,7 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
     if result.returncode != 0:
-        raise _refusal(device, shlex.join(compiler), result.stderr, sources[0].parent)
+        raise _refusal(device, name, result.stderr, folder)
 
 
 def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> BuildError:
@@ -123,6 +138,7 @@ def _build_folder(library: Path, device: Device) -> Path:
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
+    folders: list[tuple[Path, tuple[str, ...]]]
     folders = [(library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))]
     if device.is_bare_metal:
         folders.append((SUPPORT, ("*",)))

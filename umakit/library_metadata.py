@@ -99,3 +99,18 @@ def load_metadata(library: Path) -> dict[str, Any]:
     except (ValueError, OSError):
         raise LibraryError("is damaged", where=str(path), fix="export the library again") from None
     return data
+
+
+def read_weights(library: Path) -> bytes:
+    """The weights blob of a library that has one.
+
+    Raises:
+        LibraryError: it is missing or cannot be read.
+    """
+    path = library / weights_path(load_metadata(library)["umakit"]["name"])
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LibraryError(
+            f"cannot be read: {error.strerror}", where=str(path), fix="export the library again"
+        ) from None

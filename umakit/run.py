@@ -17,7 +17,7 @@ import numpy.typing as npt
 from umakit.build import build_runner
 from umakit.devices import HOST, Device, execute, find_device
 from umakit.errors import DeviceError, InputError, LibraryError
-from umakit.library_metadata import load_metadata
+from umakit.library_metadata import load_metadata, read_weights
 from umakit.npz import npz_bytes
 
 INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
@@ -155,6 +155,8 @@ def run_library(
     with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
         folder = Path(temporary)
         with (folder / INPUTS).open("wb") as stream:
+            if description["weights"] == "blob":
+                stream.write(read_weights(library))
             for index in range(count):
                 for array in arrays:
                     stream.write(array[index].tobytes())

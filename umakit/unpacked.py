@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from umakit.build import compile_c, library_sources
 from umakit.errors import DeviceError, InputError
-from umakit.library_metadata import load_metadata, weights_path
+from umakit.library_metadata import load_metadata, read_weights, weights_path
 from umakit.run import check_inputs
 
 BLOB_ALIGNMENT = 16
@@ -75,7 +75,7 @@ def _open_weights(
     kept: list[npt.NDArray[np.uint8]],
 ) -> int:
     """Address of a blob's data; the blob itself is added to what is kept."""
-    data = np.frombuffer((library / weights_path(description["name"])).read_bytes(), np.uint8)
+    data = np.frombuffer(read_weights(library), np.uint8)
     blob = _aligned_memory(data.size, BLOB_ALIGNMENT)
     blob[:] = data
     kept.append(blob)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from umakit.cli import tables
+from umakit.cli import size_tables, tables
 from umakit.cli.console import console, progress
 
 import umakit
@@ -21,7 +21,7 @@ from umakit.errors import UmakitError
 from umakit.harness import llvm_runner
 from umakit.run import RunResult, run_library
 from umakit.scaffold import new_backend
-from umakit.size import code_sizes
+from umakit.size import LibrarySize, library_size
 
 HERE = Path(__file__).parent
 NETWORK = HERE / "digits.onnx"
@@ -55,18 +55,13 @@ def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels
     )
 
 
-def print_memory(out: Console, library: Any) -> None:
-    """Arena, constants and code."""
+def print_needs(out: Console, library: Any, sizes: LibrarySize) -> None:
+    """Code, constants, arena and stack."""
     out.rule("[bold]d. What does it need?", align="left")
     out.print(tables.memory_summary(library.metadata["umakit"]["memory"]))
-    interface = library.metadata["umakit"]["interface"]
-    sizes = code_sizes(library.path)
-    network = sum(s.text_bytes for s in sizes if s.source.startswith(interface))
-    driver = sum(s.text_bytes for s in sizes if s.source.endswith("conv2dnchw.c"))
-    out.print(
-        f"code {network:,} B for the network, {driver:,} B for the driver "
-        "(this machine's compiler, -Os)"
-    )
+    out.print(size_tables.size_table(sizes))
+    for line in size_tables.size_notes(sizes):
+        out.print(line)
 
 
 def print_next(out: Console, backend: Path, library: Path) -> None:
@@ -91,6 +86,7 @@ def main() -> int:
         library = umakit.compile_model(NETWORK, [backend], folder / "digits_library", progress=tell)
         tell("building the library and running the held-out images on the simulator")
         result: RunResult = run_library(library.path, {"image": data["image"]}, profile=True)
+        sizes = library_size(library.path, progress=tell)
         tell("running the same images on the CPU with TVM's LLVM build")
         reference = reference_logits(umakit.import_model(NETWORK), data["image"])
     logits = result.outputs["logits"][:, 0]
@@ -100,7 +96,7 @@ def main() -> int:
     out.print(tables.offload_summary(library.report))
     out.rule("[bold]c. How fast is the array?", align="left")
     out.print(tables.profile_table(result.layers))
-    print_memory(out, library)
+    print_needs(out, library, sizes)
     print_next(out, written.folder, library.path)
     return 0 if (logits.argmax(axis=1) == reference.argmax(axis=1)).all() else 1
 

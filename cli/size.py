@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma size`: what a compiled library needs on a device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from umakit.cli import size_tables
+from umakit.cli.console import console, progress
+
+from umakit.devices import DEVICES, find_device
+
+HELP = """Code, constants, arena and stack of a compiled library, layer by layer.
+
+The library is compiled with -Os. "code" of a layer is its kernel and all that this calls; what \
+several layers share is in the row of each and once in the total. "arena" is what is alive while \
+the layer runs, "stack" the worst case from its kernel down. The total's stack is that of \
+tvmgen_NAME_run_unpacked; interrupts and the functions named below the table come on top. The \
+simulator's code is not part of the total, because a board leaves it out.
+
+The stack needs gcc 10 or later; CC chooses the host's compiler."""
+
+
+def size(
+    library: Annotated[Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)],
+    device: Annotated[
+        str,
+        typer.Option(help=f"What to compile for: {', '.join(known.name for known in DEVICES)}."),
+    ] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Registered with the help text above."""
+    from umakit.size import library_size
+
+    with progress() as tell:
+        sizes = library_size(library, progress=tell, device=find_device(device))
+    if as_json:
+        print(json.dumps(sizes.as_json(), indent=2))
+        return
+    out = console()
+    out.print(size_tables.size_table(sizes))
+    out.print()
+    for line in size_tables.size_notes(sizes):
+        out.print(line)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table that `uma size` prints, and what it says below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from umakit.cli.tables import new_table
+
+if TYPE_CHECKING:
+    from umakit.size import LibrarySize
+
+NUMBERS = ("code B", "constants B", "arena B", "stack B")
+
+
+def size_table(sizes: LibrarySize) -> Table:
+    """Bytes of each layer and of the whole."""
+    table = new_table("layer", "where", *NUMBERS, right=NUMBERS)
+    for layer in sizes.layers:
+        table.add_row(
+            layer.name,
+            layer.where,
+            *_cells(layer.text_bytes, layer.constants_bytes, layer.arena_bytes, layer.stack_bytes),
+        )
+    table.add_row("run functions, status texts", "", f"{sizes.shared_text_bytes:,}")
+    table.add_section()
+    total = _cells(sizes.text_bytes, sizes.constants_bytes, sizes.arena_bytes, sizes.stack_bytes)
+    table.add_row("total, shared once", "", *total, style="bold")
+    return table
+
+
+def size_notes(sizes: LibrarySize) -> list[str]:
+    """What the table leaves out, one line each."""
+    lines = [f"compiled with {sizes.compiler}"]
+    if sizes.stack_findings:
+        lines += [f"stack not bounded: {finding}" for finding in sizes.stack_findings]
+    elif sizes.stack_external_calls:
+        names = ", ".join(sizes.stack_external_calls)
+        lines.append(f"stack: plus what the deepest of these needs: {names}")
+    others = []
+    if sizes.read_only_bytes:
+        others.append(f"{sizes.read_only_bytes:,} B of strings, tables and padding")
+    if sizes.static_bytes:
+        others.append(f"{sizes.static_bytes:,} B of variables")
+    if others:
+        lines.append(f"also: {', '.join(others)}")
+    if sizes.simulator_text_bytes:
+        with_simulator = sizes.stack_with_simulator_bytes
+        stack = f"; with it the stack is {with_simulator:,} B" if with_simulator else ""
+        lines.append(f"not counted: {sizes.simulator_text_bytes:,} B of simulator code{stack}")
+    return lines
+
+
+def _cells(text: int, constants: int, arena: int, stack: int | None) -> list[str]:
+    numbers = [f"{value:,}" if value else "" for value in (text, constants, arena)]
+    return [*numbers, "?" if stack is None else f"{stack:,}" if stack else ""]

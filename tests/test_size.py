@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a library needs, against binutils, a painted stack, and C with known frames."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from execution import VANILLA, vanilla
+from networks import Graph, save
+from umakit.cli.main import run_command
+
+import umakit
+from umakit.errors import BuildError, LibraryError
+from umakit.size import LayerSize, LibrarySize, library_size
+
+FLAGS = "-std=c99 -Os -ffunction-sections"
+ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"
+RISC_V = "riscv64-unknown-elf-gcc -march=rv32imac_zicsr -mabi=ilp32 --specs=picolibc.specs"
+COMPILERS = {"gcc": "size", "clang": "size", ARM: "arm-none-eabi-size", RISC_V: "size"}
+SIMULATOR = {
+    "umakit_convolution",
+    "umakit_cycles",
+    "umakit_simulator",
+    "umakit_windows",
+    f"{VANILLA}_device",
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A library, and what it was exported from."""
+
+    path: Path
+    model: Path
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """Two layers share the driver, one copies into local memory, one needs expf."""
+    graph = Graph()
+    x = graph.conv(graph.input("image", 1, 2, 6, 6), 4, name="first")
+    x = graph.conv(graph.node("Relu", x), 4, name="second")
+    x = graph.conv(x, 4, strides=[2, 2], name="third")
+    graph.output(graph.node("Softmax", graph.node("Flatten", x), name="last"))
+    folder = tmp_path_factory.mktemp("size")
+    model = save(graph.model(), folder)
+    umakit.compile_model(model, [vanilla()], folder / "library", name="net")
+    return Exported(folder / "library", model)
+
+
+@pytest.fixture(scope="module")
+def on_host(exported: Exported) -> LibrarySize:
+    return library_size(exported.path, ["gcc"])
+
+
+def named(sizes: LibrarySize, name: str) -> LayerSize:
+    return next(layer for layer in sizes.layers if layer.name == name)
+
+
+def sources(library: Path) -> list[Path]:
+    return sorted((library / "codegen/host/src").glob("*.c"))
+
+
+def compiler_or_skip(command: str) -> list[str]:
+    if shutil.which(shlex.split(command)[0]) is None:
+        pytest.skip(f"{command} is not installed")
+    return shlex.split(command)
+
+
+def printed(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# --- Code, against binutils ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_code_is_what_binutils_count(compiler: str, exported: Exported, tmp_path: Path) -> None:
+    command = compiler_or_skip(compiler)
+    sizes = library_size(exported.path, command)
+    text, simulator, read_only = 0, 0, 0
+    for source in sources(exported.path):
+        target = tmp_path / f"{source.stem}.o"
+        subprocess.run([*command, *FLAGS.split(), "-c", source, "-o", target], check=True)
+        for line in printed(COMPILERS[compiler], "-A", target).splitlines():
+            section, *numbers = line.split() or [""]
+            is_simulator = source.stem in SIMULATOR
+            simulator += int(numbers[0]) if section.startswith(".text") and is_simulator else 0
+            text += int(numbers[0]) if section.startswith(".text") and not is_simulator else 0
+            data = section.startswith((".rodata", ".srodata")) and not is_simulator
+            read_only += int(numbers[0]) if data else 0
+    assert (sizes.text_bytes, sizes.simulator_text_bytes) == (text, simulator)
+    assert sizes.constants_bytes + sizes.read_only_bytes == read_only
+    assert min(text, simulator, read_only) > 500
+
+
+def symbols(target: Path) -> dict[str, int]:
+    """Bytes of each function of an object file, as `nm` sees them."""
+    rows = [line.split() for line in printed("nm", "-S", target).splitlines()]
+    return {row[3]: int(row[1], 16) for row in rows if len(row) == 4 and row[2] in "tT"}
+
+
+def test_a_layers_code_is_its_kernel_and_the_driver_it_calls(
+    exported: Exported, on_host: LibrarySize, tmp_path: Path
+) -> None:
+    files = {}
+    for name in ("tvmgen_net", "vanilla_accelerator_conv2dnchw"):
+        source = exported.path / f"codegen/host/src/{name}.c"
+        target = tmp_path / f"{name}.o"
+        subprocess.run(["gcc", *FLAGS.split(), "-c", source, "-o", target], check=True)
+        files[name] = symbols(target)
+    driver = sum(files["vanilla_accelerator_conv2dnchw"].values())
+    for layer in on_host.layers:
+        # gcc appends .constprop.0 to what it made for constant arguments.
+        kernel = re.compile(rf"tvmgen_net_{layer.kernel}(_in_place)?(\..*)?")
+        network = files["tvmgen_net"].items()
+        own = sum(size for name, size in network if kernel.fullmatch(name))
+        assert own > 40
+        assert layer.text_bytes == own + (driver if layer.where == VANILLA else 0), layer.name
+    offloaded = [layer for layer in on_host.layers if layer.where == VANILLA]
+    assert len(offloaded) == 2, "two layers share the driver"
+    kernels = sum(layer.text_bytes for layer in on_host.layers) - driver
+    assert on_host.text_bytes == kernels + on_host.shared_text_bytes
+
+
+# --- Arena and constants ------------------------------------------------------------------------
+
+
+def test_arena_and_constants_of_each_layer(on_host: LibrarySize) -> None:
+    floats = {
+        "first": (4 * 36, 4 * 2 * 9),
+        "second": (2 * 4 * 36, 4 * 4 * 9),
+    }
+    for name, (arena, constants) in floats.items():
+        layer = named(on_host, name)
+        assert (layer.arena_bytes, layer.constants_bytes) == (4 * arena, 4 * constants), name
+    assert max(layer.arena_bytes for layer in on_host.layers) == on_host.live_set_bound_bytes
+    assert on_host.arena_bytes >= on_host.live_set_bound_bytes
+    assert on_host.constants_bytes == 4 * (4 * 2 * 9 + 2 * 4 * 4 * 9)
+
+
+# --- Stack, against a painted one ---------------------------------------------------------------
+
+PAINTED = """
+#define _XOPEN_SOURCE 700
+#include <stdio.h>
+#include <string.h>
+#include <ucontext.h>
+#include "tvmgen_net.h"
+
+static unsigned char stack[1 << 18];
+static float input[TVMGEN_NET_IMAGE_ELEMENTS], output[4096];
+static _Alignas(64) unsigned char workspace[TVMGEN_NET_WORKSPACE_SIZE];
+static ucontext_t here, there;
+
+static int used(unsigned char pattern)
+{
+    size_t untouched = 0;
+
+    memset(stack, pattern, sizeof stack);
+    getcontext(&there);
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = sizeof stack;
+    there.uc_link = &here;
+    makecontext(&there, (void (*)(void))tvmgen_net_run_unpacked, 3, input, output, workspace);
+    swapcontext(&here, &there);
+    while (stack[untouched] == pattern) {
+        ++untouched;
+    }
+    return (int)(sizeof stack - untouched);
+}
+
+int main(void)
+{
+    const int first = used(0xA5), second = used(0x5A);
+
+    printf("%d", first > second ? first : second);
+    return 0;
+}
+"""
+
+ENTRY_BYTES = 32
+"""What `makecontext` itself leaves at the top of the stack."""
+
+RED_ZONE = 128
+
+
+def painted(library: Path, folder: Path) -> int:
+    """Bytes of stack that a call really touched, of gcc's -Os code on this machine."""
+    (folder / "painted.c").write_text(PAINTED, encoding="utf-8")
+    program = folder / "painted"
+    subprocess.run(
+        ["gcc", *FLAGS.split(), "-w", "-Wl,-z,now", f"-I{library / 'codegen/host/include'}",
+         folder / "painted.c", *sources(library), "-o", program, "-lm"],
+        check=True,
+    )  # fmt: skip
+    return int(printed(program))
+
+
+def test_the_stack_of_a_library_without_external_functions_is_exact(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.conv(graph.input("image", 1, 3, 9, 9), 4, strides=[2, 2], bias=True)
+    x = graph.node("MaxPool", graph.node("Relu", x), kernel_shape=[2, 2], strides=[2, 2])
+    graph.output(graph.node("GlobalAveragePool", x))
+    library = tmp_path / "library"
+    umakit.compile_model(save(graph.model(), tmp_path), [], library, name="net")
+    sizes = library_size(library, ["gcc"])
+    assert sizes.stack_bytes is not None and sizes.stack_external_calls == ()
+    measured = painted(library, tmp_path)
+    assert measured - ENTRY_BYTES <= sizes.stack_bytes <= measured + RED_ZONE
+
+
+def test_the_stack_with_simulator_and_libm_is_a_bound(
+    exported: Exported, on_host: LibrarySize, tmp_path: Path
+) -> None:
+    assert on_host.stack_bytes is not None and on_host.stack_with_simulator_bytes is not None
+    assert {"expf", "umakit_device_map"} <= set(on_host.stack_external_calls)
+    measured = painted(exported.path, tmp_path)
+    libm = 256
+    assert on_host.stack_bytes < measured <= on_host.stack_with_simulator_bytes + libm
+    assert on_host.stack_with_simulator_bytes <= 2 * measured
+
+
+# --- Stack, of C with known frames --------------------------------------------------------------
+
+CHAIN = """
+#include <stdint.h>
+void other(int n);
+static int __attribute__((noinline)) shared_name(int n)
+{ volatile char frame[1000]; frame[n] = 1; return frame[n / 2]; }
+static int __attribute__((noinline)) shallow(int n)
+{ volatile char frame[3000]; frame[n] = 1; return frame[n / 2]; }
+__attribute__((noinline)) int32_t tvmgen_hand_kernel(int n)
+{ volatile char frame[500]; other(n); frame[n] = 1; return shared_name(n) + frame[n / 2]; }
+int32_t tvmgen_hand_run_unpacked(int n)
+{ return tvmgen_hand_kernel(n) + shallow(n); }
+int32_t tvmgen_hand_run_in(int n) { return tvmgen_hand_run_unpacked(n) + 1; }
+int32_t tvmgen_hand_run(int n) { return tvmgen_hand_run_in(n) + 1; }
+"""
+OTHER = """
+static int __attribute__((noinline)) shared_name(int n)
+{ volatile char frame[4000]; frame[n] = 1; return frame[n / 2]; }
+void other(int n) { volatile int sink = shared_name(n); (void)sink; }
+"""
+
+
+def by_hand(folder: Path, network: str, other: str = OTHER) -> Path:
+    """A library of hand-written C, with one layer."""
+    layer = {"name": "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
+    layer |= {"function": "tvmgen_hand_kernel", "arena_bytes": 0, "constants_bytes": 0}
+    memory = {"arena_bytes": 0, "live_set_bound_bytes": 0, "constants_bytes": 0}
+    description = {
+        "name": "hand", "weights": "c", "interface": "tvmgen_hand",
+        "inputs": [], "outputs": [], "backends": [],
+        "layers": [layer], "memory": {**memory, "pools": []}, "simulator_sources": [],
+    }  # fmt: skip
+    source = folder / "codegen/host/src"
+    source.mkdir(parents=True)
+    (folder / "metadata.json").write_text(json.dumps({"umakit": description}), encoding="utf-8")
+    (source / "tvmgen_hand.c").write_text(network, encoding="utf-8")
+    (source / "other.c").write_text(other, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("compiler", ["gcc", ARM, RISC_V])
+def test_the_deepest_path_counts_and_static_functions_of_a_name_are_two(
+    compiler: str, tmp_path: Path
+) -> None:
+    sizes = library_size(by_hand(tmp_path, CHAIN), compiler_or_skip(compiler))
+    stack, kernel = sizes.stack_bytes, sizes.layers[0].stack_bytes
+    assert stack is not None and kernel is not None
+    assert 4500 <= kernel < stack <= 4500 + 400, "500 of the kernel and 4000 of the other file"
+    depths = [
+        sizes.stack_bytes_of[f"tvmgen_hand_run{end}"] or 0 for end in ("_unpacked", "_in", "")
+    ]
+    assert depths == sorted(depths) and depths[0] == stack
+    assert sizes.stack_external_calls == () and sizes.stack_findings == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "finding"),
+    [
+        ("volatile char f[n]; f[n - 1] = 1; return;", "other (other.c:2) has a frame of variable"),
+        ("extern int tvmgen_hand_run_unpacked(int); if (n) tvmgen_hand_run_unpacked(n - 1);",
+         "recursion: "),
+        ("extern void (*pointer)(int); pointer(n);", "other (other.c:2) calls through a function"),
+    ],
+    ids=["variable array", "recursion", "function pointer"],
+)  # fmt: skip
+def test_what_has_no_bound_gets_none_and_a_sentence(
+    body: str, finding: str, tmp_path: Path
+) -> None:
+    other = f"void (*pointer)(int);\nvoid other(int n) {{ {body} }}\n"
+    sizes = library_size(by_hand(tmp_path, CHAIN, other), ["gcc"])
+    assert sizes.stack_bytes is None and sizes.layers[0].stack_bytes is None
+    assert len(sizes.stack_findings) == 1
+    assert sizes.stack_findings[0].startswith(finding)
+    if finding == "recursion: ":
+        for name in ("tvmgen_hand_run_unpacked", "tvmgen_hand_kernel", "other"):
+            assert name in sizes.stack_findings[0]
+
+
+def test_external_functions_are_named_even_if_only_assembly_calls_them(tmp_path: Path) -> None:
+    other = """
+    float expf(float);
+    void other(int n) { volatile float sink = expf((float)n); __asm__("call helper"); (void)sink; }
+    """
+    sizes = library_size(by_hand(tmp_path, CHAIN, other), ["gcc"])
+    assert sizes.stack_external_calls == ("expf", "helper")
+    assert sizes.stack_bytes is not None
+
+
+def test_a_compiler_without_call_graph_is_said_to_have_none(exported: Exported) -> None:
+    sizes = library_size(exported.path, compiler_or_skip("clang"))
+    assert sizes.stack_bytes is None and sizes.text_bytes > 0
+    assert sizes.stack_findings == ("the compiler writes no call graph; use gcc 10 or later",)
+
+
+# --- The command --------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_table(
+    exported: Exported,
+    on_host: LibrarySize,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run_command(["size", str(exported.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for layer in on_host.layers:
+        row = next(line for line in lines if line.startswith(f"{layer.name} "))
+        numbers = layer.text_bytes, layer.arena_bytes, layer.stack_bytes
+        assert {f"{number:,}" for number in numbers} <= set(row.split())
+    total = next(line for line in lines if line.startswith("total")).split()
+    assert total[-4:] == [
+        f"{number:,}"
+        for number in (
+            on_host.text_bytes, on_host.constants_bytes, on_host.arena_bytes, on_host.stack_bytes
+        )
+    ]  # fmt: skip
+    assert any("expf" in line for line in lines)
+    assert any(f"{on_host.simulator_text_bytes:,} B of simulator code" in line for line in lines)
+
+
+def test_the_command_prints_json(
+    exported: Exported,
+    on_host: LibrarySize,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    assert run_command(["size", str(exported.path), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values == on_host.as_json()
+    assert {
+        "arena_bytes", "live_set_bound_bytes", "constants_bytes", "text_bytes", "stack_bytes",
+        "simulator_text_bytes", "stack_external_calls", "layers",
+    } <= set(values)  # fmt: skip
+    assert set(values["layers"][0]) == {
+        "name", "where", "kernel", "text_bytes", "constants_bytes", "arena_bytes", "stack_bytes",
+    }  # fmt: skip
+
+
+def test_mistakes_are_one_sentence(
+    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CC", "no_such_compiler")
+    for library, wanted in ((exported.path, "cannot run no_such_compiler"), (tmp_path, "is no")):
+        assert run_command(["size", str(library)]) == 2
+        error = capsys.readouterr().err
+        assert wanted in error and error.count("\n") == 1
+
+
+def test_a_library_that_lacks_a_kernel_or_does_not_compile_is_refused(tmp_path: Path) -> None:
+    lacking = by_hand(tmp_path / "lacking", CHAIN.replace("hand_kernel", "hand_lost"))
+    with pytest.raises(LibraryError, match="does not define tvmgen_hand_kernel"):
+        library_size(lacking, ["gcc"])
+    with pytest.raises(BuildError, match=r"gcc refused: .*tvmgen_hand\.c:1:1: error"):
+        library_size(by_hand(tmp_path / "broken", "not C"), ["gcc"])
+
+
+def test_a_library_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    library = by_hand(tmp_path, CHAIN)
+    data = json.loads((library / "metadata.json").read_text())
+    del data["umakit"]["layers"][0]["function"]
+    (library / "metadata.json").write_text(json.dumps(data))
+    with pytest.raises(LibraryError, match="another version"):
+        library_size(library, ["gcc"])

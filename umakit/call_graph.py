@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worst-case stack of C functions, from the call graphs that GCC writes.
+
+`gcc -fcallgraph-info=su` writes a `.ci` file beside each object: one line for each function with
+its frame, one for each call. Imports neither TVM nor the pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+CALL_GRAPH_FLAG = "-fcallgraph-info=su"
+
+INDIRECT = "__indirect_call"
+"""GCC's name for whatever a function pointer points to."""
+
+RED_ZONE_BYTES = {"EM_X86_64": 128}
+"""Bytes below the stack pointer that a function without calls may use and that are in no frame."""
+
+_NODE = re.compile(
+    r'^node: { title: "(?P<title>.*?)" label: "(?P<label>.*?)"(?P<ellipse> shape : ellipse)? }$'
+)
+_EDGE = re.compile(r'^edge: { sourcename: "(?P<caller>.*?)" targetname: "(?P<callee>.*?)".* }$')
+_FRAME = re.compile(r"^(?P<bytes>\d+) bytes \((?P<kind>[a-z,]+)\)$")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function's own stack.
+
+    Attributes:
+        size: bytes, with the return address where a call pushes it.
+        bounded: whether the size is the most it can be: not with `alloca` or variable arrays.
+        place: file and line.
+    """
+
+    size: int
+    bounded: bool
+    place: str
+
+
+@dataclass
+class CallGraph:
+    """Functions by key: the name, or `FILE:name` for one that only its file sees.
+
+    Attributes:
+        frames: of the functions that were compiled.
+        calls: keys of what each function calls.
+    """
+
+    frames: dict[str, Frame] = field(default_factory=dict)
+    calls: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, text: str, file_name: str) -> None:
+        """Add the content of a `.ci` file.
+
+        Args:
+            text: what GCC wrote.
+            file_name: the source without its suffix, which makes names of static functions unique.
+        """
+        for line in text.splitlines():
+            node, edge = _NODE.match(line), _EDGE.match(line)
+            if node and not node["ellipse"]:
+                key = _key(node["title"], file_name)
+                self.frames[key] = _frame(node["label"])
+                self.calls.setdefault(key, set())
+            elif edge:
+                caller, callee = (_key(edge[end], file_name) for end in ("caller", "callee"))
+                self.calls.setdefault(caller, set()).add(callee)
+
+    def reachable(self, start: str) -> list[str]:
+        """Keys of a function and all it may call, compiled or not, in order of discovery."""
+        found = {start: None}
+        waiting = [start]
+        while waiting:
+            for callee in sorted(self.calls.get(waiting.pop(), ())):
+                if callee not in found:
+                    found[callee] = None
+                    waiting.append(callee)
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a call of a function needs.
+
+    Attributes:
+        size: bytes of all frames on the deepest path, None if there is no bound.
+        external_calls: names of functions on the way whose frames are not known.
+        findings: why there is no bound, one sentence each.
+    """
+
+    size: int | None
+    external_calls: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
+    """The deepest path from a function down.
+
+    Args:
+        graph: of everything that was compiled.
+        start: key of a function in it.
+        red_zone: bytes that a function may use below its frame.
+    """
+    reached = graph.reachable(start)
+    external = sorted(key for key in reached if key not in graph.frames and key != INDIRECT)
+    findings = [*_findings(graph, reached), *_recursion(graph, start)]
+    if findings:
+        return Stack(None, tuple(external), tuple(findings))
+    depths: dict[str, int] = {}
+    for key in _callees_first(graph, start):
+        below = max((depths[callee] for callee in graph.calls.get(key, ())), default=0)
+        frame = graph.frames.get(key)
+        depths[key] = frame.size + max(below, red_zone) if frame else 0
+    return Stack(depths[start], tuple(external), ())
+
+
+def _key(title: str, file_name: str) -> str:
+    path, _, name = title.rpartition(":")
+    return f"{file_name}:{name}" if path else name
+
+
+def _frame(label: str) -> Frame:
+    """The frame in `name\\nfile:line:column\\n16 bytes (static)`."""
+    parts = label.split("\\n")
+    place = ":".join(parts[1].rsplit("/", 1)[-1].split(":")[:2]) if len(parts) > 1 else ""
+    for part in parts:
+        match = _FRAME.match(part)
+        if match:
+            return Frame(int(match["bytes"]), match["kind"] in ("static", "dynamic,bounded"), place)
+    return Frame(0, False, place)
+
+
+def _findings(graph: CallGraph, reached: Iterable[str]) -> list[str]:
+    findings = []
+    for key in reached:
+        name, frame = key.rpartition(":")[2], graph.frames.get(key)
+        if frame is not None and not frame.bounded:
+            findings.append(f"{name} ({frame.place}) has a frame of variable size")
+        if frame is not None and INDIRECT in graph.calls[key]:
+            findings.append(f"{name} ({frame.place}) calls through a function pointer")
+    return findings
+
+
+def _recursion(graph: CallGraph, start: str) -> list[str]:
+    """One sentence for each call that closes a cycle."""
+    findings = []
+    for key, path in _walk(graph.calls, start):
+        if key in path:
+            names = [name.rpartition(":")[2] for name in [*path[path.index(key) :], key]]
+            findings.append(f"recursion: {' calls '.join(names)}")
+    return findings
+
+
+def _walk(calls: Mapping[str, set[str]], start: str) -> Iterable[tuple[str, list[str]]]:
+    """Depth first: each edge once, as its target and the path that leads to it."""
+    seen = {start}
+    path = [start]
+    stack = [iter(sorted(calls.get(start, ())))]
+    while stack:
+        callee = next(stack[-1], None)
+        if callee is None:
+            stack.pop()
+            path.pop()
+            continue
+        yield callee, list(path)
+        if callee not in seen:
+            seen.add(callee)
+            path.append(callee)
+            stack.append(iter(sorted(calls.get(callee, ()))))
+
+
+def _callees_first(graph: CallGraph, start: str) -> list[str]:
+    """Everything reachable in a graph without cycles, each after all that it calls."""
+    order: list[str] = []
+    done: set[str] = set()
+    waiting = [(start, False)]
+    while waiting:
+        key, expanded = waiting.pop()
+        if expanded:
+            order.append(key)
+        elif key not in done:
+            done.add(key)
+            waiting.append((key, True))
+            waiting += [(callee, False) for callee in graph.calls.get(key, ())]
+    return order

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an ELF object file holds: code, read-only data, and which section refers to what.
+
+Imports neither TVM nor the pipeline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from umakit.errors import BuildError
+
+WRITE, ALLOCATED, EXECUTABLE = 1, 2, 4
+"""Bits of `sh_flags`."""
+
+UNWINDING = (".eh_frame", ".ARM.ex", ".gcc_except")
+"""Tables for exceptions and debuggers, which a C program on a device leaves out."""
+
+LINKER_SYMBOLS = ("_GLOBAL_OFFSET_TABLE_",)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section that ends up in the memory of the device.
+
+    Attributes:
+        size: bytes.
+        is_code: whether it holds machine code.
+        is_writable: whether it needs RAM.
+        functions: C functions that begin in it.
+        sections: numbers of the sections of the same file that it refers to.
+        symbols: names outside the file that it refers to.
+    """
+
+    size: int
+    is_code: bool
+    is_writable: bool
+    functions: frozenset[str]
+    sections: frozenset[int]
+    symbols: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """An object file.
+
+    Attributes:
+        name: of its source, without the suffix.
+        machine: the architecture, for example `EM_ARM`.
+        sections: by number.
+        exported: number of the section by name of a symbol that other files see.
+        local_functions: number of the section by name of a function that only this file sees.
+    """
+
+    name: str
+    machine: str
+    sections: dict[int, Section]
+    exported: dict[str, int]
+    local_functions: dict[str, int]
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of machine code."""
+        return sum(section.size for section in self.sections.values() if section.is_code)
+
+    @property
+    def read_only_bytes(self) -> int:
+        """Bytes of data that is only read: constants, strings, tables, and their padding."""
+        return sum(
+            section.size
+            for section in self.sections.values()
+            if not section.is_code and not section.is_writable
+        )
+
+
+def read_object(path: Path) -> ObjectFile:
+    """Read an object file.
+
+    Raises:
+        BuildError: it is no ELF file.
+    """
+    try:
+        with path.open("rb") as stream:
+            return _read(ELFFile(stream), path.stem)
+    except (ELFError, OSError) as error:
+        raise BuildError(
+            f"the compiler did not write an ELF object ({error or 'unknown format'})",
+            where=path.name,
+            fix="choose a compiler for Linux or a bare-metal device",
+        ) from None
+
+
+def _read(elf: Any, name: str) -> ObjectFile:
+    kept = {
+        number: section
+        for number, section in enumerate(elf.iter_sections())
+        if section["sh_flags"] & ALLOCATED and not section.name.startswith(UNWINDING)
+    }
+    symbols = elf.get_section_by_name(".symtab")
+    entries = list(symbols.iter_symbols()) if symbols is not None else []
+    functions: dict[int, set[str]] = {number: set() for number in kept}
+    exported: dict[str, int] = {}
+    local: dict[str, int] = {}
+    for symbol in entries:
+        number = symbol["st_shndx"]
+        is_function = symbol["st_info"]["type"] == "STT_FUNC"
+        if number not in kept or not symbol.name:
+            continue
+        if is_function:
+            functions[number].add(symbol.name)
+        if symbol["st_info"]["bind"] != "STB_LOCAL":
+            exported[symbol.name] = number
+        elif is_function:
+            local[symbol.name] = number
+    references = _references(elf, entries, set(kept))
+    sections = {
+        number: Section(
+            section["sh_size"],
+            bool(section["sh_flags"] & EXECUTABLE),
+            bool(section["sh_flags"] & WRITE),
+            frozenset(functions[number]),
+            frozenset(references[number][0]),
+            frozenset(references[number][1]),
+        )
+        for number, section in kept.items()
+    }
+    return ObjectFile(name, elf["e_machine"], sections, exported, local)
+
+
+def _references(
+    elf: Any, symbols: list[Any], kept: set[int]
+) -> dict[int, tuple[set[int], set[str]]]:
+    """Sections of the file and names outside it that each section's relocations mention."""
+    found: dict[int, tuple[set[int], set[str]]] = {number: (set(), set()) for number in kept}
+    for table in elf.iter_sections():
+        if table["sh_type"] not in ("SHT_REL", "SHT_RELA") or table["sh_info"] not in kept:
+            continue
+        sections, names = found[table["sh_info"]]
+        for relocation in table.iter_relocations():
+            symbol = symbols[relocation["r_info_sym"]]
+            number = symbol["st_shndx"]
+            if number in kept:
+                sections.add(number)
+            elif number == "SHN_UNDEF" and symbol.name and symbol.name not in LINKER_SYMBOLS:
+                names.add(symbol.name)
+    return found
