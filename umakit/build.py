@@ -21,6 +21,9 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 KEPT_PROGRAMS = 4
 """Older builds of a library are deleted."""
 
+TELLING = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+"""What a line of a compiler or linker that says what is wrong looks like."""
+
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
 """What GNU's linker says when a program is too large."""
 
@@ -75,7 +78,7 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
             f"the program is too large for {device.name}: it overflows {regions}",
             fix="choose a device with more memory or a smaller network",
         )
-    lines = [line for line in messages.splitlines() if "error" in line]
+    lines = [line for line in messages.splitlines() if TELLING.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
     fix = f"compile {folder} by hand to see the rest"
     if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):

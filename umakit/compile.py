@@ -114,16 +114,16 @@ def export_program(
         UmakitError: its subclass says which stage refused and why.
     """
     options = options or ExportOptions()
-    pools = memory_pools(backends, options.pools)
     progress("lowering to kernels")
     lowered = lower(partitioned, backends)
+    used = {kernel.target for kernel in lowered.kernels.values()}
+    by_target = {b.target_name: b for b in backends if b.target_name in used}
+    pools = memory_pools(list(by_target.values()), options.pools)
     program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
     progress("planning memory")
     plan = plan_memory(program, pools, options.planner)
     validate_plan(program, plan)
     progress("writing the library")
-    used = {call.target for call in program.calls}
-    by_target = {b.target_name: b for b in backends if b.target_name in used}
     relax_text = partitioned.module.script(show_meta=False)
     return write_library(
         destination, program, plan, partitioned.report, by_target, relax_text, options.weights

@@ -123,6 +123,7 @@ class _Memory(BaseModel):
 
 class _Description(BaseModel):
     interface: str
+    weights: str
     layers: list[_Layer]
     memory: _Memory
     simulator_sources: list[str]
@@ -322,6 +323,8 @@ def _summarize(
         if section.is_writable
     ]
     read_only = sum(item.read_only_bytes for item in product.objects.values())
+    if description.weights == "c":
+        read_only -= description.memory.constants_bytes
     return LibrarySize(
         command,
         description.memory.arena_bytes,
@@ -329,7 +332,7 @@ def _summarize(
         description.memory.constants_bytes,
         product.text_bytes,
         product.text_bytes - product.text_of(functions),
-        read_only - description.memory.constants_bytes,
+        read_only,
         sum(section.size for section in data),
         whole.text_bytes - product.text_bytes,
         stack.size,
