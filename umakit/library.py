@@ -8,7 +8,6 @@ The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `me
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,12 @@ from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA, is_library
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
+from umakit.packages.build_files import build_files
+from umakit.packages.roles import find_roles
 from umakit.program import Program, Tensor
 from umakit.rendering import render
 from umakit.report import OffloadReport
+from umakit.staging import write_folder
 from umakit.version import __version__
 
 MODEL_LIBRARY_FORMAT_VERSION = 7
@@ -80,26 +82,24 @@ def write_library(
             **_driver_files(backends),
         }.items()
     }
-    sources = sorted(
-        Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c"
-    )
+    roles = find_roles(interface_prefix(program.name), list(files), _driver_names(backends))
+    metadata["umakit"]["sources"] = roles.as_json()
     values = {
         **common_values(program, plan),
         "backends": [_backend_view(backend) for _, backend in sorted(backends.items())],
         "layers": program.calls,
-        "sources": sources,
         "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
         "constants_size": constants_size(program),
     }
+    files |= build_files(values, roles, files)
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
-        "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
-    _write_all(destination, files)
+    write_folder(destination, files)
     return Library(destination, metadata, report)
 
 
@@ -126,6 +126,19 @@ def constants_size(program: Program) -> int:
 
 def _backend_view(backend: UMABackend) -> dict[str, Any]:
     return {"name": backend.target_name, "simulated": is_simulated(backend)}
+
+
+def _driver_names(
+    backends: Mapping[str, UMABackend],
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Sources and headers of each driver by the names they have in an export."""
+    return {
+        name: (
+            [exported_name(backend, source) for source in backend.driver.sources],
+            [exported_name(backend, header) for header in backend.driver.headers],
+        )
+        for name, backend in backends.items()
+    }
 
 
 def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
@@ -218,34 +231,3 @@ def _metadata(
             "operators": report.as_json(),
         },
     }
-
-
-def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write into a temporary folder beside the destination, then put it in place.
-
-    What was there is moved aside first and deleted last, so that a failure loses nothing.
-    """
-    destination = destination.resolve()
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{destination.name}.", dir=destination.parent
-        ) as temporary:
-            staged, old = Path(temporary) / "library", Path(temporary) / "old"
-            for path, content in files.items():
-                target = staged / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                data = content if isinstance(content, bytes) else content.encode("utf-8")
-                target.write_bytes(data)
-            if destination.exists():
-                destination.rename(old)
-            try:
-                staged.rename(destination)
-            except OSError:
-                if old.exists():
-                    old.rename(destination)
-                raise
-    except OSError as error:
-        raise LibraryError(
-            f"cannot be written: {error.strerror}", where=str(destination)
-        ) from error
