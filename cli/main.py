@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
+from umakit.cli.package import EXAMPLES as PACKAGE_EXAMPLES
+from umakit.cli.package import package
 
 from umakit.errors import InputError, UmakitError
 from umakit.version import __version__
@@ -132,7 +134,10 @@ def partition(
 def compile_(
     model: ModelArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder to write.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", help="The folder, or FILE.tar, to write.", show_default=False
+        ),
     ],
     backend: BackendOption = None,
     name: Annotated[
@@ -219,6 +224,9 @@ def run(
         console().print(tables.profile_table(result.layers))
     if print_time:
         console().print(tables.time_table(result.times))
+
+
+app.command(epilog=PACKAGE_EXAMPLES)(package)
 
 
 def _run_json(result: Any) -> dict[str, Any]:

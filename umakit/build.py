@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 from umakit.errors import BuildError
+from umakit.library_layout import user_cache
+from umakit.packages.tar import library_folder
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c99", "-O3")
@@ -68,15 +70,19 @@ def compile_c(sources: list[Path], output: Path, flags: list[str]) -> None:
 
 
 def library_sources(library: Path) -> list[Path]:
-    """The C files of an exported library."""
-    return sorted((library / "codegen" / "host" / "src").glob("*.c"))
+    """The C files of an exported library, a folder or a tar file.
+
+    Raises:
+        LibraryError: it is a tar file that cannot be unpacked.
+    """
+    return sorted((library_folder(library) / "codegen" / "host" / "src").glob("*.c"))
 
 
 def build_runner(library: Path, interface: str, profile: bool) -> Path:
     """Build the program that runs a library on the host; kept until its sources change.
 
     Args:
-        library: an exported library.
+        library: an exported library, a folder or a tar file.
         interface: its `tvmgen_NAME` prefix.
         profile: whether layers are counted one by one.
 
@@ -86,7 +92,9 @@ def build_runner(library: Path, interface: str, profile: bool) -> Path:
 
     Raises:
         BuildError: the compiler is missing or refused.
+        LibraryError: the library is a tar file that cannot be unpacked.
     """
+    library = library_folder(library)
     sources = [*library_sources(library), library / "runtime" / "main.c"]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
     program = _build_folder(library) / f"run-{_fingerprint(library, flags)}"
@@ -110,9 +118,7 @@ def _build_folder(library: Path) -> Path:
             return folder
     except OSError:
         pass
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umakit"
-    name = hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]
-    folder = cache / name
+    folder = user_cache() / hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -28,6 +28,7 @@ from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
 from umakit.packages.build_files import build_files
 from umakit.packages.roles import find_roles
+from umakit.packages.tar import SUFFIX, check_tar_destination, write_tar
 from umakit.program import Program, Tensor
 from umakit.rendering import render
 from umakit.report import OffloadReport
@@ -42,7 +43,7 @@ class Library:
     """An exported library.
 
     Attributes:
-        path: the folder.
+        path: the folder or tar file.
         metadata: what is in its `metadata.json`.
         report: what runs where.
     """
@@ -60,10 +61,11 @@ def write_library(
     backends: Mapping[str, UMABackend],
     relax_text: str,
 ) -> Library:
-    """Write a library into a folder, all of it or nothing.
+    """Write a library, all of it or nothing.
 
     Args:
-        destination: the folder to create; one that umakit exported earlier is replaced.
+        destination: the folder to create, or a tar file if it ends in `.tar`; one that umakit
+            exported earlier is replaced.
         program: the program.
         plan: its memory plan.
         report: the offload report.
@@ -99,8 +101,17 @@ def write_library(
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
-    write_folder(destination, files)
+    write_files(destination, files)
     return Library(destination, metadata, report)
+
+
+def write_files(destination: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files of a library as a folder, or as a tar file if the destination ends so.
+
+    Raises:
+        LibraryError: the destination cannot be written.
+    """
+    (write_tar if destination.suffix == SUFFIX else write_folder)(destination, files)
 
 
 def check_destination(destination: Path) -> None:
@@ -109,6 +120,9 @@ def check_destination(destination: Path) -> None:
     Raises:
         LibraryError: it is a file, or a folder with other content.
     """
+    if destination.suffix == SUFFIX:
+        check_tar_destination(destination)
+        return
     if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
         raise LibraryError("exists and is no folder", where=str(destination))
     if destination.is_dir() and any(destination.iterdir()) and not is_library(destination):
