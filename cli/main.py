@@ -13,6 +13,8 @@ import typer
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
+from umakit.cli.package import EXAMPLES as PACKAGE_EXAMPLES
+from umakit.cli.package import package
 
 from umakit.devices import DEVICES, find_device
 from umakit.errors import InputError, UmakitError
@@ -134,7 +136,10 @@ def partition(
 def compile_(
     model: ModelArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder to write.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", help="The folder, or FILE.tar, to write.", show_default=False
+        ),
     ],
     backend: BackendOption = None,
     name: Annotated[
@@ -277,6 +282,7 @@ def run(
         console().print(tables.time_table(result.times))
 
 
+app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 

@@ -256,10 +256,12 @@ def by_hand(folder: Path, network: str, other: str = OTHER) -> Path:
     layer = {"name": "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
     layer |= {"function": "tvmgen_hand_kernel", "arena_bytes": 0, "constants_bytes": 0}
     memory = {"arena_bytes": 0, "live_set_bound_bytes": 0, "constants_bytes": 0}
+    sources = {key: [] for key in ("model", "static_workspace", "status", "simulator")}
+    sources |= {key: {} for key in ("drivers", "devices", "headers")}
     description = {
         "name": "hand", "weights": "c", "interface": "tvmgen_hand",
         "inputs": [], "outputs": [], "backends": [],
-        "layers": [layer], "memory": {**memory, "pools": []}, "simulator_sources": [],
+        "layers": [layer], "memory": {**memory, "pools": []}, "sources": sources,
     }  # fmt: skip
     source = folder / "codegen/host/src"
     source.mkdir(parents=True)

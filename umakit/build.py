@@ -14,6 +14,8 @@ from pathlib import Path
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
+from umakit.library_layout import user_cache
+from umakit.packages.tar import library_folder
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Without -ffast-math and contraction: every device rounds as the host does."""
@@ -87,15 +89,19 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
 
 
 def library_sources(library: Path) -> list[Path]:
-    """The C files of an exported library."""
-    return sorted((library / "codegen" / "host" / "src").glob("*.c"))
+    """The C files of an exported library, a folder or a tar file.
+
+    Raises:
+        LibraryError: it is a tar file that cannot be unpacked.
+    """
+    return sorted((library_folder(library) / "codegen" / "host" / "src").glob("*.c"))
 
 
 def build_runner(library: Path, interface: str, profile: bool, device: Device = HOST) -> Path:
     """Build the program that runs a library on a device; kept until its sources change.
 
     Args:
-        library: an exported library.
+        library: an exported library, a folder or a tar file.
         interface: its `tvmgen_NAME` prefix.
         profile: whether layers are counted one by one.
         device: what it will run on.
@@ -106,7 +112,9 @@ def build_runner(library: Path, interface: str, profile: bool, device: Device = 
 
     Raises:
         BuildError: the compiler is missing or refused, or the program is too large.
+        LibraryError: the library is a tar file that cannot be unpacked.
     """
+    library = library_folder(library)
     runtime = library / "runtime"
     sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
@@ -132,9 +140,8 @@ def _build_folder(library: Path, device: Device) -> Path:
             return folder
     except OSError:
         pass
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umakit"
     name = hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]
-    folder = cache / name / device.name
+    folder = user_cache() / name / device.name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -77,7 +77,7 @@ def compile_model(
     Args:
         source: path of an ONNX file, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
-        output: the folder to write.
+        output: the folder to write, or the tar file if it ends in `.tar`.
         name: of the model in C; default: from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.

@@ -8,7 +8,6 @@ The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `me
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,12 @@ from typing import Any
 from umakit import sim
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
-from umakit.codegen.model_source import common_values, generate_code, is_simulated
+from umakit.codegen.model_source import (
+    common_values,
+    generate_code,
+    interface_prefix,
+    is_simulated,
+)
 from umakit.codegen.weights_blob import layout_weights
 from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
@@ -25,9 +29,13 @@ from umakit.library_description import constants_size, describe
 from umakit.library_metadata import METADATA, is_library, weights_path
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
+from umakit.packages.build_files import build_files
+from umakit.packages.roles import find_roles
+from umakit.packages.tar import SUFFIX, check_tar_destination, write_tar
 from umakit.program import Program
 from umakit.rendering import render
 from umakit.report import OffloadReport
+from umakit.staging import write_folder
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Library:
     """An exported library.
 
     Attributes:
-        path: the folder.
+        path: the folder or tar file.
         metadata: what is in its `metadata.json`.
         report: what runs where.
     """
@@ -54,10 +62,11 @@ def write_library(
     relax_text: str,
     weights: str = "c",
 ) -> Library:
-    """Write a library into a folder, all of it or nothing.
+    """Write a library, all of it or nothing.
 
     Args:
-        destination: the folder to create; one that umakit exported earlier is replaced.
+        destination: the folder to create, or a tar file if it ends in `.tar`; one that umakit
+            exported earlier is replaced.
         program: the program.
         plan: its memory plan.
         report: the offload report.
@@ -78,32 +87,39 @@ def write_library(
     }
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
-    sources = sorted(
-        Path(p).name for p in files if p.startswith("codegen/host/src/") and p[-2:] == ".c"
-    )
+    roles = find_roles(interface_prefix(program.name), list(files), _driver_names(backends))
+    metadata["umakit"]["sources"] = roles.as_json()
     values = {
         **common_values(program, plan, layout),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
-        "sources": sources,
         "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
         "constants_size": constants_size(program),
         "weights_path": weights_path(program.name),
     }
+    files |= build_files(values, roles, files)
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
         **{
             f"runtime/{name}": (SUPPORT / name).read_text(encoding="utf-8")
             for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
         },
-        "CMakeLists.txt": render("library/CMakeLists.txt.j2", **values),
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
-    _write_all(destination, files)
+    write_files(destination, files)
     return Library(destination, metadata, report)
+
+
+def write_files(destination: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files of a library as a folder, or as a tar file if the destination ends so.
+
+    Raises:
+        LibraryError: the destination cannot be written.
+    """
+    (write_tar if destination.suffix == SUFFIX else write_folder)(destination, files)
 
 
 def check_destination(destination: Path) -> None:
@@ -112,6 +128,9 @@ def check_destination(destination: Path) -> None:
     Raises:
         LibraryError: it is a file, or a folder with other content.
     """
+    if destination.suffix == SUFFIX:
+        check_tar_destination(destination)
+        return
     if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
         raise LibraryError("exists and is no folder", where=str(destination))
     if destination.is_dir() and any(destination.iterdir()) and not is_library(destination):
@@ -120,6 +139,19 @@ def check_destination(destination: Path) -> None:
             where=str(destination),
             fix="choose another output folder",
         )
+
+
+def _driver_names(
+    backends: Mapping[str, UMABackend],
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Sources and headers of each driver by the names they have in an export."""
+    return {
+        name: (
+            [exported_name(backend, source) for source in backend.driver.sources],
+            [exported_name(backend, header) for header in backend.driver.headers],
+        )
+        for name, backend in backends.items()
+    }
 
 
 def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
@@ -157,34 +189,3 @@ def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
             array_columns=array.columns,
         )
     return files
-
-
-def _write_all(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write into a temporary folder beside the destination, then put it in place.
-
-    What was there is moved aside first and deleted last, so that a failure loses nothing.
-    """
-    destination = destination.resolve()
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{destination.name}.", dir=destination.parent
-        ) as temporary:
-            staged, old = Path(temporary) / "library", Path(temporary) / "old"
-            for path, content in files.items():
-                target = staged / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                data = content if isinstance(content, bytes) else content.encode("utf-8")
-                target.write_bytes(data)
-            if destination.exists():
-                destination.rename(old)
-            try:
-                staged.rename(destination)
-            except OSError:
-                if old.exists():
-                    old.rename(destination)
-                raise
-    except OSError as error:
-        raise LibraryError(
-            f"cannot be written: {error.strerror}", where=str(destination)
-        ) from error

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from umakit import sim
 from umakit.backend import UMABackend
 from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
 from umakit.memory import MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
@@ -55,7 +53,6 @@ def describe(
             "inputs": [_tensor(program.tensors[name]) for name in program.inputs],
             "outputs": [_tensor(program.tensors[name]) for name in program.outputs],
             "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
-            "simulator_sources": _simulator_sources(backends),
             "memory": _memory(program, plan),
             "layers": _layers(program, plan, code),
             "operators": report.as_json(),
@@ -71,13 +68,6 @@ def constants_size(program: Program) -> int:
 def backend_view(backend: UMABackend) -> dict[str, Any]:
     """An accelerator in the metadata."""
     return {"name": backend.target_name, "simulated": is_simulated(backend)}
-
-
-def _simulator_sources(backends: Mapping[str, UMABackend]) -> list[str]:
-    """Names of the C files that a board leaves out."""
-    simulated = [name for name, backend in sorted(backends.items()) if is_simulated(backend)]
-    common = [Path(source).name for source in sim.SIMULATOR_SOURCES] if simulated else []
-    return [*common, *(f"{name}_device.c" for name in simulated)]
 
 
 def _content_hash(program: Program, code: GeneratedCode) -> str:

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from umakit.errors import LibraryError
+from umakit.library_layout import METADATA, describes_library
+from umakit.packages.tar import library_folder
 
-METADATA = "metadata.json"
+__all__ = ["METADATA", "is_library", "load_metadata"]
 
 
 class _Tensor(BaseModel):
@@ -74,19 +76,18 @@ def weights_path(name: str) -> str:
 def is_library(folder: Path) -> bool:
     """Whether a folder holds a library that umakit exported, damaged or not."""
     try:
-        data = json.loads((folder / METADATA).read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+        return describes_library((folder / METADATA).read_bytes())
+    except OSError:
         return False
-    return isinstance(data, dict) and "umakit" in data
 
 
 def load_metadata(library: Path) -> dict[str, Any]:
-    """`metadata.json` of an exported library.
+    """`metadata.json` of an exported library, a folder or a tar file.
 
     Raises:
         LibraryError: the folder or file is missing or damaged.
     """
-    path = library / METADATA
+    path = library_folder(library) / METADATA
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         _Metadata.model_validate(data)
@@ -107,7 +108,7 @@ def read_weights(library: Path) -> bytes:
     Raises:
         LibraryError: it is missing or cannot be read.
     """
-    path = library / weights_path(load_metadata(library)["umakit"]["name"])
+    path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
     try:
         return path.read_bytes()
     except OSError as error:

@@ -130,7 +130,7 @@ def run_library(
     """Run inferences on a device; accelerators answer from their simulators.
 
     Args:
-        library: an exported library.
+        library: an exported library, a folder or a tar file.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
             leading dimension run that many inferences.
         repeat: how often each inference is run, for timing.

@@ -29,6 +29,7 @@ from umakit.devices import HOST, Device
 from umakit.errors import LibraryError
 from umakit.library_metadata import METADATA, load_metadata
 from umakit.object_file import ObjectFile, Section, read_object
+from umakit.packages.roles import Sources
 
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 
@@ -126,7 +127,7 @@ class _Description(BaseModel):
     weights: str
     layers: list[_Layer]
     memory: _Memory
-    simulator_sources: list[str]
+    sources: Sources
 
 
 def library_size(
@@ -166,7 +167,7 @@ def library_size(
             for path in objects
             if len(flags) > len(FLAGS)
         }
-    simulator = {Path(name).stem for name in description.simulator_sources}
+    simulator = {Path(name).stem for name in description.sources.simulated}
     whole = _Program(read, graphs, description.interface)
     product = _Program(
         {name: item for name, item in read.items() if name not in simulator},

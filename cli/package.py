@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma package`: an exported library in the forms other projects take in."""
+
+from __future__ import annotations
+
+import enum
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from umakit.cli.console import say
+
+EXAMPLES = """Examples:  uma package digits_library --format tar -o digits.tar
+
+uma package digits.tar --format arduino -o ~/Arduino/libraries/tvmgen_digits
+
+The folder that `uma compile` writes needs no packaging for CMake and Zephyr."""
+
+
+class Format(enum.StrEnum):
+    """Forms of a library."""
+
+    TAR = "tar"
+    ARDUINO = "arduino"
+
+
+def package(
+    library: Annotated[
+        Path, typer.Argument(help="What `uma compile` wrote, folder or tar.", show_default=False)
+    ],
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format", "-f", help="tar: one file; arduino: a flat folder.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file or folder to write; default: tvmgen_NAME here.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Pack a compiled library as one tar file or as an Arduino library."""
+    from umakit.packages.convert import package_library
+
+    written = package_library(library, form.value, output)
+    if as_json:
+        print(json.dumps({"output": str(written), "format": form.value}, indent=2))
+    else:
+        say(f"Wrote {written}")

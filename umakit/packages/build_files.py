@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that make an exported folder a CMake package and a Zephyr module."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit.packages.roles import SOURCE_FOLDER, Sources
+from umakit.rendering import render
+from umakit.staging import as_bytes
+from umakit.version import __version__
+
+SIMULATOR_HEADERS = ("simulator.h", "simulator_internal.h")
+"""Headers below `umakit/` that a board has no use for."""
+
+BEYOND_SMALL_LIBC = re.compile(
+    r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
+    r"|[lt]gamma|ceil|floor|trunc|(?:ll?)?(?:round|rint)|nearbyint|fmod|remainder|remquo|modf"
+    r"|frexp|ldexp|scalb(?:l?n)|ilogb|copysign|nextafter|nexttoward|fdim|fmax|fmin|fma|fabs)f?"
+    r"|isnan|isinf|isfinite|isnormal|signbit|fpclassify)\s*\(|\b(?:INFINITY|NAN|HUGE_VALF?)\b"
+)
+"""What of math.h Zephyr's minimal C library lacks: it has the square root only."""
+
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A library that the models of a build share when they bring the same files.
+
+    Attributes:
+        name: what it is, such as `umakit_simulator`.
+        target: the name with a digest of the contents of its files.
+        sources: its C files.
+        needs: targets that it calls.
+        device_sources: further C files, unless a board brings its own device.
+        device_needs: targets that those call.
+        only_simulated: whether there is none on a board.
+    """
+
+    name: str
+    target: str
+    sources: Sequence[str]
+    needs: Sequence[str] = ()
+    device_sources: Sequence[str] = ()
+    device_needs: Sequence[str] = ()
+    only_simulated: bool = False
+
+
+def build_files(
+    values: Mapping[str, Any], sources: Sources, files: Mapping[str, str | bytes]
+) -> dict[str, str]:
+    """`CMakeLists.txt`, `cmake/` and `zephyr/` of an export, by path.
+
+    Args:
+        values: template values of the model.
+        sources: what its C files are for.
+        files: of the export so far, by path.
+    """
+    prefix = values["prefix"]
+    umakit_headers = _names(files, "umakit/")
+    shown = {
+        **values,
+        "numeric_version": numeric_version(),
+        "model_sources": sources.model,
+        "workspace_sources": sources.static_workspace,
+        "parts": shared_parts(sources, files),
+        "has_devices": any(sources.devices.values()),
+        "devices": [backend for backend, names in sources.devices.items() if names],
+        "board_headers": [name for name in umakit_headers if name not in SIMULATOR_HEADERS],
+        "needs_full_libc": needs_full_libc(files),
+    }
+    return {
+        "CMakeLists.txt": render("library/CMakeLists.txt.j2", **shown),
+        f"cmake/{prefix}-config.cmake.in": render("library/config.cmake.in.j2", **shown),
+        "zephyr/CMakeLists.txt": render("library/zephyr_CMakeLists.txt.j2", **shown),
+        "zephyr/Kconfig": render("library/zephyr_Kconfig.j2", **shown),
+        "zephyr/module.yml": render("library/zephyr_module.yml.j2", **shown),
+    }
+
+
+def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
+    """Whether C files use more of math.h than the square root; in doubt they do."""
+    return any(
+        BEYOND_SMALL_LIBC.search(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
+        for path, content in files.items()
+        if path.startswith(f"{SOURCE_FOLDER}/")
+    )
+
+
+def numeric_version() -> str:
+    """umakit's version as three numbers, all that CMake and Arduino take."""
+    numbers = re.findall(r"\d+", __version__.split("+")[0])[:3]
+    return ".".join([*numbers, "0", "0"][:3])
+
+
+def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Part]:
+    """The parts of an export that other models may bring too; callers after what they call."""
+    umakit_headers = [f"umakit/{name}" for name in _names(files, "umakit/")]
+    parts = []
+    status = simulator = ""
+    if sources.status:
+        status = _target("umakit_status", [*sources.status, *umakit_headers], files)
+        parts.append(Part("umakit_status", status, sources.status))
+    needs = [status] if status else []
+    if sources.simulator:
+        simulator = _target("umakit_simulator", [*sources.simulator, *umakit_headers], files)
+        parts.append(
+            Part("umakit_simulator", simulator, sources.simulator, needs, only_simulated=True)
+        )
+    for backend, driver in sources.drivers.items():
+        devices = sources.devices[backend]
+        if not driver and not devices:
+            continue
+        contents = [*driver, *devices, *sources.headers[backend], *umakit_headers]
+        target = _target(backend, contents, files)
+        parts.append(Part(backend, target, driver, needs, devices, [simulator] if devices else []))
+    return parts
+
+
+def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
+    start = f"{SOURCE_FOLDER}/{folder}"
+    return sorted(path.removeprefix(start) for path in files if path.startswith(start))
+
+
+def _target(name: str, contents: Sequence[str], files: Mapping[str, str | bytes]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(contents):
+        data = as_bytes(files[f"{SOURCE_FOLDER}/{path}"])
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return f"{name}_{digest.hexdigest()[:12]}"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which C file of a library is what for: `umakit.sources` in `metadata.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from umakit import sim
+from umakit.errors import LibraryError
+
+SOURCE_FOLDER = "codegen/host/src"
+HEADER_FOLDER = "codegen/host/include"
+
+
+class Sources(BaseModel):
+    """Names of the files in `codegen/host/src`, by role.
+
+    Attributes:
+        model: C files of the network itself.
+        static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
+        status: C files of the statuses that drivers return.
+        simulator: C files of the simulator of all devices.
+        drivers: C files of the driver, by backend.
+        devices: C files of the simulated device, by backend; a board has its own.
+        headers: of the driver and its device, by backend.
+    """
+
+    model: list[str]
+    static_workspace: list[str]
+    status: list[str]
+    simulator: list[str]
+    drivers: dict[str, list[str]]
+    devices: dict[str, list[str]]
+    headers: dict[str, list[str]]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `metadata.json` holds."""
+        return self.model_dump()
+
+    @property
+    def simulated(self) -> list[str]:
+        """What is left out on a board."""
+        return [*self.simulator, *(name for names in self.devices.values() for name in names)]
+
+
+def find_roles(
+    prefix: str,
+    files: Sequence[str],
+    drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+) -> Sources:
+    """Sort the files of an export.
+
+    Args:
+        prefix: `tvmgen_NAME`.
+        files: paths of all files of the export.
+        drivers: exported names of each driver's sources and headers, by backend.
+    """
+    names = {
+        PurePosixPath(path).name
+        for path in files
+        if str(PurePosixPath(path).parent) == SOURCE_FOLDER
+    }
+    devices = {backend: [f"{backend}_device.c"] for backend in sorted(drivers)}
+    sources = Sources(
+        model=[],
+        static_workspace=_present([f"{prefix}_workspace.c"], names),
+        status=_present([PurePosixPath(path).name for path in sim.COMMON_SOURCES], names),
+        simulator=_present([PurePosixPath(path).name for path in sim.SIMULATOR_SOURCES], names),
+        drivers={backend: _present(drivers[backend][0], names) for backend in sorted(drivers)},
+        devices={backend: _present(files, names) for backend, files in devices.items()},
+        headers={
+            backend: _present([*drivers[backend][1], f"{backend}_device.h"], names)
+            for backend in sorted(drivers)
+        },
+    )
+    known = {*sources.static_workspace, *sources.status, *sources.simulated}
+    known |= {name for driver in sources.drivers.values() for name in driver}
+    sources.model = sorted(name for name in names - known if name.endswith(".c"))
+    return sources
+
+
+def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
+    return sorted(name for name in wanted if name in names)
+
+
+def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
+    """The roles that `metadata.json` tells.
+
+    Raises:
+        LibraryError: it does not, because an older umakit wrote it.
+    """
+    try:
+        return Sources.model_validate(metadata["umakit"]["sources"])
+    except (KeyError, ValidationError):
+        raise LibraryError(
+            "does not say what its sources are for", where=where, fix="export the library again"
+        ) from None
