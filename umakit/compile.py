@@ -15,6 +15,7 @@ from umakit.memory import plan_memory
 from umakit.memory_validator import validate_plan
 from umakit.partitioner import Partitioned, partition
 from umakit.program import build_program
+from umakit.quantization import quantize_to_integers
 
 Progress = Callable[[str], None]
 
@@ -33,7 +34,7 @@ def compile_model(
     """Compile a network to a standalone C library.
 
     Args:
-        source: path of an ONNX file, or a Relax module.
+        source: path of an ONNX or TensorFlow Lite file, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
         output: the folder to write.
         name: of the model in C; default: from the file's name.
@@ -49,6 +50,7 @@ def compile_model(
     check_destination(destination)
     progress("importing the network")
     model = import_model(source, name=name, parameters=parameters, input_shapes=input_shapes)
+    model = quantize_to_integers(model)
     for sentence in model.notices:
         notice(sentence)
     progress("partitioning")

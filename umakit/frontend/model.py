@@ -46,6 +46,8 @@ class Model:
         inputs: in the order of `main`'s parameters.
         outputs: in the order of the tuple that `main` returns.
         notices: what was decided on the user's behalf, one sentence each.
+        arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
+            Lite (Micro), `ort` for ONNX Runtime.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Model:
     inputs: tuple[TensorSpecification, ...]
     outputs: tuple[TensorSpecification, ...]
     notices: tuple[str, ...] = ()
+    arithmetic: str = "ort"
 
 
 def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:
