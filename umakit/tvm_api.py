@@ -25,7 +25,6 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.relax.transform import PatternCheckContext
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ScheduleError
-from tvm.sym import Analyzer
 
 from umakit.errors import all_errors
 
@@ -331,15 +330,6 @@ def integer_value(expression: Any) -> int | None:
 def buffers_in(expression: Any) -> list[Any]:
     """The buffers that an expression mentions."""
     return [v for v in collect(expression, Var) if tirx.is_buffer_var(v)]
-
-
-def integer_bounds(expression: Any) -> tuple[int, int]:
-    """Bounds of an integer expression, from dtypes of what is loaded and cast, and constants.
-
-    They are those of the mathematical value: nothing wraps around.
-    """
-    bound = Analyzer().const_int_bound(expression)
-    return int(bound.min_value), int(bound.max_value)
 
 
 def symbolic_offset(buffer: Any) -> Any:

@@ -158,12 +158,23 @@ def multiply(
         # The reference shifts in 32 bits.
         left = tirx.max(shift.astype("int32"), tirx.IntImm("int32", 0))
         value = value * (tirx.IntImm("int32", 1) << left)
-    high = tirx.Var("high", "int64")
-    binding = tirx.Bind(high, high_product_expression(value, multiplier))
+    bindings, high = bind_data("high", high_product_expression(value, multiplier))
     if shifts.least >= 0:
-        return [binding], high.astype("int32")
+        return bindings, high.astype("int32")
     right = int64(0) - int64(shift)
     if shifts.largest > 0:
         right = tirx.max(right, int64(0))
     rounded = shift_right_rounding_expression(high, right, at_least_one=shifts.largest < 0)
-    return [binding], rounded.astype("int32")
+    return bindings, rounded.astype("int32")
+
+
+def bind_data(name: str, value: Any) -> tuple[list[Any], Any]:
+    """A variable for an int64 value that reads data, and its binding.
+
+    TVM finds common subexpressions by itself where no data is read; a variable for them would be
+    left without a use.
+    """
+    if not tvm_api.collect(value, tvm_api.TensorLoad):
+        return [], value
+    variable = tirx.Var(name, "int64")
+    return [tirx.Bind(variable, value)], variable

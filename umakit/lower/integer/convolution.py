@@ -14,7 +14,6 @@ from umakit.lower.integer.loops import (
     TILE,
     accumulators,
     add_to,
-    bind,
     buffer,
     int32,
     kernel,
@@ -26,7 +25,7 @@ from umakit.lower.integer.loops import (
 )
 from umakit.lower.integer.windows import Axis
 from umakit.quantization.fixed_point import ShiftRange
-from umakit.quantization.operators import Conv2d, Dense, Parameters
+from umakit.quantization.operators import Conv2d, Dense
 
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
@@ -197,14 +196,11 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any
         body: (image, row, column, (first, count) of rows, (first, count) of columns) -> statements.
     """
 
-    def row(n: Any, y: Any) -> Any:
-        return vertical.clipped("row", y, lambda *rows: loop(
-            "x", horizontal.outputs, lambda x: horizontal.clipped(
-                "column", x, lambda *columns: body(n, y, x, rows, columns)
-            )
-        ))  # fmt: skip
+    def position(n: Any, y: Any, x: Any) -> Any:
+        return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
 
-    return loops([("n", batch), ("y", vertical.outputs)], row)
+    extents = [("n", batch), ("y", vertical.outputs), ("x", horizontal.outputs)]
+    return loops(extents, position)
 
 
 def depthwise(

@@ -65,14 +65,6 @@ def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
     return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
 
 
-def bind(name: str, value: Any, body: Callable[[Any], Any]) -> Any:
-    """`const int32_t name = value;` and what follows; constants are used as they are."""
-    if isinstance(value, int):
-        return body(int32(value))
-    variable = tirx.Var(name, "int32")
-    return sequence(tirx.Bind(variable, value), body(variable))
-
-
 def add_to(buffer: Any, index: Any, value: Any) -> Any:
     """`buffer[index] += value`."""
     return tirx.BufferStore(buffer, buffer[index] + value, [index])
@@ -102,7 +94,7 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
         first = index * int32(TILE)
         if count % TILE == 0:
             return body(first, TILE)
-        return bind("width", tirx.min(int32(TILE), int32(count) - first), lambda w: body(first, w))
+        return body(first, tirx.min(int32(TILE), int32(count) - first))
 
     return loop("tile", number, tile)
 

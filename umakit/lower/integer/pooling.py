@@ -10,7 +10,6 @@ from umakit.lower.integer.convolution import at_positions
 from umakit.lower.integer.loops import (
     TILE,
     accumulators,
-    bind,
     buffer,
     int32,
     kernel,
@@ -71,12 +70,8 @@ def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
                 )),
             )  # fmt: skip
 
-        def all_tiles(elements: Any) -> Any:
-            return tiles(channels, lambda first, count: one_tile(first, count, elements))
-
-        if not average:
-            return all_tiles(None)
-        return bind("elements", in_rows[1] * in_columns[1], all_tiles)
+        elements = in_rows[1] * in_columns[1]
+        return tiles(channels, lambda first, count: one_tile(first, count, elements))
 
     body = at_positions(batch, vertical, horizontal, one_position)
     return kernel([data, output], body)

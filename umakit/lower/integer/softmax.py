@@ -13,6 +13,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.integer.loops import buffer, int32, kernel, loop, sequence, store_clipped
 from umakit.quantization.fixed_point import (
+    bind_data,
     high_product_expression,
     int64,
     shift_right_rounding_expression,
@@ -38,8 +39,8 @@ class _Bindings:
 
     def bind(self, name: str, value: Any) -> Any:
         """A variable for a value."""
-        variable = tirx.Var(name, "int64")
-        self.statements.append(tirx.Bind(variable, int64(value)))
+        bindings, variable = bind_data(name, int64(value))
+        self.statements += bindings
         return variable
 
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import bind, int32
+from umakit.lower.integer.loops import int32
 
 tirx = tvm_api.tirx
 
@@ -53,28 +52,22 @@ class Axis:
         """The image's index of an element of the window at a position."""
         return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
 
-    def clipped(self, name: str, position: Any, body: Callable[[Any, Any], Any]) -> Any:
-        """Bind the first element inside the image, and how many there are.
+    def clipped(self, position: Any) -> tuple[Any, Any]:
+        """First element of the window that is inside the image, and how many there are.
 
         Args:
-            name: prefix of the variables.
             position: of the window.
-            body: (first, count) -> statements; the count may be below 0 for none.
+
+        Returns:
+            32-bit expressions; the count may be below 0 for none.
         """
+        first, count = int32(0), int32(self.extent)
         start = position * int32(self.stride)
-
-        def bounded(first: Any) -> Any:
-            if not self.reaches_after:
-                return bind(f"{name}_count", int32(self.extent) - first, lambda c: body(first, c))
-            end = self._steps(int32(self.size + self.before) - start)
-            count = tirx.min(int32(self.extent), end) - first
-            return bind(f"{name}_count", count, lambda c: body(first, c))
-
-        if self.inside:
-            return body(int32(0), self.extent)
-        if not self.reaches_before:
-            return bounded(int32(0))
-        return bind(f"{name}_first", self._steps(int32(self.before) - start), bounded)
+        if self.reaches_before:
+            first = self._steps(int32(self.before) - start)
+        if self.reaches_after:
+            count = tirx.min(count, self._steps(int32(self.size + self.before) - start))
+        return first, count - first
 
     def _steps(self, distance: Any) -> Any:
         """How many elements lie before a distance, which may be negative."""
