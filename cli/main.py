@@ -114,10 +114,11 @@ def partition(
         tell("loading TVM")
         from umakit.frontend import import_model
         from umakit.partitioner import partition as partition_module
+        from umakit.quantization import quantize_to_integers
 
         found = _find_backends(backend)
         tell("importing the network")
-        imported = import_model(model, input_shapes=shapes)
+        imported = quantize_to_integers(import_model(model, input_shapes=shapes))
         tell("partitioning")
         report = partition_module(imported.module, found).report
     for notice in imported.notices:

@@ -23,6 +23,7 @@ from umakit.memory import (
 from umakit.memory_validator import validate_plan
 from umakit.partitioner import Partitioned, partition
 from umakit.program import build_program
+from umakit.quantization import quantize_to_integers
 
 Progress = Callable[[str], None]
 
@@ -75,7 +76,7 @@ def compile_model(
     """Compile a network to a standalone C library.
 
     Args:
-        source: path of an ONNX file, or a Relax module.
+        source: path of an ONNX or TensorFlow Lite file, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
         output: the folder to write, or the tar file if it ends in `.tar`.
         name: of the model in C; default: from the file's name.
@@ -93,6 +94,7 @@ def compile_model(
     check_planner(options.planner)
     progress("importing the network")
     model = import_model(source, name=name, parameters=parameters, input_shapes=input_shapes)
+    model = quantize_to_integers(model)
     for sentence in model.notices:
         notice(sentence)
     progress("partitioning")

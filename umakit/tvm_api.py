@@ -101,6 +101,19 @@ def float_value(value: float) -> Any:
     return tirx.FloatImm("float32", value)
 
 
+def float_argument(expression: Any) -> float:
+    """The value of a constant scalar argument of a Relax operator.
+
+    Raises:
+        ValueError: it is no constant.
+    """
+    array = constant_array(expression)
+    value = getattr(expression, "value", expression) if array is None else array.reshape(-1)[0]
+    if not isinstance(value, (int, float, np.number)):
+        raise ValueError("a bound is no constant")
+    return float(value)
+
+
 def static_shape(expression: Any) -> tuple[int, ...] | None:
     """Shape of a tensor expression; None when it is no tensor or a dimension is symbolic."""
     return static_type_shape(expression.ty)
@@ -191,7 +204,11 @@ def name_span(name: str) -> Any:
 
 def name_of(call: Any) -> str | None:
     """The node name that `name_span` put on a call, or None."""
-    span = getattr(call, "span", None)
+    return span_name(getattr(call, "span", None))
+
+
+def span_name(span: Any) -> str | None:
+    """The node name in a span of `name_span`, or None."""
     return str(span.source_name.name) if span is not None and int(span.line) == 0 else None
 
 
@@ -207,6 +224,41 @@ def rows_of(call: Any) -> tuple[int, ...]:
     if span is None or int(span.line) != 1 or not span.source_name.name:
         return ()
     return tuple(int(row) for row in str(span.source_name.name).split(","))
+
+
+def tensor_type(shape: Iterable[int], dtype: str) -> Any:
+    """The Relax type of a tensor."""
+    return relax.TensorType(list(shape), dtype)
+
+
+def register_operator(name: str, description: str, infer: Callable[[Any, Any], Any]) -> None:
+    """Make a Relax operator `relax.<name>` that has no side effects.
+
+    Args:
+        name: without `relax.`.
+        description: one sentence.
+        infer: (call, block builder) -> type of the result.
+    """
+    full_name = f"relax.{name}"
+    if full_name not in Op.list_op_names():
+        tvm.ir.op._ffi_api.RegisterOp(full_name, description)
+        tvm.ir.register_op_attr(full_name, "FInferType", infer)
+        tvm.ir.register_op_attr(full_name, "FPurity", True)
+
+
+def operator_call(
+    name: str, operands: Iterable[Any], attributes: Mapping[str, Any], span: Any = None
+) -> Any:
+    """A call of an operator of `register_operator`.
+
+    Args:
+        name: without `relax.`.
+        operands: Relax expressions.
+        attributes: integers, strings, and sequences of integers.
+        span: of the call.
+    """
+    attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
+    return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
 
 
 # --- Walking and rewriting TIR ------------------------------------------------------------------
@@ -251,6 +303,11 @@ def buffer_shape(buffer: Any) -> tuple[int, ...]:
 def buffer_dtype(buffer: Any) -> str:
     """Element type of a TIR buffer."""
     return str(buffer.ty.dtype)
+
+
+def buffer_scope(buffer: Any) -> str:
+    """Storage scope of a TIR buffer, for example `global` or `local`."""
+    return str(buffer.ty.storage_scope)
 
 
 def buffer_bytes(buffer: Any) -> int:
@@ -313,6 +370,13 @@ def to_device(array: npt.NDArray[Any]) -> Any:
 def onnx_frontend() -> Any:
     """TVM's module that imports ONNX; loaded only when a file is imported."""
     from tvm.relax.frontend.onnx import onnx_frontend as module
+
+    return module
+
+
+def tflite_frontend() -> Any:
+    """TVM's module that imports TensorFlow Lite; loaded only when a file is imported."""
+    from tvm.relax.frontend.tflite import tflite_frontend as module
 
     return module
 

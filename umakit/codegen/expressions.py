@@ -10,6 +10,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
+from umakit.codegen.integer_ranges import overflows
 from umakit.errors import LoweringError
 from umakit.names import c_identifier, unique
 
@@ -148,7 +149,7 @@ class ExpressionPrinter:
         if kind == "Mul" and type_ == "uint16":
             # C would multiply in int, which 65535 * 65535 overflows.
             return f"(uint16_t)((uint32_t){self.text(node.a, UNARY)} * {right})", UNARY
-        if kind in ARITHMETIC and type_ in ("int32", "int64") and _computes_on_data(node):
+        if kind in ARITHMETIC and type_ in ("int32", "int64") and _may_overflow(node):
             # Data may overflow and TIR wraps around, which C defines for unsigned types only.
             left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, node.b))
             return f"({c_type(type_)})({left} {symbol} {right})", UNARY
@@ -294,9 +295,10 @@ class ExpressionPrinter:
         return self._helper("absolute", argument)
 
 
-def _computes_on_data(node: Any) -> bool:
-    """Whether an expression depends on a tensor's values, and not on loop variables alone."""
-    return bool(tvm_api.collect(node, tvm_api.TensorLoad))
+def _may_overflow(node: Any) -> bool:
+    """Whether arithmetic depends on a tensor's values, and not on loop variables alone, and
+    leaves its type for some of them."""
+    return bool(tvm_api.collect(node, tvm_api.TensorLoad)) and overflows(node)
 
 
 def dtype(expression: Any) -> str:

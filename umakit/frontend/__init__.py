@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ def import_model(
     """Read a network.
 
     Args:
-        source: path of an ONNX file, or a `tvm.IRModule` with a Relax function `main`.
+        source: path of an ONNX or TensorFlow Lite file, which is told by its content, or a
+            `tvm.IRModule` with a Relax function `main`.
         name: of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
@@ -39,11 +41,42 @@ def import_model(
     if isinstance(source, tvm_api.IRModule):
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):
-        model = import_onnx(Path(source), name, input_shapes or {})
+        model = _import_file(Path(source), name, input_shapes or {})
         model = replace(model, fingerprint=file_fingerprint(Path(source)))
     else:
         raise ModelError(
             f"cannot import a {type(source).__name__}",
-            fix="pass the path of an ONNX file or a Relax module",
+            fix="pass the path of an ONNX or TensorFlow Lite file, or a Relax module",
         )
     return replace(model, module=simplify(model.module, model.name))
+
+
+def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
+    """Import a file by its content, whatever it is called."""
+    identified = _is_tflite(path)
+    if path.suffix == ".tflite" and path.is_file() and not identified:
+        raise ModelError(
+            "is no TensorFlow Lite file: its identifier is not TFL3",
+            where=str(path),
+            fix="export it again",
+        )
+    if not identified:
+        return import_onnx(path, name, input_shapes)
+    if importlib.util.find_spec("tflite") is None:
+        raise ModelError(
+            "reading TensorFlow Lite files needs the package tflite",
+            where=str(path),
+            fix="pip install 'umakit[tflite]'",
+        )
+    from umakit.frontend.tflite_files import import_tflite
+
+    return import_tflite(path, name, input_shapes)
+
+
+def _is_tflite(path: Path) -> bool:
+    """Whether a file holds the identifier of TensorFlow Lite's flatbuffers."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(8)[4:] == b"TFL3"
+    except OSError:
+        return False

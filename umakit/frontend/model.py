@@ -49,6 +49,8 @@ class Model:
         outputs: in the order of the tuple that `main` returns.
         notices: what was decided on the user's behalf, one sentence each.
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
+        arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
+            Lite (Micro), `ort` for ONNX Runtime.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Model:
     outputs: tuple[TensorSpecification, ...]
     notices: tuple[str, ...] = ()
     fingerprint: str = ""
+    arithmetic: str = "ort"
 
 
 def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:

@@ -8,6 +8,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import last_line
+from umakit.lower.integer import legalizations
 from umakit.lower.schedule import schedule_for_cpu
 from umakit.provenance import Provenance, Rows, note_rows
 from umakit.report import OffloadReport
@@ -30,7 +31,7 @@ def lower_cpu_operators(module: Any, report: OffloadReport) -> Any:
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:
         with tvm_api.c_target():
-            module = transform.LegalizeOps()(module)
+            module = transform.LegalizeOps(legalizations())(module)
             _refuse_unlowered(module, rows, report)
             module = transform.DeadCodeElimination()(module)
             # Legalization keeps the names of variables but drops spans.

@@ -12,6 +12,9 @@ from umakit.lower.in_place import in_place_inputs
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""
 
+LOCAL_BYTES = 256
+"""The same for scratch whose scope is `local`: accumulators that belong into registers."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -64,7 +67,7 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
     allocations = [
         statement
         for statement in tvm_api.collect(function.body, tvm_api.tirx.AllocBuffer)
-        if _elements(statement.buffer) > LOCAL_ELEMENTS
+        if not _is_local(statement.buffer)
     ]
     buffers = [statement.buffer for statement in allocations]
     body = _without_allocations(function.body, buffers)
@@ -87,6 +90,13 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         statements=tuple(tvm_api.flatten_statements(body)),
         returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
     )
+
+
+def _is_local(buffer: Any) -> bool:
+    """Whether scratch is small enough for the stack."""
+    if _elements(buffer) <= LOCAL_ELEMENTS:
+        return True
+    return tvm_api.buffer_scope(buffer) == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
 
 
 def _elements(buffer: Any) -> int:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of integer expressions: which arithmetic cannot overflow.
+
+TIR wraps around, and C leaves the overflow of signed integers undefined, so that arithmetic on
+data goes through unsigned types. Where dtypes alone show that nothing overflows, as for a product
+of two int8 in 32 bits, C can say it plainly, and compilers find their vector instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+
+Range = tuple[int, int]
+ARITHMETIC = ("Add", "Sub", "Mul")
+
+
+def overflows(node: Any) -> bool:
+    """Whether an addition, subtraction or multiplication may leave the range of its dtype."""
+    low, high = _unlimited(node)
+    least, largest = _limits(str(node.ty.dtype))
+    return low < least or high > largest
+
+
+def integer_range(node: Any) -> Range:
+    """Least and largest value of an integer expression, from the dtypes of what it reads."""
+    limits = _limits(str(node.ty.dtype))
+    kind = type(node).__name__
+    value = tvm_api.integer_value(node)
+    if value is not None:
+        return value, value
+    if kind in ARITHMETIC:
+        return limits if overflows(node) else _unlimited(node)
+    if kind == "Cast" and _is_integer(node.value):
+        low, high = integer_range(node.value)
+        return (low, high) if limits[0] <= low and high <= limits[1] else limits
+    if kind in ("Min", "Max"):
+        pick = min if kind == "Min" else max
+        (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
+        return pick(a, c), pick(b, d)
+    return limits
+
+
+def _unlimited(node: Any) -> Range:
+    """The range of an arithmetic operation on unbounded integers."""
+    (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
+    kind = type(node).__name__
+    if kind == "Add":
+        return a + c, b + d
+    if kind == "Sub":
+        return a - d, b - c
+    products = (a * c, a * d, b * c, b * d)
+    return min(products), max(products)
+
+
+def _is_integer(node: Any) -> bool:
+    return str(node.ty.dtype).startswith(("int", "uint"))
+
+
+def _limits(dtype: str) -> Range:
+    if not dtype.startswith(("int", "uint")):
+        return (0, 1) if dtype == "bool" else (-(2**63), 2**64)
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)

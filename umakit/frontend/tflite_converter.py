@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TVM's TensorFlow Lite converters, corrected where their results are not TensorFlow Lite's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tflite
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator
+
+frontend = tvm_api.tflite_frontend()
+OperatorConverter: Any = frontend.OperatorConverter
+relax = tvm_api.relax
+
+ACTIVATIONS = {
+    tflite.ActivationFunctionType.NONE: None,
+    tflite.ActivationFunctionType.RELU: (0.0, math.inf),
+    tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
+}
+"""Least and largest value that a fused activation lets through."""
+
+STEPS = ("StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FilterHeight", "FilterWidth")
+MOST_STEPS = 2**15
+
+
+class Converter(OperatorConverter):  # type: ignore[misc]
+    """Converts one operator at a time; values are known by tensor numbers, not by names.
+
+    Attributes:
+        values: Relax expressions by tensor number.
+    """
+
+    def __init__(self, graph: TfliteGraph, builder: Any) -> None:
+        super().__init__(graph.model, graph.subgraph, frontend.ExprTable(), builder)
+        self._graph = graph
+        self.values: dict[int, Any] = {}
+
+    def convert(self, operator: TfliteOperator) -> Any:
+        """The Relax expression of an operator's result.
+
+        Raises:
+            ModelError: an option that is not supported.
+            Exception: whatever TVM's converter raises.
+        """
+        converters = {
+            "RESHAPE": self._reshape,
+            "FULLY_CONNECTED": self._fully_connected,
+            "AVERAGE_POOL_2D": self._average_pool,
+            "SOFTMAX": self._softmax,
+            "PAD": self._pad,
+        }
+        self._check_steps(operator)
+        if operator.code in converters:
+            value = converters[operator.code](operator)
+        else:
+            value = self.convert_map[operator.code](op=operator.table)
+        return self.bb.normalize(value)
+
+    def value(self, number: int) -> Any:
+        """The expression of a tensor, which may be a constant."""
+        if number not in self.values:
+            (wrapper,) = self.get_tensors([number])
+            self.values[number] = relax.const(self.get_tensor_value(wrapper))
+        return self.values[number]
+
+    # --- TVM's hooks --------------------------------------------------------------------------
+
+    def get_expr(self, input_tensor_idx: int) -> Any:
+        """The value of a tensor that is no constant."""
+        return self.values[int(input_tensor_idx)]
+
+    def has_expr(self, input_tensor_idx: int) -> bool:
+        """Whether a tensor was computed, and is no constant of the file."""
+        number = int(input_tensor_idx)
+        return number in self.values and not self._graph.tensors[number].constant
+
+    def is_prefetched(self, input_tensor_idx: int) -> bool:
+        """No values are kept aside."""
+        return False
+
+    def convert_qnn_fused_activation_function(
+        self, expr: Any, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
+    ) -> Any:
+        """A clip of integers; bounds are rounded as TensorFlow Lite does, ties away from zero."""
+        bounds = _activation_bounds(fused_activation_fn)
+        if bounds is None:
+            return expr
+        limits = np.iinfo(dtype)
+        low, high = (
+            int(np.clip(_quantized(bound, scale, zero_point), limits.min, limits.max))
+            for bound in bounds
+        )
+        return relax.op.clip(expr, float(low), float(high))
+
+    # --- operators ----------------------------------------------------------------------------
+
+    def _check_steps(self, operator: TfliteOperator) -> None:
+        """Strides, dilations and windows must be positive: others divide by zero."""
+        options = self._options(operator)
+        for name in STEPS:
+            step = getattr(options, name, lambda: 1)()
+            if not 1 <= step <= MOST_STEPS:
+                raise ModelError(f"its {name} is {step}")
+
+    def _options(self, operator: TfliteOperator) -> Any:
+        """The operator's options, None when it has none that matter here."""
+        kinds = {
+            "CONV_2D": tflite.Conv2DOptions,
+            "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
+            "FULLY_CONNECTED": tflite.FullyConnectedOptions,
+            "AVERAGE_POOL_2D": tflite.Pool2DOptions,
+            "MAX_POOL_2D": tflite.Pool2DOptions,
+            "SOFTMAX": tflite.SoftmaxOptions,
+        }
+        if operator.code not in kinds:
+            return None
+        kind = kinds[operator.code]
+        table = operator.table.BuiltinOptions()
+        number = getattr(tflite.BuiltinOptions, kind.__name__)
+        if table is None or operator.table.BuiltinOptionsType() != number:
+            raise ModelError("its options are missing")
+        options = kind()
+        options.Init(table.Bytes, table.Pos)
+        return options
+
+    def _result_shape(self, operator: TfliteOperator) -> tuple[int, ...]:
+        return self._graph.tensors[operator.outputs[0]].shape
+
+    def _reshape(self, operator: TfliteOperator) -> Any:
+        shape = self._result_shape(operator)
+        data = self.value(operator.inputs[0])
+        if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
+            raise ModelError(f"its result of shape {list(shape)} has another number of elements")
+        return relax.op.reshape(data, shape)
+
+    def _fully_connected(self, operator: TfliteOperator) -> Any:
+        """Rows of inputs: TVM does not flatten data of more dimensions."""
+        options = self._options(operator)
+        if options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
+            raise ModelError("its weights are shuffled")
+        inputs = self._graph.tensors[operator.inputs[1]].shape[-1]
+        data = self.value(operator.inputs[0])
+        shape = tvm_api.static_shape(data) or ()
+        rows = math.prod(shape) // inputs
+        result_shape = self._result_shape(operator)
+        if rows * inputs != math.prod(shape):
+            raise ModelError(f"its data of shape {list(shape)} is not rows of {inputs}")
+        if shape != (rows, inputs):
+            flat = self.bb.normalize(relax.op.reshape(data, (rows, inputs)))
+            self.values[operator.inputs[0]] = self.bb.emit(flat)
+        try:
+            result = self.bb.normalize(self.convert_fully_connected(op=operator.table))
+        finally:
+            self.values[operator.inputs[0]] = data
+        if tvm_api.static_shape(result) == result_shape:
+            return result
+        return relax.op.reshape(self.bb.emit(result), result_shape)
+
+    def _average_pool(self, operator: TfliteOperator) -> Any:
+        """Between dequantize and quantize: TVM's own truncates where the mean is rounded."""
+        if self._graph.tensors[operator.inputs[0]].dtype != "int8":
+            return self.convert_pool2d(operator.table, "average")
+        (source,) = self.get_tensors([operator.inputs[0]])
+        (target,) = self.get_tensors([operator.outputs[0]])
+        data = self.value(operator.inputs[0])
+        options = self._options(operator)
+        padding = [0, 0, 0, 0]
+        extents = (tvm_api.static_shape(data) or ())[1:3]
+        window = (options.FilterHeight(), options.FilterWidth())
+        strides = (options.StrideH(), options.StrideW())
+        if options.Padding() == tflite.Padding.SAME:
+            (top, bottom), (left, right) = (
+                frontend.get_pad_value(*item) for item in zip(extents, window, strides, strict=True)
+            )
+            padding = [top, left, bottom, right]
+        pooled = relax.op.nn.avg_pool2d(
+            self.dequantize(data, source), window, strides, padding, layout="NHWC"
+        )
+        bounds = _activation_bounds(options.FusedActivationFunction())
+        if bounds is not None:
+            low, high = (tvm_api.float_value(bound) for bound in bounds)
+            pooled = relax.op.clip(pooled, low, high)
+        return self.quantize(pooled, target)
+
+    def _softmax(self, operator: TfliteOperator) -> Any:
+        beta = self._options(operator).Beta()
+        if beta != 1.0:
+            raise ModelError(f"its beta is {beta}, only 1 is supported")
+        return self.convert_softmax(op=operator.table)
+
+    def _pad(self, operator: TfliteOperator) -> Any:
+        """Zeros around a tensor; in integers, the zero point."""
+        paddings = self.get_tensor_value(*self.get_tensors(operator.inputs[1:2]))
+        tensor = self._graph.tensors[operator.inputs[0]]
+        data = self.value(operator.inputs[0])
+        widths = [int(width) for width in paddings.reshape(-1)]
+        if len(widths) != 2 * len(tensor.shape) or min(widths, default=0) < 0:
+            raise ModelError(f"its paddings are {widths}")
+        zero = int(tensor.zero_points[0]) if tensor.dtype == "int8" else 0
+        return relax.op.nn.pad(data, widths, pad_value=zero)
+
+
+def _activation_bounds(activation: int) -> tuple[float, float] | None:
+    """Least and largest value after a fused activation, None if there is none.
+
+    Raises:
+        ModelError: an activation that kernels do not fuse.
+    """
+    if activation not in ACTIVATIONS:
+        raise ModelError(f"its fused activation {activation} is not supported")
+    return ACTIVATIONS[activation]
+
+
+def _quantized(value: float, scale: float, zero_point: int) -> float:
+    """The integer for a real number, not limited to a dtype; infinities stay."""
+    quotient = float(np.float32(value) / np.float32(scale))
+    return (
+        zero_point + math.copysign(math.floor(abs(quotient) + 0.5), quotient)
+        if (math.isfinite(quotient))
+        else quotient
+    )

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow Lite flatbuffers as plain data, checked before anything else reads them.
+
+A flatbuffer is a web of offsets that a damaged file may point anywhere. Here everything the
+import relies on is read once, with bounds, and put into dataclasses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+from umakit.errors import ModelError
+
+IDENTIFIER = b"TFL3"
+SCHEMA_VERSION = 3
+MOST_ELEMENTS = 2**31 - 1
+"""Of one tensor: generated C counts elements in 32 bits."""
+
+DTYPES = {
+    tflite.TensorType.FLOAT32: "float32",
+    tflite.TensorType.INT8: "int8",
+    tflite.TensorType.UINT8: "uint8",
+    tflite.TensorType.INT16: "int16",
+    tflite.TensorType.INT32: "int32",
+    tflite.TensorType.INT64: "int64",
+    tflite.TensorType.BOOL: "bool",
+}
+
+
+@dataclass(frozen=True)
+class TfliteTensor:
+    """A tensor of the graph.
+
+    Attributes:
+        name: unique in the graph; the file's own name where it is.
+        shape: static.
+        dtype: NumPy's name, or `type <number>` for what has no C type.
+        constant: whether the file holds its values.
+        dynamic: axes that the file says may have another size.
+        scales: float32 of quantization; empty when there is none.
+        zero_points: int64, as many.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    constant: bool
+    dynamic: tuple[int, ...]
+    scales: npt.NDArray[Any]
+    zero_points: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TfliteOperator:
+    """An operator of the graph.
+
+    Attributes:
+        code: `CONV_2D`, ...
+        inputs: tensor numbers; -1 for an optional input that is left out.
+        outputs: tensor numbers.
+        table: the flatbuffer's own object.
+    """
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: Any
+
+
+@dataclass(frozen=True)
+class TfliteGraph:
+    """The only subgraph of a model; `model` and `subgraph` are the flatbuffer's own objects."""
+
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    model: Any
+    subgraph: Any
+
+
+def read_graph(data: bytes, where: str) -> TfliteGraph:
+    """Read and check a TensorFlow Lite file.
+
+    Args:
+        data: the file's bytes.
+        where: the file, for messages.
+
+    Raises:
+        ModelError: it is truncated, damaged, or no TensorFlow Lite file.
+    """
+    if data[4:8] != IDENTIFIER:
+        raise ModelError("is no TensorFlow Lite file: its identifier is not TFL3", where=where)
+    try:
+        return _Reader(data, where).graph()
+    except ModelError:
+        raise
+    except Exception as error:  # offsets into nowhere end in whatever the reader stumbles over
+        raise _damaged(where) from error
+
+
+def _damaged(where: str, what: str = "") -> ModelError:
+    reason = f": {what}" if what else ""
+    return ModelError(f"is truncated or damaged{reason}", where=where, fix="export it again")
+
+
+class _Reader:
+    def __init__(self, data: bytes, where: str) -> None:
+        self._data = data
+        self._where = where
+        self._model = tflite.Model.GetRootAsModel(data, 0)
+        self._names: set[str] = set()
+
+    def graph(self) -> TfliteGraph:
+        if self._model.Version() != SCHEMA_VERSION:
+            raise ModelError(
+                f"has schema version {self._model.Version()}, not {SCHEMA_VERSION}",
+                where=self._where,
+            )
+        if self._count(self._model.SubgraphsLength()) != 1:
+            raise ModelError(
+                f"has {self._model.SubgraphsLength()} subgraphs; only one is supported",
+                where=self._where,
+                fix="export the model without control flow",
+            )
+        subgraph = self._model.Subgraphs(0)
+        tensors = [
+            self._tensor(subgraph.Tensors(number), number)
+            for number in range(self._count(subgraph.TensorsLength()))
+        ]
+        operators = [
+            self._operator(subgraph.Operators(number), len(tensors))
+            for number in range(self._count(subgraph.OperatorsLength()))
+        ]
+        inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs, len(tensors))
+        outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs, len(tensors))
+        if not operators or not outputs:
+            raise ModelError("holds no operators or no outputs", where=self._where)
+        graph = TfliteGraph(
+            tuple(tensors), tuple(operators), inputs, outputs, self._model, subgraph
+        )
+        self._check_order(graph)
+        return graph
+
+    def _count(self, count: int) -> int:
+        """A number of items, which all take space in the file."""
+        if not 0 <= count <= len(self._data):
+            raise _damaged(self._where, f"a list has {count} items")
+        return count
+
+    def _numbers(
+        self, count: int, item: Any, tensors: int, *, optional: bool = False
+    ) -> tuple[int, ...]:
+        """Tensor numbers."""
+        numbers = tuple(int(item(position)) for position in range(self._count(count)))
+        if any(not (-1 if optional else 0) <= number < tensors for number in numbers):
+            raise _damaged(self._where, "there is no tensor of some number")
+        return numbers
+
+    def _tensor(self, table: Any, number: int) -> TfliteTensor:
+        name = (table.Name() or b"").decode("utf-8", "replace") or f"tensor_{number}"
+        if name in self._names:
+            name = f"{name}#{number}"
+        self._names.add(name)
+        shape = tuple(int(table.Shape(i)) for i in range(self._count(table.ShapeLength())))
+        dtype = DTYPES.get(table.Type(), f"type {table.Type()}")
+        if any(extent < 0 for extent in shape):
+            raise ModelError(
+                f"tensor {name!r} has the dynamic shape {list(shape)}",
+                where=self._where,
+                fix="generated C has fixed sizes; export the model with static shapes",
+            )
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise _damaged(self._where, f"tensor {name!r} has the shape {list(shape)}")
+        if table.Sparsity() is not None:
+            raise ModelError(f"tensor {name!r} is sparse", where=self._where)
+        signature = [table.ShapeSignature(i) for i in range(self._count(self._signature(table)))]
+        dynamic = tuple(axis for axis, extent in enumerate(signature) if extent == -1)
+        scales, zero_points = self._quantization(table, name)
+        constant = self._is_constant(table, name, shape, dtype)
+        return TfliteTensor(name, shape, dtype, constant, dynamic, scales, zero_points)
+
+    def _signature(self, table: Any) -> int:
+        return int(table.ShapeSignatureLength())
+
+    def _is_constant(self, table: Any, name: str, shape: tuple[int, ...], dtype: str) -> bool:
+        """Whether the file holds a tensor's values, of which there must be as many as elements."""
+        number = table.Buffer()
+        if not 0 <= number < self._count(self._model.BuffersLength()):
+            raise _damaged(self._where, f"tensor {name!r} has no buffer")
+        buffer = self._model.Buffers(number)
+        if buffer.Offset() > 1 or buffer.Size() > 0:
+            raise ModelError(
+                f"the values of tensor {name!r} lie behind the flatbuffer",
+                where=self._where,
+                fix="models of more than 2 GB are not supported",
+            )
+        size = self._count(buffer.DataLength())
+        if size == 0:
+            return False
+        if dtype.startswith("type"):
+            raise ModelError(f"tensor {name!r} has the unsupported {dtype}", where=self._where)
+        if size != math.prod(shape) * np.dtype(dtype).itemsize:
+            raise _damaged(self._where, f"tensor {name!r} has {size} bytes of values")
+        if buffer.DataAsNumpy().size != size:
+            raise _damaged(self._where, f"the values of tensor {name!r} end early")
+        return True
+
+    def _quantization(self, table: Any, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Scales and zero points; scales that are there are positive numbers."""
+        known = table.Quantization()
+        if known is None or known.ScaleLength() == 0:
+            return np.zeros(0, np.float32), np.zeros(0, np.int64)
+        scales = np.array([known.Scale(i) for i in range(self._count(known.ScaleLength()))])
+        count = self._count(known.ZeroPointLength())
+        zero_points = np.array([known.ZeroPoint(i) for i in range(count)], np.int64)
+        if not np.isfinite(scales).all() or (scales < 0).any() or len(scales) != count:
+            raise ModelError(
+                f"tensor {name!r} has scales that are no positive numbers, or other zero points "
+                "than scales",
+                where=self._where,
+            )
+        return scales.astype(np.float32), zero_points
+
+    def _operator(self, table: Any, tensors: int) -> TfliteOperator:
+        number = table.OpcodeIndex()
+        if not 0 <= number < self._count(self._model.OperatorCodesLength()):
+            raise _damaged(self._where, f"there is no operator code {number}")
+        code = self._model.OperatorCodes(number)
+        # Codes below 127 lie in the field that older files have.
+        builtin = max(int(code.DeprecatedBuiltinCode()), int(code.BuiltinCode()))
+        if builtin == tflite.BuiltinOperator.CUSTOM:
+            name = f"CUSTOM {(code.CustomCode() or b'').decode('utf-8', 'replace')}"
+        else:
+            name = OPERATOR_NAMES.get(builtin, f"number {builtin}")
+        inputs = self._numbers(table.InputsLength(), table.Inputs, tensors, optional=True)
+        outputs = self._numbers(table.OutputsLength(), table.Outputs, tensors)
+        return TfliteOperator(name, inputs, outputs, table)
+
+    def _check_order(self, graph: TfliteGraph) -> None:
+        """Every tensor that is read is an input, a constant, or written once before."""
+        known = {number for number, t in enumerate(graph.tensors) if t.constant}
+        if known & set(graph.inputs) or len(set(graph.inputs)) != len(graph.inputs):
+            raise _damaged(self._where, "an input is a constant or listed twice")
+        known |= set(graph.inputs)
+        for operator in graph.operators:
+            for number in operator.inputs:
+                if number >= 0 and number not in known:
+                    name = graph.tensors[number].name
+                    raise _damaged(self._where, f"tensor {name!r} is read before it is written")
+            if known & set(operator.outputs):
+                raise _damaged(self._where, "a tensor is written twice")
+            known |= set(operator.outputs)
+        if not set(graph.outputs) <= known:
+            raise _damaged(self._where, "an output is never written")
+
+
+OPERATOR_NAMES: dict[int, str] = {
+    value: name
+    for name, value in vars(tflite.BuiltinOperator).items()
+    if isinstance(value, int) and not name.startswith("_")
+}

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integer convolutions and fully connected layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import (
+    TILE,
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    store_rescaled,
+    tiles,
+)
+from umakit.lower.integer.windows import Axis
+from umakit.quantization.fixed_point import ShiftRange
+from umakit.quantization.operators import Conv2d, Dense
+
+tirx = tvm_api.tirx
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The constants of a linear layer.
+
+    Attributes:
+        weights: int8, output channels first.
+        bias: int32[O].
+        multipliers, shifts: one, or one for each output channel.
+    """
+
+    weights: Array
+    bias: Array
+    multipliers: Array
+    shifts: Array
+
+    def without_zero_point(self, zero_point: int) -> Linear:
+        """With the data's zero point moved into the bias: sum((x - z) w) = sum(x w) - z sum(w).
+
+        That holds where no padding is left out, and in integers that wrap around always.
+        """
+        sums = self.weights.reshape(len(self.bias), -1).astype(np.int64).sum(axis=1)
+        moved = (self.bias.astype(np.int64) - zero_point * sums).astype(np.uint64)
+        bias = (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+        return Linear(self.weights, bias, self.multipliers, self.shifts)
+
+    def arrays(self) -> list[Array]:
+        """The constants in the order of a kernel's parameters."""
+        return [self.weights, self.bias, self.multipliers, self.shifts]
+
+    def buffers(self) -> list[Any]:
+        """Parameters for them."""
+        names = ("weights", "bias", "multipliers", "shifts")
+        return [
+            buffer(name, array.shape, str(array.dtype))
+            for name, array in zip(names, self.arrays(), strict=True)
+        ]
+
+    def factor(self, multipliers: Any, shifts: Any, channel: Any) -> tuple[Any, Any, ShiftRange]:
+        """What a channel's sum is multiplied with."""
+        index = channel if self.multipliers.size > 1 else int32(0)
+        return multipliers[index], shifts[index], ShiftRange.of(self.shifts)
+
+
+def product(data: Any, weight: Any, zero_point: int) -> Any:
+    """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    value = data.astype("int16")
+    if zero_point:
+        value = value - tirx.IntImm("int16", zero_point)
+    return int32(value) * int32(weight.astype("int16"))
+
+
+def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Linear) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a fully connected layer.
+
+    The data's zero point is expected in the bias.
+    """
+    rows, inputs = data_shape
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", known.output_shape, known.output_dtype)
+    total = accumulators(1)
+
+    def one(row: Any, channel: Any) -> Any:
+        return sequence(
+            tirx.AllocBuffer(total),
+            tirx.BufferStore(total, bias[channel], [int32(0)]),
+            loop("i", inputs, lambda i: add_to(
+                total, int32(0), product(data[row, i], weights[channel, i], 0)
+            )),
+            store_rescaled(
+                output, [row, channel], total[int32(0)],
+                layer.factor(multipliers, shifts, channel), known,
+            ),
+        )  # fmt: skip
+
+    body = loops([("row", rows), ("channel", known.output_shape[1])], one)
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def window_axes(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> tuple[Axis, Axis]:
+    """Rows and columns of a convolution's window."""
+    _, height, width, _ = data_shape
+    _, kernel_height, kernel_width, _ = layer.weights.shape
+    top, left, _, _ = known.padding
+    _, rows, columns, _ = known.output_shape
+    (vertical, horizontal), (down, right) = known.strides, known.dilation
+    return (
+        Axis(height, rows, kernel_height, vertical, down, top),
+        Axis(width, columns, kernel_width, horizontal, right, left),
+    )
+
+
+def conv2d(
+    known: Conv2d, data_shape: tuple[int, ...], data_dtype: str, layer: Linear, zero_point: int
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+
+    Each output is one sum in a register. Where it can be, a row of the window and its channels
+    are one contiguous run.
+
+    Args:
+        known: parameters of the operator.
+        data_shape: [N, H, W, C].
+        data_dtype: of the data.
+        layer: the constants.
+        zero_point: of the data; 0 if it is in the bias already.
+    """
+    batch, _, _, channels = data_shape
+    vertical, horizontal = window_axes(known, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", known.output_shape, known.output_dtype)
+    total = accumulators(1)
+    per_group_in = channels // known.groups
+    per_group_out = known.output_shape[3] // known.groups
+    contiguous = known.groups == 1 and horizontal.dilation == 1
+
+    def term(n: Any, y: Any, x: Any, o: Any, ky: Any, kx: Any, c: Any) -> Any:
+        first = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
+        source = data[n, vertical.source(y, ky), horizontal.source(x, kx), first + c]
+        return add_to(total, int32(0), product(source, weights[o, ky, kx, c], zero_point))
+
+    def one_sum(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
+        (row_first, row_count), (column_first, column_count) = rows, columns
+
+        def window_row(o: Any, row: Any) -> Any:
+            ky = row_first + row
+            if contiguous:
+                length = column_count * per_group_in
+                return loop("i", length, lambda i: term(
+                    n, y, x, o, ky,
+                    column_first + tirx.floordiv(i, int32(per_group_in)),
+                    tirx.floormod(i, int32(per_group_in)),
+                ))  # fmt: skip
+            return loops(
+                [("column", column_count), ("c", per_group_in)],
+                lambda column, c: term(n, y, x, o, ky, column_first + column, c),
+            )
+
+        def one(o: Any) -> Any:
+            return sequence(
+                tirx.AllocBuffer(total),
+                tirx.BufferStore(total, bias[o], [int32(0)]),
+                loop("row", row_count, lambda row: window_row(o, row)),
+                store_rescaled(
+                    output, [n, y, x, o], total[int32(0)],
+                    layer.factor(multipliers, shifts, o), known,
+                ),
+            )  # fmt: skip
+
+        return loop("o", known.output_shape[3], one)
+
+    body = at_positions(batch, vertical, horizontal, one_sum)
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any:
+    """Loops over all positions of a window.
+
+    Args:
+        batch: number of images.
+        vertical, horizontal: the window.
+        body: (image, row, column, (first, count) of rows, (first, count) of columns) -> statements.
+    """
+
+    def position(n: Any, y: Any, x: Any) -> Any:
+        return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
+
+    extents = [("n", batch), ("y", vertical.outputs), ("x", horizontal.outputs)]
+    return loops(extents, position)
+
+
+def depthwise(
+    known: Conv2d, data_shape: tuple[int, ...], data_dtype: str, layer: Linear, zero_point: int
+) -> Any:
+    """The same for depthwise convolutions: sums of a tile of channels at once.
+
+    The weights are [KH, KW, O], so that the innermost loop over channels is contiguous.
+    """
+    batch, _, _, channels = data_shape
+    outputs = known.output_shape[3]
+    multiplier = outputs // channels
+    vertical, horizontal = window_axes(known, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    _, bias, multipliers, shifts = layer.buffers()
+    weights = buffer("weights", depthwise_weights(layer.weights).shape, "int8")
+    output = buffer("output", known.output_shape, known.output_dtype)
+    sums = accumulators(min(TILE, outputs))
+
+    def term(n: Any, y: Any, x: Any, ky: Any, kx: Any, first: Any, c: Any) -> Any:
+        source = data[
+            n, vertical.source(y, ky), horizontal.source(x, kx),
+            tirx.floordiv(first + c, int32(multiplier)),
+        ]  # fmt: skip
+        return add_to(sums, c, product(source, weights[ky, kx, first + c], zero_point))
+
+    def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
+        def one_tile(first: Any, width: Any) -> Any:
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", width, lambda c: tirx.BufferStore(sums, bias[first + c], [c])),
+                loops(
+                    [("row", rows[1]), ("column", columns[1]), ("c", width)],
+                    lambda row, column, c: term(
+                        n, y, x, rows[0] + row, columns[0] + column, first, c
+                    ),
+                ),
+                loop("c", width, lambda c: store_rescaled(
+                    output, [n, y, x, first + c], sums[c],
+                    layer.factor(multipliers, shifts, first + c), known,
+                )),
+            )  # fmt: skip
+
+        return tiles(outputs, one_tile)
+
+    body = at_positions(batch, vertical, horizontal, one_position)
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def depthwise_weights(weights: Array) -> Array:
+    """[O, KH, KW, 1] as [KH, KW, O]."""
+    return np.ascontiguousarray(weights[..., 0].transpose(1, 2, 0))
+
+
+def is_depthwise(known: Conv2d, data_shape: tuple[int, ...]) -> bool:
+    """Whether each group has one input channel."""
+    return known.groups == data_shape[3] and known.groups > 1
+
+
+def pads(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> bool:
+    """Whether some window reaches outside the image."""
+    return not all(axis.inside for axis in window_axes(known, data_shape, layer))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integer additions, subtractions, multiplications and changes of scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_rescaled,
+    unflatten,
+)
+from umakit.quantization.fixed_point import ShiftRange, multiply
+from umakit.quantization.operators import Add, Multiply, Parameters, Requantize, Subtract
+
+tirx = tvm_api.tirx
+Shapes = list[tuple[int, ...]]
+Combine = Callable[[Any, Any], tuple[list[Any], Any]]
+"""(left element, right element) -> statements, int32 value to rescale."""
+
+
+def requantize(known: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output) of a change of scale."""
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", known.output_shape, known.output_dtype)
+    factor = (int32(known.multiplier), int32(known.shift), _range(known.shift))
+
+    def one(i: Any) -> Any:
+        value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(known.input_zero_point)
+        return store_rescaled(output, unflatten(i, known.output_shape), value, factor, known)
+
+    return kernel([data, output], loop("i", math.prod(known.output_shape), one))
+
+
+def add(known: Add, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of a sum or difference."""
+    (left_zero, right_zero), (left_by, right_by, total_by) = known.zero_points, known.multipliers
+    left_shift, right_shift, total_shift = known.shifts
+
+    def scaled(value: Any, zero_point: int, multiplier: int, shift: int) -> tuple[list[Any], Any]:
+        shifted = (int32(value) - int32(zero_point)) * int32(1 << known.left_shift)
+        return multiply(
+            shifted, int32(multiplier), int32(shift), _range(shift), known.rounding_mode
+        )
+
+    def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
+        left_part, left_value = scaled(left, left_zero, left_by, left_shift)
+        right_part, right_value = scaled(right, right_zero, right_by, right_shift)
+        subtracts = isinstance(known, Subtract)
+        total = left_value - right_value if subtracts else left_value + right_value
+        return [*left_part, *right_part], total
+
+    return _binary(known, shapes, dtypes, combine, (total_by, total_shift))
+
+
+def multiplication(known: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of a product."""
+    left_zero, right_zero = known.zero_points
+
+    def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
+        return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
+
+    return _binary(known, shapes, dtypes, combine, (known.multiplier, known.shift))
+
+
+def _binary(
+    known: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
+) -> Any:
+    """Kernel (left, right, output) that combines elements of tensors that broadcast."""
+    names = ("left", "right")
+    operands = [
+        buffer(name, shape, dtype) for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
+    ]
+    output = buffer("output", known.output_shape, known.output_dtype)
+    factor = (int32(by[0]), int32(by[1]), _range(by[1]))
+
+    def one(i: Any) -> Any:
+        place = unflatten(i, known.output_shape)
+        left, right = (
+            operand[tuple(_broadcast(place, shape))]
+            for operand, shape in zip(operands, shapes, strict=True)
+        )
+        statements, value = combine(left, right)
+        return sequence(*statements, store_rescaled(output, place, value, factor, known))
+
+    return kernel([*operands, output], loop("i", math.prod(known.output_shape), one))
+
+
+def _broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """Indices into an operand for a place of the result; axes of one element repeat."""
+    own = place[len(place) - len(shape) :]
+    return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]
+
+
+def _range(shift: int) -> ShiftRange:
+    return ShiftRange(shift, shift)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building blocks of integer kernels: loops, accumulators and rescaled stores as TIR.
+
+Kernels are written as loops and not as scheduled tensor expressions, because what makes them
+small and fast is not a schedule: loop bounds that leave padding out, so that no element is tested
+and no padded copy is kept, and accumulators that live in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from umakit import tvm_api
+from umakit.quantization.fixed_point import ShiftRange, multiply
+from umakit.quantization.operators import Parameters
+
+tirx = tvm_api.tirx
+
+TILE = 64
+"""Most accumulators that a kernel keeps at once, in a local array of as many int32."""
+
+
+def int32(value: Any) -> Any:
+    """A 32-bit constant, or an expression converted to 32 bits."""
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
+
+
+def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
+    """A parameter of a kernel."""
+    return tirx.decl_buffer(list(shape), dtype, name)
+
+
+def accumulators(count: int) -> Any:
+    """A local int32 array."""
+    return tirx.decl_buffer([count], "int32", "sum", scope="local")
+
+
+def sequence(*statements: Any) -> Any:
+    """Statements one after the other."""
+    flat = [inner for statement in statements for inner in tvm_api.flatten_statements(statement)]
+    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
+
+
+def loop(name: str, extent: Any, body: Callable[[Any], Any]) -> Any:
+    """`for name in range(extent)`; a loop of one turn is its body.
+
+    Args:
+        name: of the variable.
+        extent: number of turns.
+        body: from the variable to statements.
+    """
+    if isinstance(extent, int) and extent == 1:
+        return body(int32(0))
+    variable = tirx.Var(name, "int32")
+    count = int32(extent)
+    return tirx.For(variable, int32(0), count, tirx.ForKind.SERIAL, body(variable))
+
+
+def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
+    """Nested loops, the first one outermost."""
+    if not extents:
+        return body()
+    (name, extent), *rest = extents
+    return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
+
+
+def add_to(buffer: Any, index: Any, value: Any) -> Any:
+    """`buffer[index] += value`."""
+    return tirx.BufferStore(buffer, buffer[index] + value, [index])
+
+
+def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:
+    """Indices of the element of a tensor that is number `index` in memory."""
+    indices = []
+    for extent in reversed(shape):
+        indices.append(tirx.floormod(index, int32(extent)))
+        index = tirx.floordiv(index, int32(extent))
+    return indices[::-1]
+
+
+def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
+    """`count` channels in tiles of at most `TILE`.
+
+    Args:
+        count: of all channels.
+        body: (first channel, number of channels) -> statements.
+    """
+    if count <= TILE:
+        return body(int32(0), count)
+    number = -(-count // TILE)
+
+    def tile(index: Any) -> Any:
+        first = index * int32(TILE)
+        if count % TILE == 0:
+            return body(first, TILE)
+        return body(first, tirx.min(int32(TILE), int32(count) - first))
+
+    return loop("tile", number, tile)
+
+
+def store_rescaled(
+    output: Any,
+    indices: Sequence[Any],
+    value: Any,
+    factor: tuple[Any, Any, ShiftRange],
+    known: Parameters,
+) -> Any:
+    """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
+
+    Args:
+        output: where to.
+        indices: of the element.
+        value: an int32 expression.
+        factor: multiplier, shift, and the values that shifts can take.
+        known: about the output.
+    """
+    multiplier, shift, shifts = factor
+    bindings, rescaled = multiply(value, multiplier, shift, shifts, known.rounding_mode)
+    shifted = rescaled + int32(known.output_zero_point)
+    return sequence(*bindings, store_clipped(output, indices, shifted, known))
+
+
+def store_clipped(output: Any, indices: Sequence[Any], value: Any, known: Parameters) -> Any:
+    """Store an int32 value clipped to the output's range."""
+    low, high = known.clip
+    clipped = tirx.max(tirx.min(value, int32(high)), int32(low))
+    return tirx.BufferStore(output, clipped.astype(known.output_dtype), list(indices))
+
+
+def kernel(parameters: Sequence[Any], body: Any) -> Any:
+    """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules."""
+    attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN}
+    # TVM's passes over Relax expect a root block.
+    root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
+    return tirx.PrimFunc(list(parameters), root).with_attrs(attributes)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sliding windows without padding: which part of a window lies inside the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import int32
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Rows or columns of a sliding window.
+
+    Attributes:
+        size: of the image.
+        outputs: positions of the window.
+        extent: elements of the window.
+        stride: between positions.
+        dilation: between elements.
+        before: padding in front.
+    """
+
+    size: int
+    outputs: int
+    extent: int
+    stride: int
+    dilation: int
+    before: int
+
+    @property
+    def reaches_before(self) -> bool:
+        """Whether some window begins outside the image."""
+        return self.before > 0
+
+    @property
+    def reaches_after(self) -> bool:
+        """Whether some window ends outside the image."""
+        last = (self.outputs - 1) * self.stride - self.before + (self.extent - 1) * self.dilation
+        return last >= self.size
+
+    @property
+    def inside(self) -> bool:
+        """Whether all windows lie inside the image."""
+        return not (self.reaches_before or self.reaches_after)
+
+    def source(self, position: Any, element: Any) -> Any:
+        """The image's index of an element of the window at a position."""
+        return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
+
+    def clipped(self, position: Any) -> tuple[Any, Any]:
+        """First element of the window that is inside the image, and how many there are.
+
+        Args:
+            position: of the window.
+
+        Returns:
+            32-bit expressions; the count may be below 0 for none.
+        """
+        first, count = int32(0), int32(self.extent)
+        start = position * int32(self.stride)
+        if self.reaches_before:
+            first = self._steps(int32(self.before) - start)
+        if self.reaches_after:
+            count = tirx.min(count, self._steps(int32(self.size + self.before) - start))
+        return first, count - first
+
+    def _steps(self, distance: Any) -> Any:
+        """How many elements lie before a distance, which may be negative."""
+        positive = tirx.max(distance, int32(0))
+        if self.dilation == 1:
+            return positive
+        return tirx.truncdiv(positive + int32(self.dilation - 1), int32(self.dilation))

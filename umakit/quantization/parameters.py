@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of integer operators, derived from scales and zero points.
+
+The formulas are those of TensorFlow Lite Micro's kernels ("prepare" functions), in the same
+precision: what is a product of float32 there is one here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.quantization.fixed_point import FixedPoint, Rounding, fixed_point
+from umakit.quantization.operators import (
+    Add,
+    AveragePool2d,
+    Conv2d,
+    Dense,
+    MaxPool2d,
+    Multiply,
+    Parameters,
+    Pool2d,
+    Requantize,
+    Softmax,
+    Subtract,
+)
+from umakit.quantization.softmax_table import exponential_table
+from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
+
+Array = npt.NDArray[Any]
+
+ONE = np.float32(1)
+ADD_LEFT_SHIFT = 20
+"""TensorFlow Lite's left shift of the operands of an addition of 8-bit integers."""
+
+BIAS_TOLERANCE = 0.02
+"""How far, in steps of the result, a bias's scale may be from that of the accumulator."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The value that a quantize rounds, without the activation in front of it.
+
+    Attributes:
+        call: the operator's call.
+        scale: of the integers.
+        clip: least and largest integer that the activation lets through.
+        activation: whether there was one.
+        shape: of the result.
+        span: of the quantize.
+    """
+
+    call: Any
+    scale: Scale
+    clip: tuple[int, int]
+    activation: bool
+    shape: tuple[int, ...]
+    span: Any
+
+    def common(self, rounding: Rounding) -> dict[str, Any]:
+        """The fields that all `Parameters` have."""
+        return {
+            "output_shape": self.shape,
+            "output_dtype": self.scale.dtype,
+            "output_zero_point": self.scale.zero_point,
+            "clip": self.clip,
+            "rounding": rounding.value,
+        }
+
+
+def conv2d(
+    result: Result, source: Quantized, weights: Weights, bias: Weights | None, rounding: Rounding
+) -> Any:
+    """A `quantized.conv2d` call.
+
+    Raises:
+        NotAnIsland: a layout other than NHWC, or scales that integers cannot express.
+    """
+    attributes = result.call.attrs
+    if str(attributes.data_layout) != "NHWC":
+        raise NotAnIsland(f"the data layout is {attributes.data_layout}, not NHWC")
+    layout = str(attributes.kernel_layout)
+    weights = weights.transposed([layout.index(axis) for axis in "OHWI"])
+    known = Conv2d(
+        **result.common(rounding),
+        strides=_pair(attributes.strides),
+        padding=_four(attributes.padding),
+        dilation=_pair(attributes.dilation),
+        groups=int(attributes.groups),
+        input_zero_point=source.scale.zero_point,
+    )
+    scales = weights.channel_scales().astype(np.float64)
+    # float32 times float64, as the reference has it.
+    factors = np.float64(source.scale.scale) * scales / np.float64(result.scale.scale)
+    operands = _linear_operands(result, source, weights, bias, factors)
+    return known.call([source.integers, *operands], result.span)
+
+
+def dense(
+    builder: Any,
+    result: Result,
+    source: Quantized,
+    weights: Weights,
+    bias: Weights | None,
+    rounding: Rounding,
+) -> Any:
+    """A `quantized.dense` call, reshaped if the data has more than two dimensions.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    if weights.integers.ndim != 2:
+        raise NotAnIsland("the weights are no matrix")
+    weights = weights.transposed([1, 0])
+    outputs, inputs = weights.integers.shape
+    shape = tvm_api.static_shape(source.integers) or ()
+    rows = int(np.prod(shape[:-1]))
+    scales = weights.channel_scales()
+    if scales.size == 1:
+        # The reference multiplies these two in float32.
+        product = (source.scale.scale * scales.astype(np.float32)).astype(np.float64)
+    else:
+        product = np.float64(source.scale.scale) * scales.astype(np.float64)
+    factors = product / np.float64(result.scale.scale)
+    operands = _linear_operands(result, source, weights, bias, factors)
+    fields = result.common(rounding) | {"output_shape": (rows, outputs)}
+    known = Dense(**fields, input_zero_point=source.scale.zero_point)
+    reshape = tvm_api.relax.op.reshape
+    data = source.integers
+    if len(shape) != 2:
+        data = builder.emit(tvm_api.make_call(reshape(data, (rows, inputs)), span=result.span))
+    call = known.call([data, *operands], result.span)
+    if len(shape) == 2:
+        return call
+    return tvm_api.make_call(reshape(builder.emit(call), result.shape), span=result.span)
+
+
+def _linear_operands(
+    result: Result, source: Quantized, weights: Weights, bias: Weights | None, factors: Array
+) -> list[Any]:
+    """Weights, bias, multipliers and shifts as constants."""
+    if weights.integers.dtype != np.int8:
+        raise NotAnIsland(f"the weights are {weights.integers.dtype}, not int8")
+    channels = weights.integers.shape[0]
+    biases = np.zeros(channels, np.int32) if bias is None else _bias(bias, channels)
+    if bias is not None:
+        accumulator = source.scale.scale * weights.channel_scales()
+        difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
+        if (difference > BIAS_TOLERANCE * result.scale.scale).any():
+            raise NotAnIsland("the bias has another scale than the products")
+    scaled = _fixed_point([float(factor) for factor in factors])
+    arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
+    return [tvm_api.relax.const(np.ascontiguousarray(array)) for array in arrays]
+
+
+def _bias(bias: Weights, channels: int) -> Array:
+    if bias.integers.dtype != np.int32 or bias.integers.size != channels:
+        raise NotAnIsland("the bias is not one int32 for each output channel")
+    return bias.integers.reshape(-1)
+
+
+def elementwise(result: Result, operands: Sequence[Quantized], rounding: Rounding) -> Parameters:
+    """Parameters of an addition, subtraction or multiplication.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    left, right = (operand.scale for operand in operands)
+    fields = result.common(rounding) | {"zero_points": (left.zero_point, right.zero_point)}
+    output = float(result.scale.scale)
+    operator = tvm_api.operator_name(result.call)
+    if operator == "multiply":
+        factor = _fixed_point([float(left.scale) * float(right.scale) / output])
+        return Multiply(
+            **fields, multiplier=int(factor.multipliers[0]), shift=int(factor.shifts[0])
+        )
+    twice_largest = 2.0 * float(max(left.scale, right.scale))
+    factors = [
+        float(left.scale) / twice_largest,
+        float(right.scale) / twice_largest,
+        twice_largest / (2.0**ADD_LEFT_SHIFT * output),
+    ]
+    if factors[2] >= 1.0:
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    scaled = _fixed_point(factors)
+    kind = Subtract if operator == "subtract" else Add
+    first, second, third = (int(value) for value in scaled.multipliers)
+    shifts = [int(value) for value in scaled.shifts]
+    return kind(
+        **fields,
+        left_shift=ADD_LEFT_SHIFT,
+        multipliers=(first, second, third),
+        shifts=(shifts[0], shifts[1], shifts[2]),
+    )
+
+
+def unary(result: Result, source: Quantized, rounding: Rounding) -> Any:
+    """A call of a pool or softmax.
+
+    Raises:
+        NotAnIsland: scales or attributes that the integer operator does not have.
+    """
+    operator = tvm_api.operator_name(result.call)
+    if operator == "nn.softmax":
+        return _softmax(result, source, rounding)
+    if source.scale != result.scale:
+        raise NotAnIsland("a pool's input and output have different scales")
+    kind = AveragePool2d if operator == "nn.avg_pool2d" else MaxPool2d
+    return pool2d(kind, result, result.call, rounding).call([source.integers], result.span)
+
+
+def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) -> Pool2d:
+    """Parameters of a pool.
+
+    Args:
+        kind: of pool.
+        result: what becomes of it.
+        call: a Relax pooling operator.
+        rounding: unused by pools, but part of all parameters.
+
+    Raises:
+        NotAnIsland: attributes that the integer pools do not have.
+    """
+    attributes = call.attrs
+    padding = _four(attributes.padding)
+    if str(attributes.layout) != "NHWC":
+        raise NotAnIsland(f"the data layout is {attributes.layout}, not NHWC")
+    if _pair(attributes.dilation) != (1, 1) or bool(attributes.ceil_mode):
+        raise NotAnIsland("a pool is dilated or rounds its size up")
+    counts_padding = bool(getattr(attributes, "count_include_pad", False)) and any(padding)
+    if kind is AveragePool2d and counts_padding:
+        raise NotAnIsland("an average pool counts padding")
+    return kind(
+        **result.common(rounding),
+        strides=_pair(attributes.strides),
+        padding=padding,
+        window=_pair(attributes.pool_size),
+    )
+
+
+def _softmax(result: Result, source: Quantized, rounding: Rounding) -> Any:
+    shape = result.shape
+    if int(result.call.attrs.axis) not in (-1, len(shape) - 1):
+        raise NotAnIsland("softmax is not over the last axis")
+    low, _ = result.scale.limits
+    if result.scale.scale != np.float32(1 / 256) or result.scale.zero_point != low:
+        raise NotAnIsland("softmax's result has a scale other than 1/256")
+    try:
+        table = exponential_table(float(source.scale.scale))
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+    known = Softmax(**result.common(rounding))
+    return known.call([source.integers, tvm_api.relax.const(table)], result.span)
+
+
+def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requantize:
+    """Parameters of a change of scale, perhaps with an activation.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    if result.activation:
+        # The reference divides in float32 here, unlike in a mere change of scale.
+        factor = float(source.scale.scale / result.scale.scale)
+    else:
+        factor = float(source.scale.scale) / float(result.scale.scale)
+    scaled = _fixed_point([factor])
+    return Requantize(
+        **result.common(rounding),
+        input_zero_point=source.scale.zero_point,
+        multiplier=int(scaled.multipliers[0]),
+        shift=int(scaled.shifts[0]),
+    )
+
+
+def _fixed_point(factors: Sequence[float]) -> FixedPoint:
+    try:
+        return fixed_point(factors)
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    first, second = (int(value) for value in values)
+    return first, second
+
+
+def _four(values: Any) -> tuple[int, int, int, int]:
+    """Padding as top, left, bottom, right."""
+    numbers = [int(value) for value in values]
+    if len(numbers) == 2:
+        numbers *= 2
+    top, left, bottom, right = numbers
+    return top, left, bottom, right

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of exponentials that integer softmax looks up.
+
+The arithmetic is that of gemmlowp's `exp_on_negative_values` as TensorFlow Lite's integer softmax
+uses it: a polynomial on [-1/4, 0) and a product of tabulated powers for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.quantization.fixed_point import (
+    high_product,
+    quantize_multiplier,
+    shift_right_rounding,
+)
+
+INPUT_INTEGER_BITS = 5
+"""Integer bits of the scaled differences (`kScaledDiffIntegerBits`)."""
+
+INT32_MAX = 2**31 - 1
+POWERS = (
+    (-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535),
+    (3, 720401), (4, 242),
+)  # fmt: skip
+"""(k, exp(-2**k) with 31 fractional bits)."""
+
+
+def exponential_table(input_scale: float) -> npt.NDArray[Any]:
+    """exp(-d * input_scale) for d = 0, ..., 255 in fixed point.
+
+    Differences so large that the reference leaves them out of the sum are 0.
+
+    Args:
+        input_scale: of softmax's input.
+
+    Returns:
+        int32[256] with 31 fractional bits.
+
+    Raises:
+        ValueError: the scale is so small that the reference does not take it.
+    """
+    fractional = 31 - INPUT_INTEGER_BITS
+    multiplier, shift = quantize_multiplier(min(input_scale * 2.0**fractional, 2.0**31 - 1.0))
+    if shift < 0:
+        raise ValueError(f"scale {input_scale} is below the smallest of softmax's fixed point")
+    radius = math.floor((2**INPUT_INTEGER_BITS - 1) * 2.0**fractional / 2.0**shift)
+    return np.array(
+        [
+            _exponential(high_product(-d * 2**shift, multiplier)) if d <= radius else 0
+            for d in range(256)
+        ],
+        np.int32,
+    )
+
+
+def _exponential(value: int) -> int:
+    """exp of a number of at most 0 with 26 fractional bits; the result has 31."""
+    if value == 0:
+        return INT32_MAX
+    quarter = 1 << (31 - INPUT_INTEGER_BITS - 2)
+    modulus = (value & (quarter - 1)) - quarter
+    result = _exponential_near_zero(modulus << INPUT_INTEGER_BITS)
+    remainder = modulus - value
+    for exponent, power in POWERS:
+        if remainder & (1 << (31 - INPUT_INTEGER_BITS + exponent)):
+            result = high_product(result, power)
+    return result
+
+
+def _exponential_near_zero(value: int) -> int:
+    """exp of a number in [-1/4, 0) with 31 fractional bits: a Taylor series around -1/8."""
+    exp_of_minus_eighth, third = 1895147668, 715827883
+    x = value + (1 << 28)
+    square = high_product(x, x)
+    cube, fourth = high_product(square, x), high_product(square, square)
+    inner = high_product(shift_right_rounding(fourth, 2) + cube, third) + square
+    total = x + shift_right_rounding(inner, 1)
+    return exp_of_minus_eighth + high_product(exp_of_minus_eighth, total)
