@@ -21,6 +21,8 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 KEPT_PROGRAMS = 4
 """Older builds of a library are deleted."""
 
+ERROR = re.compile(r"error: (?!ld returned)|undefined reference")
+
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
 """What GNU's linker says when a program is too large."""
 
@@ -60,7 +62,7 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
             f"the program is too large for {device.name}: it overflows {regions}",
             fix="choose a device with more memory or a smaller network",
         )
-    lines = [line for line in messages.splitlines() if "error" in line]
+    lines = [line for line in messages.splitlines() if ERROR.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
     fix = f"compile {folder} by hand to see the rest"
     if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):
@@ -123,8 +125,10 @@ def _build_folder(library: Path, device: Device) -> Path:
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
-    folders = [(library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))]
-    if device.is_bare_metal:
+    folders: list[tuple[Path, tuple[str, ...]]] = [
+        (library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))
+    ]
+    if device is not HOST:
         folders.append((SUPPORT, ("*",)))
     for folder, patterns in folders:
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):

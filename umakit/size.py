@@ -8,7 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from umakit.build import compiler, library_sources
+from umakit.build import library_sources
+from umakit.devices import HOST
 from umakit.errors import BuildError
 
 FLAGS = ("-std=c99", "-Os")
@@ -32,7 +33,7 @@ def code_sizes(library: Path) -> list[CodeSize]:
     with tempfile.TemporaryDirectory(prefix="umakit-size-") as temporary:
         for source in library_sources(library):
             target = Path(temporary) / f"{source.stem}.o"
-            _call([*compiler(), *FLAGS, "-c", str(source), "-o", str(target)])
+            _call([*HOST.compiler(), *FLAGS, "-c", str(source), "-o", str(target)])
             listing = _call(["size", "-A", str(target)])
             sizes.append(CodeSize(source.name, _text_bytes(listing)))
     return sizes
