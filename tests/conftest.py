@@ -8,6 +8,8 @@ import shutil
 
 import pytest
 
+from umakit.devices import DEVICES
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -18,8 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """On CI a missing compiler is a failure: the tests that need it would be skipped unseen."""
+    """On CI a missing compiler or emulator is a failure: its tests would be skipped unseen."""
     if os.environ.get("UMAKIT_CI"):
-        missing = [name for name in ("gcc", "clang") if shutil.which(name) is None]
+        programs = ["gcc", "clang"]
+        for device in DEVICES:
+            programs += [device.command, device.size, *device.emulator[:1]]
+        missing = [name for name in programs if name and shutil.which(name) is None]
         if missing:
             raise pytest.UsageError(f"CI lacks {', '.join(missing)}: see .ci/run")

@@ -148,9 +148,10 @@ def _build_folder(library: Path, device: Device) -> Path:
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
-    folders: list[tuple[Path, tuple[str, ...]]]
-    folders = [(library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))]
-    if device.is_bare_metal:
+    folders: list[tuple[Path, tuple[str, ...]]] = [
+        (library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))
+    ]
+    if device is not HOST:
         folders.append((SUPPORT, ("*",)))
     for folder, patterns in folders:
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):

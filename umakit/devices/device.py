@@ -39,6 +39,8 @@ class Device:
         linking: flags of a whole program.
         start_up: stem of the start-up files and of the linker script in `SUPPORT`; empty where
             there is an operating system.
+        replaced: files in `SUPPORT` with functions of `math.h` that take the place of the
+            device's own, where those are more than 2 ULP from the host's.
         has_time: whether the processor's time says something: not under emulation.
         counts_instructions: whether the instructions of a run are counted.
     """
@@ -52,6 +54,7 @@ class Device:
     emulator: tuple[str, ...] = ()
     linking: tuple[str, ...] = ()
     start_up: str = ""
+    replaced: tuple[str, ...] = ()
     has_time: bool = False
     counts_instructions: bool = False
 
@@ -87,10 +90,11 @@ class Device:
 
     def platform_sources(self, runtime: Path) -> list[Path]:
         """What `main.c` in the folder `runtime` of a library is linked with."""
+        replaced = [SUPPORT / name for name in self.replaced]
         if not self.is_bare_metal:
-            return [runtime / HOSTED_PLATFORM]
+            return [runtime / HOSTED_PLATFORM, *replaced]
         start_up = (f"{self.start_up}.S", f"{self.start_up}.c")
-        return [SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)]
+        return [*(SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)), *replaced]
 
     def program_flags(self) -> list[str]:
         """Flags of a whole program, beside those of the compiler."""

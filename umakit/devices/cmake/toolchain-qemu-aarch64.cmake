@@ -7,3 +7,8 @@ set(CMAKE_C_FLAGS_INIT "-ffp-contract=off")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-static")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+
+# What an exported library's program is linked with.
+set(UMAKIT_PLATFORM_SOURCES
+  runtime/umakit_platform_hosted.c
+  ${CMAKE_CURRENT_LIST_DIR}/../support/tanhf.c)

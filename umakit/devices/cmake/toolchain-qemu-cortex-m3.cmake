@@ -3,8 +3,10 @@
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR cortex-m3)
 set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(architecture "-mcpu=cortex-m3 -mthumb")
+set(CMAKE_ASM_FLAGS_INIT "${architecture}")
 set(CMAKE_C_FLAGS_INIT
-  "-mcpu=cortex-m3 -mthumb -ffp-contract=off -ffunction-sections -fdata-sections")
+  "${architecture} -ffp-contract=off -ffunction-sections -fdata-sections")
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 
@@ -17,5 +19,6 @@ set(CMAKE_EXE_LINKER_FLAGS_INIT
 set(UMAKIT_PLATFORM_SOURCES
   ${UMAKIT_SUPPORT}/cortex_m3.S
   ${UMAKIT_SUPPORT}/cortex_m3.c
+  ${UMAKIT_SUPPORT}/expf.c
   ${UMAKIT_SUPPORT}/platform_semihosting.c
   ${UMAKIT_SUPPORT}/semihosting.c)

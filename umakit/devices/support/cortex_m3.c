@@ -26,9 +26,11 @@
 #define MPU_REGION_NUMBER REGISTER(0xE000ED98u)
 #define MPU_REGION_BASE REGISTER(0xE000ED9Cu)
 #define MPU_REGION_ATTRIBUTES REGISTER(0xE000EDA0u)
+#define MPU_ATTRIBUTES_NO_ACCESS ((1u << 28) | (0u << 24)) /* nor execution */
 #define MPU_ATTRIBUTES_READ_ONLY (6u << 24)
 #define MPU_ATTRIBUTES_NORMAL_MEMORY (2u << 16)
 #define MPU_ATTRIBUTES_4_MIB (21u << 1)
+#define MPU_ATTRIBUTES_512_MIB (28u << 1)
 #define MPU_ATTRIBUTES_ENABLE 1u
 
 /* Ticks from one overflow to the next: SysTick has 24 bits. A test makes it smaller. */
@@ -68,13 +70,23 @@ static const struct {
     },
 };
 
-/* Code memory of the emulated board is RAM: a write through NULL would change the vectors. */
-static void protect_code(void)
+static void protect(uint32_t region, uint32_t attributes)
 {
-    MPU_REGION_NUMBER = 0;
+    MPU_REGION_NUMBER = region;
     MPU_REGION_BASE = 0;
-    MPU_REGION_ATTRIBUTES = MPU_ATTRIBUTES_READ_ONLY | MPU_ATTRIBUTES_NORMAL_MEMORY |
-                            MPU_ATTRIBUTES_4_MIB | MPU_ATTRIBUTES_ENABLE;
+    MPU_REGION_ATTRIBUTES = attributes | MPU_ATTRIBUTES_ENABLE;
+}
+
+/*
+ * Below the start of RAM, nothing but reading and executing of code; the region with the higher
+ * number wins. The emulated board would not notice: its code memory is RAM, so that writing
+ * through NULL changes the vectors, and what lies between code and RAM, where the stack would
+ * grow into, ignores what is written.
+ */
+static void protect_memory(void)
+{
+    protect(0, MPU_ATTRIBUTES_NO_ACCESS | MPU_ATTRIBUTES_512_MIB);
+    protect(1, MPU_ATTRIBUTES_READ_ONLY | MPU_ATTRIBUTES_NORMAL_MEMORY | MPU_ATTRIBUTES_4_MIB);
     MPU_CONTROL = MPU_CONTROL_ENABLE | MPU_CONTROL_DEFAULT_MAP;
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 }
@@ -89,9 +101,9 @@ static void start_counter(void)
 
 void umakit_reset(void)
 {
-    memcpy(__data_start, __data_image, (size_t)((char *)__data_end - (char *)__data_start));
-    memset(__bss_start, 0, (size_t)((char *)__bss_end - (char *)__bss_start));
-    protect_code();
+    memcpy(__data_start, __data_image, (uintptr_t)__data_end - (uintptr_t)__data_start);
+    memset(__bss_start, 0, (uintptr_t)__bss_end - (uintptr_t)__bss_start);
+    protect_memory();
     start_counter();
     umakit_start();
 }

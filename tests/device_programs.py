@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C programs that the tests run on devices."""
+
+COUNTING_PROGRAM = """
+#include "umakit_platform.h"
+
+static void loop(uint32_t times)
+{
+#if defined(__arm__)
+    __asm__ volatile("cbz %0, 2f\\n1:\\tsubs %0, #1\\n\\tbne 1b\\n2:" : "+l"(times) : : "cc");
+#else
+    __asm__ volatile("beqz %0, 2f\\n1:\\taddi %0, %0, -1\\n\\tbnez %0, 1b\\n2:" : "+r"(times));
+#endif
+}
+
+static void __attribute__((noinline)) count(uint32_t times)
+{
+    const uint64_t start = umakit_platform_instructions();
+    loop(times);
+    umakit_platform_print_number(umakit_platform_instructions() - start);
+    umakit_platform_print("\\n");
+}
+
+int main(void)
+{
+    count(0);
+    count(1000);
+    count(1000000);
+    return 0;
+}
+"""
+"""Prints the instructions of loops of two instructions, 0, 1,000 and 1,000,000 times."""
+
+READING_PROGRAM = """
+#include "umakit_platform.h"
+
+int main(void)
+{
+    uint64_t last = umakit_platform_instructions();
+    const uint64_t end = last + 200u * 40u * UMAKIT_SYSTICK_PERIOD;
+    const uint64_t start = last;
+    uint64_t backwards = 0, largest = 0;
+
+    while (last < end) {
+        const uint64_t now = umakit_platform_instructions();
+        if (now < last) {
+            backwards++;
+        } else if (now - last > largest) {
+            largest = now - last;
+        }
+        last = now;
+    }
+    umakit_platform_print_number(backwards);
+    umakit_platform_print(" ");
+    umakit_platform_print_number(largest);
+    umakit_platform_print(" ");
+    umakit_platform_print_number((last - start) / (40u * UMAKIT_SYSTICK_PERIOD));
+    umakit_platform_print("\\n");
+    return 0;
+}
+"""
+"""Reads the counter until 200 periods have passed: how often it ran backwards, its largest step,
+and the periods."""
+
+FAILURES = """
+static int deepen(volatile int *above)
+{
+    volatile int here[64];
+
+    here[0] = above[0] + 1;
+    return deepen(here) + here[0];
+}
+
+static int32_t fail(int how, int32_t status)
+{
+    volatile int first[1] = {0};
+    static int *volatile nothing;
+
+    switch (how) {
+    case 1:
+        nothing[4] = 1;
+        break;
+    case 2:
+        __builtin_trap();
+        break;
+    case 3:
+        return deepen(first);
+    case 4:
+        for (;;) {
+            first[0]++;
+        }
+    case 5:
+        return 7;
+    case 6:
+        return -1;
+    default:
+        break;
+    }
+    return status;
+}
+"""
+"""Ways to fail: NULL, a trap, the stack, no end, a driver's status, a bad argument."""
