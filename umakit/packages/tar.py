@@ -114,11 +114,7 @@ def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
     data = library.read_bytes()
     files = read_tar(data, where)
     if not describes_library(files.get(METADATA, b"")):
-        raise LibraryError(
-            f"is no umakit library: there is no {METADATA} of one",
-            where=where,
-            fix="export one with `uma compile`",
-        )
+        raise _foreign(where)
     folder = cache / "libraries" / hashlib.sha256(data).hexdigest()[:32]
     if not _holds(folder, files):
         _unpack(folder, files, where)
@@ -151,7 +147,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
                 files[path] = content.read() if content is not None else b""
             end = archive.offset
     except (tarfile.TarError, EOFError, ValueError, ArithmeticError, RecursionError, OSError):
-        raise _damaged(where) from None
+        raise (_damaged if files else _foreign)(where) from None
     # Python's reader takes a file that is cut off between two members for complete.
     if data[end : end + len(END_OF_ARCHIVE)] != END_OF_ARCHIVE:
         raise _damaged(where)
@@ -179,10 +175,16 @@ def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _damaged(where: str) -> LibraryError:
+def _foreign(where: str) -> LibraryError:
     return LibraryError(
-        "is no umakit library, or a damaged one", where=where, fix="export one with `uma compile`"
+        f"is no umakit library: there is no {METADATA} of one",
+        where=where,
+        fix="export one with `uma compile`",
     )
+
+
+def _damaged(where: str) -> LibraryError:
+    return LibraryError("is a damaged tar file", where=where, fix="export the library again")
 
 
 def _checked_path(member: tarfile.TarInfo, where: str) -> str:
