@@ -580,12 +580,12 @@ def test_a_tar_file_runs_and_its_build_is_found_again(
     packed = package_library(exports / "one", "tar", tmp_path / "one.tar")
     wanted = run_library(exports / "one", {"x": IMAGE}).outputs["y"]
     assert (run_library(packed, {"x": IMAGE}).outputs["y"] == wanted).all()
-    (program,) = cache.glob("*/build/run-*")
+    (program,) = cache.glob("*/build/*/run-*")
     built = program.stat().st_mtime_ns
     copied = tmp_path / "copy.tar"
     copied.write_bytes(packed.read_bytes())
     assert (run_library(copied, {"x": IMAGE}).outputs["y"] == wanted).all()
-    assert [path.stat().st_mtime_ns for path in cache.glob("*/build/run-*")] == [built]
+    assert [path.stat().st_mtime_ns for path in cache.glob("*/build/*/run-*")] == [built]
     # Someone tidied up the cache.
     shutil.rmtree(cache)
     assert (run_library(copied, {"x": IMAGE}).outputs["y"] == wanted).all()

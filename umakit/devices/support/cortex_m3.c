@@ -56,7 +56,9 @@ typedef void (*handler)(void);
 
 /* The initial stack pointer, then the handlers by their number. */
 static const struct {
+    /* cppcheck-suppress unusedStructMember ; the processor reads them */
     uint32_t *stack;
+    /* cppcheck-suppress unusedStructMember */
     handler handlers[15];
 } vectors __attribute__((section(".vectors"), used)) = {
     __stack_top,
