@@ -12,18 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from networks import Graph, onnx_runtime, save
 
 import umakit
 from umakit.errors import LibraryError
+from umakit.packages.convert import package_library
 from umakit.unpacked import run_unpacked
 
 BLOB = umakit.ExportOptions(weights="blob")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 
 
-def network(channels: int = 4, seed: int = 0):
+def network(channels: int = 4, seed: int = 0) -> onnx.ModelProto:
     """A convolution and a bias; `seed` is another training of the same network."""
     graph = Graph(seed=seed)
     x = graph.input("x", 1, 3, 9, 7)
@@ -214,3 +216,17 @@ def test_an_unknown_form_of_weights_is_refused() -> None:
 
     with pytest.raises(LibraryError, match="weights cannot be written as 'floppy'"):
         parse_weights("floppy")
+
+
+def test_an_arduino_library_has_no_place_for_a_blob(library: Path, tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match="compile with --weights c"):
+        package_library(library, "arduino", tmp_path / "net")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tar_file_brings_its_blob(library: Path, tmp_path: Path) -> None:
+    packed = package_library(library, "tar", tmp_path / "net.tar")
+    inputs = {"x": np.ones((1, 3, 9, 7), np.float32)}
+    (expected,) = umakit.run_library(library, inputs).outputs.values()
+    for run in (umakit.run_library(packed, inputs).outputs, run_unpacked(packed, inputs)):
+        np.testing.assert_array_equal(next(iter(run.values())), expected)

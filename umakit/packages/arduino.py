@@ -39,9 +39,16 @@ def arduino_files(
         where: what errors name.
 
     Raises:
-        LibraryError: an older umakit exported it, or two files get the same name.
+        LibraryError: an older umakit exported it, its weights are a blob, or two files get the
+            same name.
     """
     description = metadata["umakit"]
+    if description["weights"] == "blob":
+        raise LibraryError(
+            "its weights are a file of their own, which an Arduino library has no place for",
+            where=where,
+            fix="compile with --weights c",
+        )
     prefix = description["interface"]
     start = render("arduino/source_start.c.j2")
     values = {
