@@ -183,15 +183,21 @@ def test_two_models_share_driver_and_simulator_in_one_build(
         f"FetchContent_Declare(two SOURCE_DIR {exports / 'two'})\n"
         "FetchContent_MakeAvailable(two)",
     )
-    cmake("-S", ".", "-B", "build", cwd=project)
-    built = cmake("--build", "build", cwd=project)
+    cmake("-S", ".", "-B", "build", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", cwd=project)
+    cmake("--build", "build", cwd=project)
     assert shell(project / "build/app", cwd=project) == expected
-    assert len(re.findall(r"Building C object .*umakit_simulator\.c", built)) == 1
-    assert len(re.findall(r"Building C object .*conv2dnchw\.c", built)) == 1
+    entries = json.loads((project / "build/compile_commands.json").read_text())
+    commands = {Path(e["file"]).name: e["command"] for e in entries if "codegen" in e["file"]}
+    assert len(commands) == len(entries) - 1 and "umakit_simulator.c" in commands
+    assert all("-ffp-contract=off" in c and "-std=c99" in c for c in commands.values())
     assert not list(project.rglob("*_main"))
     # A part of another project installs nothing unless it is asked to.
     cmake("--install", "build", "--prefix", "stage", cwd=project)
     assert not (project / "stage").exists()
+    wanted = [f"-DTVMGEN_{name}_INSTALL=ON" for name in ("ONE", "TWO")]
+    cmake("-S", ".", "-B", "build", *wanted, cwd=project)
+    cmake("--install", "build", "--prefix", "stage", cwd=project)
+    assert len(list((project / "stage").rglob("*.a"))) == 5
 
 
 def install(source: Path, work: Path, prefix: Path, *options: str) -> None:
@@ -499,6 +505,21 @@ def test_an_arduino_library_builds_for_cortex_m(sketchbook: Path, tmp_path: Path
     listing = shell("arm-none-eabi-objdump", "-d", tmp_path / "one/library.a", cwd=tmp_path)
     assert re.search(r"vml[as]\.f32|vmul\.f32", listing)
     assert "vfma" not in listing, "a fused multiply-add rounds differently from the host"
+
+
+def test_arduino_libraries_compute_the_same_on_arm(
+    sketchbook: Path, project: Path, expected: str
+) -> None:
+    compiler, emulator = need("arm-none-eabi-gcc"), need("qemu-arm")
+    # A processor that could fuse multiply-adds, and the C library that asks the emulator to print.
+    flags = ["-mcpu=cortex-a7", "-mfpu=vfpv4", "-mfloat-abi=hard"]
+    archives = [
+        archive(sketchbook / f"tvmgen_{n}", project / n, compiler, *flags) for n in ("one", "two")
+    ]
+    includes = [f"-I{sketchbook / f'tvmgen_{name}' / 'src'}" for name in ("one", "two")]
+    command = [compiler, *flags, "--specs=rdimon.specs", *includes, "main.c", *archives]
+    shell(*command, "-lm", "-o", "app", cwd=project)
+    assert shell(emulator, project / "app", cwd=project) == expected
 
 
 def test_the_sketch_compiles_and_runs(sketchbook: Path, tmp_path: Path) -> None:
