@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execution import vanilla
-from networks import Graph, save
+from networks import Graph, onnx_runtime, save
 
 import umakit
 from umakit.errors import InputError
+from umakit.library_metadata import load_metadata
 from umakit.unpacked import run_unpacked
 
 PROGRAM = """
@@ -129,3 +131,72 @@ def test_plain_pointers_are_only_given_arrays_of_the_right_size(
     """The C function cannot see how large an array is and would read beyond it."""
     with pytest.raises(InputError):
         run_unpacked(library, {name: np.zeros(shape, dtype) for name in ("left", "right")})
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_macros_put_constants_and_working_memory_into_sections(
+    compiler: str, library: Path, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    macros = [
+        '-DTVMGEN_NET_CONSTANTS_SECTION=__attribute__((section(".external_flash")))',
+        '-DTVMGEN_NET_WORKSPACE_SECTION=__attribute__((section(".bss.fast_ram")))',
+    ]
+    metadata = load_metadata(library)["umakit"]["memory"]
+    sources = sorted((library / "codegen/host/src").glob("tvmgen_net*.c"))
+    subprocess.run(
+        [
+            compiler,
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            *macros,
+            "-c",
+            *sources,
+        ],
+        cwd=tmp_path,
+        check=True,
+    )
+    sections = {}
+    for path in tmp_path.glob("*.o"):
+        listing = subprocess.run(["size", "-A", path], capture_output=True, text=True, check=True)
+        for line in listing.stdout.splitlines():
+            words = line.split()
+            if len(words) == 3 and words[0] in (".external_flash", ".bss.fast_ram"):
+                sections[words[0]] = int(words[1])
+    assert sections[".external_flash"] >= metadata["constants_bytes"] > 0
+    assert sections[".bss.fast_ram"] >= metadata["arena_bytes"] > 0
+
+
+def test_two_models_share_a_folder_and_a_program(tmp_path: Path) -> None:
+    """Files that both bring have equal names and bytes; no symbol collides."""
+    inputs = {"x": np.random.default_rng(2).normal(size=(1, 3, 6, 5)).astype("float32")}
+    (tmp_path / "both").mkdir()
+    wanted = {}
+    for name, channels in (("one", 4), ("other", 6)):
+        graph = Graph(seed=channels)
+        graph.output(graph.node("Relu", graph.conv(graph.input("x", 1, 3, 6, 5), channels, 3)))
+        model = graph.model()
+        model.graph.output[0].name = model.graph.node[-1].output[0] = "y"
+        (tmp_path / name).mkdir()
+        library = tmp_path / name / "library"
+        umakit.compile_model(save(model, tmp_path / name), [vanilla()], library, name=name)
+        shutil.copytree(library / "codegen/host", tmp_path / "both", dirs_exist_ok=True)
+        (wanted[name],) = onnx_runtime(model, inputs).values()
+    shared = tmp_path / "both.so"
+    sources = sorted((tmp_path / "both/src").glob("*.c"))
+    subprocess.run(
+        ["cc", "-std=c99", "-shared", "-fPIC", *sources, "-lm", "-o", shared], check=True
+    )
+    binary = ctypes.CDLL(str(shared))
+    for name, expected in wanted.items():
+        result = np.zeros_like(expected)
+        tensors = (
+            (ctypes.c_void_p * 1)(inputs["x"].ctypes.data),
+            (ctypes.c_void_p * 1)(result.ctypes.data),
+        )
+        assert getattr(binary, f"tvmgen_{name}_run")(*map(ctypes.byref, tensors)) == 0
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)

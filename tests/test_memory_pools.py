@@ -162,7 +162,7 @@ def test_too_little_memory_is_said_with_bytes_and_tensors() -> None:
     with pytest.raises(MemoryPlanError) as caught:
         plan_memory(chain([100_000, 65_536, 16]), [MemoryPool("sram", 98_304)])
     assert str(caught.value) == (
-        "memory pool sram: 98,304 B, and the network needs 165,536 B of it, 67,232 B too much; "
+        "memory pool sram: has 98,304 B, the network needs 165,536 B of it: 67,232 B too much; "
         "alive together are t0 100,000 B, t1 65,536 B; give it more room, or a second pool "
         "(--pool NAME=BYTES)"
     )
@@ -325,7 +325,7 @@ def test_each_planner_can_be_chosen(tmp_path: Path) -> None:
 
 def test_over_budget_leaves_nothing_behind(tmp_path: Path) -> None:
     options = umakit.ExportOptions(pools=(MemoryPool("sram", 1024),))
-    with pytest.raises(MemoryPlanError, match="memory pool sram: 1,024 B, and the network needs"):
+    with pytest.raises(MemoryPlanError, match="memory pool sram: has 1,024 B, the network needs"):
         umakit.compile_model(
             save(two_convolutions(), tmp_path), [vanilla()], tmp_path / "library", options=options
         )

@@ -173,7 +173,7 @@ def _overflow(full: Filled, label: Label) -> MemoryPlanError:
     named = ", ".join(f"{label(item.name)} {item.size:,} B" for item in alive[:NAMED_TENSORS])
     more = f" and {len(alive) - NAMED_TENSORS} more" if len(alive) > NAMED_TENSORS else ""
     return MemoryPlanError(
-        f"{full.pool.size:,} B, and the network needs {full.size:,} B of it, {full.excess:,} B too "
+        f"has {full.pool.size:,} B, the network needs {full.size:,} B of it: {full.excess:,} B too "
         f"much; alive together are {named}{more}",
         where=f"memory pool {full.pool.name}",
         fix="give it more room, or a second pool (--pool NAME=BYTES)",
