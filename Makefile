@@ -78,7 +78,8 @@ ctest: install-test
 # Needs cppcheck, which CI installs.
 cppcheck: install
 	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
-	  --error-exitcode=1 -I sim/include sim/src backends/vanilla_accelerator
+	  --error-exitcode=1 -I sim/include sim/src backends/vanilla_accelerator \
+	  umakit/devices/support
 
 backends: install
 	rm -rf backends/vanilla_accelerator

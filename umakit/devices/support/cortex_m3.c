@@ -56,7 +56,9 @@ typedef void (*handler)(void);
 
 /* The initial stack pointer, then the handlers by their number. */
 static const struct {
+    /* cppcheck-suppress unusedStructMember; the processor reads it */
     uint32_t *stack;
+    /* cppcheck-suppress unusedStructMember */
     handler handlers[15];
 } vectors __attribute__((section(".vectors"), used)) = {
     __stack_top,
@@ -101,8 +103,8 @@ static void start_counter(void)
 
 void umakit_reset(void)
 {
-    memcpy(__data_start, __data_image, (size_t)((char *)__data_end - (char *)__data_start));
-    memset(__bss_start, 0, (size_t)((char *)__bss_end - (char *)__bss_start));
+    memcpy(__data_start, __data_image, (uintptr_t)__data_end - (uintptr_t)__data_start);
+    memset(__bss_start, 0, (uintptr_t)__bss_end - (uintptr_t)__bss_start);
     protect_memory();
     start_counter();
     umakit_start();
