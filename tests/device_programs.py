@@ -21,15 +21,58 @@ static void __attribute__((noinline)) count(uint32_t times)
     umakit_platform_print("\\n");
 }
 
+#ifndef TIMES
+#define TIMES 1000000
+#endif
+
 int main(void)
 {
     count(0);
     count(1000);
-    count(1000000);
+    count(TIMES);
     return 0;
 }
 """
-"""Prints the instructions of loops of two instructions, 0, 1,000 and 1,000,000 times."""
+"""Prints the instructions of loops of two instructions, 0, 1,000 and TIMES (1,000,000) times."""
+
+FUNCTIONS = "expf(v) tanhf(v) erff(v) logf(p) sqrtf(p) sinf(v) cosf(v) powf(p,1.7f)".split()
+BLOCK = 4096
+
+FUNCTION_PROGRAM = (
+    """
+#include "umakit_platform.h"
+#include <math.h>
+
+static float values[4096], results[4096];
+
+#define FUNCTION(result)                                            \\
+    do {                                                            \\
+        int index;                                                  \\
+        for (index = 0; index < 4096; index++) {                    \\
+            const float v = values[index], p = fabsf(v);            \\
+            (void)p;                                                \\
+            results[index] = result;                                \\
+        }                                                           \\
+        if (!umakit_platform_write(results, sizeof results)) {      \\
+            return 1;                                               \\
+        }                                                           \\
+    } while (0)
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 || !umakit_platform_open(argv[1], argv[2])) {
+        return 2;
+    }
+    while (umakit_platform_read(values, sizeof values)) {
+"""
+    + "\n".join(f"        FUNCTION({function});" for function in FUNCTIONS)
+    + """
+    }
+    return umakit_platform_close() ? 0 : 1;
+}
+"""
+)
+"""Reads blocks of floats and writes for each block the values of each function."""
 
 READING_PROGRAM = """
 #include "umakit_platform.h"

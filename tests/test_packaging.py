@@ -88,6 +88,7 @@ SHIPPED = {
     "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
     "the Vanilla backend": (("backends/vanilla_accelerator",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),
+    "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake)$", ""),
     "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
 }
 

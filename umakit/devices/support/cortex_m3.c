@@ -56,7 +56,7 @@ typedef void (*handler)(void);
 
 /* The initial stack pointer, then the handlers by their number. */
 static const struct {
-    /* cppcheck-suppress unusedStructMember ; the processor reads them */
+    /* cppcheck-suppress unusedStructMember; the processor reads it */
     uint32_t *stack;
     /* cppcheck-suppress unusedStructMember */
     handler handlers[15];
