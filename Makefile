@@ -9,12 +9,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean
+.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean bench bench-library
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
+	@echo "make bench      size and speed beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
@@ -79,6 +80,17 @@ ctest: install-test
 cppcheck: install
 	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
 	  --error-exitcode=1 -I sim/include sim/src backends/vanilla_accelerator
+
+$(VENV)/installed-bench: $(VENV)/installed-test
+	@echo "Installing the compilers to compare with into $(VENV)"
+	$(BIN)/python -m pip install -qq --editable '.[bench]'
+	@touch $@
+
+bench: bench-library
+
+# $ONNX2C or an onnx2c on PATH joins in.
+bench-library: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python bench/library.py
 
 backends: install
 	rm -rf backends/vanilla_accelerator

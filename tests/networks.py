@@ -128,9 +128,11 @@ class Graph:
     def dense(self, x: str, inputs: int, outputs: int, *, name: str = "") -> str:
         """A fully connected layer."""
         weights = self.random(outputs, inputs, deviation=np.sqrt(1 / inputs))
-        return self.node(
+        result = self.node(
             "Gemm", x, weights, self.random(outputs, deviation=0.1), name=name, transB=1
         )
+        self._channels[result] = outputs
+        return result
 
     def model(self) -> onnx.ModelProto:
         """The finished, checked model."""
