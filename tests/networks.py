@@ -85,6 +85,10 @@ class Graph:
         """A node with one result, which is called like the node."""
         return self.nodes(operator, *inputs, results=1, name=name, **attributes)[0]
 
+    def channels(self, x: str, count: int) -> None:
+        """Say how many channels a value has where that cannot be known from its node."""
+        self._channels[x] = count
+
     def conv(
         self,
         x: str,
