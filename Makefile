@@ -9,12 +9,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean
+.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean bench bench-library
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
+	@echo "make bench      size and speed beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
@@ -85,6 +86,17 @@ cppcheck: install
 	  -I umakit/devices/support umakit/devices/support \
 	  build/cppcheck/c/codegen build/cppcheck/c/runtime \
 	  build/cppcheck/blob/codegen build/cppcheck/blob/runtime
+
+$(VENV)/installed-bench: $(VENV)/installed-test
+	@echo "Installing the compilers to compare with into $(VENV)"
+	$(BIN)/python -m pip install -qq --editable '.[bench]'
+	@touch $@
+
+bench: bench-library
+
+# $ONNX2C or an onnx2c on PATH joins in.
+bench-library: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python bench/library.py
 
 backends: install
 	rm -rf backends/vanilla_accelerator

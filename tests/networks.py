@@ -85,6 +85,10 @@ class Graph:
         """A node with one result, which is called like the node."""
         return self.nodes(operator, *inputs, results=1, name=name, **attributes)[0]
 
+    def channels(self, x: str, count: int) -> None:
+        """Say how many channels a value has where that cannot be known from its node."""
+        self._channels[x] = count
+
     def conv(
         self,
         x: str,
@@ -128,9 +132,11 @@ class Graph:
     def dense(self, x: str, inputs: int, outputs: int, *, name: str = "") -> str:
         """A fully connected layer."""
         weights = self.random(outputs, inputs, deviation=np.sqrt(1 / inputs))
-        return self.node(
+        result = self.node(
             "Gemm", x, weights, self.random(outputs, deviation=0.1), name=name, transB=1
         )
+        self._channels[result] = outputs
+        return result
 
     def model(self) -> onnx.ModelProto:
         """The finished, checked model."""

@@ -26,7 +26,7 @@ from umakit.version import __version__
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, HELD_OUT = EXAMPLES / "digits.onnx", EXAMPLES / "held_out.npz"
 VANILLA = "vanilla_accelerator"
-COMMANDS = ("new", "backends", "partition", "compile", "run")
+COMMANDS = ("new", "backends", "partition", "compile", "run", "size")
 
 Uma = Callable[..., tuple[int, str, str]]
 
@@ -184,7 +184,7 @@ def test_the_example_in_the_help_is_a_valid_command(
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODEL, tmp_path)
     shutil.copy(HELD_OUT, tmp_path)
-    if command == "run":
+    if command in ("run", "size"):
         assert uma("compile", MODEL, "-b", VANILLA, "-o", "digits_library")[0] == 0
     _, output, _ = uma(command, "--help")
     example = " ".join(output.split("Example:", 1)[1].split())
@@ -206,6 +206,7 @@ def test_the_version_is_printed(uma: Uma) -> None:
         ["backends"],
         ["run", "LIBRARY", "--inputs", str(HELD_OUT)],
         ["run", "missing", "--inputs", "missing.npz"],
+        ["size", "LIBRARY"],
         ["compile", str(MODEL), "-o", "out", "--input-shapes", "nonsense"],
     ],
     ids=lambda arguments: " ".join(arguments[:2]),

@@ -596,3 +596,33 @@ def test_a_symbolic_batch_is_bound_to_one_with_a_notice(tmp_path: Path) -> None:
     (notice,) = notices
     assert "'x'" in notice
     assert "'batch' is bound to 1" in notice
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_batch_norm_behind_a_matrix_product_costs_nothing(bias: bool, tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.input("x", 2, 12)
+    x = graph.dense(x, 12, 7) if bias else graph.node("MatMul", x, graph.random(12, 7))
+    graph.channels(x, 7)
+    graph.output(graph.batch_norm(x))
+    memory = execute(graph.model(), tmp_path).library.metadata["umakit"]["memory"]
+    assert memory["constants_bytes"] == 4 * (12 * 7 + 7)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 8, 1), (1, 1, 1, 8), (1, 8, 1, 1), (8, 1, 1), (1,)])
+def test_a_batch_norm_behind_a_sum_keeps_the_axis_of_what_is_added(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Height, width and channels are equal, so a mistaken axis would not show in any shape."""
+    graph = Graph()
+    x = graph.conv(graph.input("image", 1, 3, 8, 8), 8)
+    graph.output(graph.batch_norm(graph.node("Add", x, graph.random(*shape))))
+    execute(graph.model(), tmp_path)
+
+
+def test_a_batch_norm_behind_a_sum_along_the_batch(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.node("MatMul", graph.input("x", 5, 12), graph.random(12, 5))
+    graph.channels(x, 5)
+    graph.output(graph.batch_norm(graph.node("Add", x, graph.random(5, 1))))
+    execute(graph.model(), tmp_path)

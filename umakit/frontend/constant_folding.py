@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folding with NumPy: batch normalization into convolutions, shape operators of constants.
+"""Folding with NumPy: batch normalization into layers, shape operators of constants.
 
 TVM folds constants by compiling a function for each, which takes seconds for a deep network, and
 it folds no batch normalization behind a bias. What is left over here is left to TVM.
@@ -97,35 +97,41 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         gamma, beta, mean, variance = (
             np.asarray(item, dtype=np.float64) for item in statistics if item is not None
         )
-        convolution, weights, bias, dtype = root
-        channel_axis = 1 if str(convolution.attrs.data_layout) == "NCHW" else 3
-        if int(call.attrs.axis) % 4 != channel_axis:
+        layer, weights, bias, dtype, channels = root
+        rank, channel_axis = channels
+        if int(call.attrs.axis) % rank != channel_axis:
             return call
         scale = gamma if call.attrs.scale else np.ones_like(mean)
         scale = scale / np.sqrt(variance + float(call.attrs.epsilon))
         shift = (beta if call.attrs.center else 0.0) + (bias - mean) * scale
-        return self._scaled(call, convolution, weights, scale, shift.astype(dtype))
+        return self._scaled(call, layer, weights, scale, shift.astype(dtype))
 
-    def _chain(self, expression: Any) -> tuple[Any, Array, Array, Any] | None:
-        """(convolution, weights, bias, dtype) if a value is one, with a bias or not, used once."""
+    def _chain(self, expression: Any) -> tuple[Any, Array, Array, Any, tuple[int, int]] | None:
+        """(layer, weights, bias, dtype, its channels) of a convolution or a matrix product.
+
+        The layer may have a bias; each step is used only once.
+        """
         value = self._once(expression)
-        bias: Array = np.zeros(1)
+        constant = None
         if tvm_api.operator_name(value) == "add":
             constant = tvm_api.constant_array(value.args[1])
-            value, sum_ = self._once(value.args[0]), value
-            shape = tvm_api.static_shape(sum_) or ()
-            if constant is None or constant.ndim != len(shape):
+            if constant is None:
                 return None
-            # A bias has one value for each channel: all other extents are 1.
-            if constant.size != max(constant.shape, default=1):
-                return None
-            bias = constant.reshape(-1).astype(np.float64)
-        if tvm_api.operator_name(value) != "nn.conv2d":
+            value = self._once(value.args[0])
+        if tvm_api.operator_name(value) not in ("nn.conv2d", "matmul"):
             return None
-        weights = tvm_api.constant_array(value.args[1])
-        if weights is None or str(value.attrs.data_layout) not in ("NCHW", "NHWC"):
+        weights = self._constant(value.args[1])
+        channels = _channels(value)
+        if weights is None or channels is None:
             return None
-        return value, weights, bias, weights.dtype
+        bias = np.zeros(1) if constant is None else _as_bias(constant, *channels)
+        return None if bias is None else (value, weights, bias, weights.dtype, channels)
+
+    def _constant(self, expression: Any) -> Array | None:
+        """The values of a constant, or of a variable that one is bound to."""
+        if isinstance(expression, tvm_api.Var):
+            expression = self.lookup_binding(expression)
+        return None if expression is None else tvm_api.constant_array(expression)
 
     def _once(self, expression: Any) -> Any:
         """What a variable is bound to, if this is its only use."""
@@ -133,26 +139,42 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
             return None
         return self.lookup_binding(expression)
 
-    def _scaled(
-        self, call: Any, convolution: Any, weights: Array, scale: Array, shift: Array
-    ) -> Any:
-        """The convolution with scaled weights, plus the shift, as the tuple that the call was."""
-        output_axis = str(convolution.attrs.kernel_layout).index("O")
+    def _scaled(self, call: Any, layer: Any, weights: Array, scale: Array, shift: Array) -> Any:
+        """The layer with scaled weights, plus the shift, as the tuple that the call was."""
+        is_matrix = tvm_api.operator_name(layer) == "matmul"
+        output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
         extents = [1] * weights.ndim
         extents[output_axis] = -1
         scaled = (weights * scale.reshape(extents)).astype(weights.dtype)
         new = relax.Call(
-            convolution.op,
-            [convolution.args[0], relax.const(scaled)],
-            convolution.attrs,
-            convolution.ty_args,
-            convolution.span,
+            layer.op,
+            [layer.args[0], relax.const(scaled)],
+            layer.attrs,
+            layer.ty_args,
+            layer.span,
         )
-        bias_shape = (
-            (1, -1, 1, 1) if str(convolution.attrs.data_layout) == "NCHW" else (1, 1, 1, -1)
-        )
+        rank, channel_axis = _channels(layer) or (0, 0)
+        bias_shape = [1] * rank
+        bias_shape[channel_axis] = -1
         result = self.builder_.emit(new)
         bias = relax.const(np.broadcast_to(shift, scale.shape).reshape(bias_shape).copy())
         total = relax.op.add(result, bias)
         total = self.builder_.emit(tvm_api.make_call(total, span=call.span))
         return relax.Tuple([total, call.args[3], call.args[4]])
+
+
+def _channels(layer: Any) -> tuple[int, int] | None:
+    """Rank of a layer's result and its axis of channels, None if it has none to scale."""
+    if tvm_api.operator_name(layer) == "matmul":
+        ranks = [len(tvm_api.static_shape(argument) or ()) for argument in layer.args]
+        return (2, 1) if ranks == [2, 2] else None
+    axis = {"NCHW": 1, "NHWC": 3}.get(str(layer.attrs.data_layout))
+    return None if axis is None else (4, axis)
+
+
+def _as_bias(constant: Array, rank: int, channel_axis: int) -> Array | None:
+    """One value for each channel, or one for all; None if it varies along another axis."""
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if len(shape) != rank or constant.size != shape[channel_axis]:
+        return None
+    return constant.reshape(-1).astype(np.float64)
