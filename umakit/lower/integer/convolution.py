@@ -20,6 +20,7 @@ from umakit.lower.integer.loops import (
     loop,
     loops,
     sequence,
+    set_to,
     store_rescaled,
     tiles,
 )
@@ -96,12 +97,12 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     def one(row: Any, channel: Any) -> Any:
         return sequence(
             tirx.AllocBuffer(total),
-            tirx.BufferStore(total, bias[channel], [int32(0)]),
+            set_to(total, int32(0), bias[channel]),
             loop("i", inputs, lambda i: add_to(
                 total, int32(0), product(data[row, i], weights[channel, i], 0)
             )),
             store_rescaled(
-                output, [row, channel], total[int32(0)],
+                output, [row, channel], int32(total[int32(0)]),
                 layer.factor(multipliers, shifts, channel), known,
             ),
         )  # fmt: skip
@@ -173,10 +174,10 @@ def conv2d(
         def one(o: Any) -> Any:
             return sequence(
                 tirx.AllocBuffer(total),
-                tirx.BufferStore(total, bias[o], [int32(0)]),
+                set_to(total, int32(0), bias[o]),
                 loop("row", row_count, lambda row: window_row(o, row)),
                 store_rescaled(
-                    output, [n, y, x, o], total[int32(0)],
+                    output, [n, y, x, o], int32(total[int32(0)]),
                     layer.factor(multipliers, shifts, o), known,
                 ),
             )  # fmt: skip
@@ -231,7 +232,7 @@ def depthwise(
         def one_tile(first: Any, width: Any) -> Any:
             return sequence(
                 tirx.AllocBuffer(sums),
-                loop("c", width, lambda c: tirx.BufferStore(sums, bias[first + c], [c])),
+                loop("c", width, lambda c: set_to(sums, c, bias[first + c])),
                 loops(
                     [("row", rows[1]), ("column", columns[1]), ("c", width)],
                     lambda row, column, c: term(
@@ -239,7 +240,7 @@ def depthwise(
                     ),
                 ),
                 loop("c", width, lambda c: store_rescaled(
-                    output, [n, y, x, first + c], sums[c],
+                    output, [n, y, x, first + c], int32(sums[c]),
                     layer.factor(multipliers, shifts, first + c), known,
                 )),
             )  # fmt: skip

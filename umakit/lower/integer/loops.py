@@ -32,8 +32,17 @@ def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
 
 
 def accumulators(count: int) -> Any:
-    """A local int32 array."""
-    return tirx.decl_buffer([count], "int32", "sum", scope="local")
+    """A local array of sums.
+
+    They are uint32, which wraps around by C's rules. Sums of int32 that go through casts to
+    unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
+    """
+    return tirx.decl_buffer([count], "uint32", "sum", scope="local")
+
+
+def set_to(sums: Any, index: Any, value: Any) -> Any:
+    """`sums[index] = value`, for an int32 value."""
+    return tirx.BufferStore(sums, value.astype("uint32"), [index])
 
 
 def sequence(*statements: Any) -> Any:
@@ -65,9 +74,9 @@ def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
     return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
 
 
-def add_to(buffer: Any, index: Any, value: Any) -> Any:
-    """`buffer[index] += value`."""
-    return tirx.BufferStore(buffer, buffer[index] + value, [index])
+def add_to(sums: Any, index: Any, value: Any) -> Any:
+    """`sums[index] += value`, for an int32 value."""
+    return tirx.BufferStore(sums, sums[index] + value.astype("uint32"), [index])
 
 
 def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
@@ -10,12 +12,14 @@ from umakit.lower.integer.convolution import at_positions
 from umakit.lower.integer.loops import (
     TILE,
     accumulators,
+    add_to,
     buffer,
     int32,
     kernel,
     loop,
     loops,
     sequence,
+    set_to,
     store_clipped,
     tiles,
 )
@@ -38,47 +42,73 @@ def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
     top, left, _, _ = known.padding
     vertical = Axis(height, rows, known.window[0], known.strides[0], 1, top)
     horizontal = Axis(width, columns, known.window[1], known.strides[1], 1, left)
-    average = isinstance(known, AveragePool2d)
     data = buffer("data", data_shape, data_dtype)
     output = buffer("output", known.output_shape, known.output_dtype)
-    results = accumulators(min(TILE, channels))
-    start = 0 if average else -(2**31)
+    pool = _average if isinstance(known, AveragePool2d) else _largest
 
     def one_position(n: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
-        def update(c: Any, row: Any, column: Any, first: Any) -> Any:
-            iy, ix = (
-                axis.source(position, elements[0] + element)
-                for axis, position, elements, element in (
-                    (vertical, y, in_rows, row), (horizontal, x, in_columns, column),
-                )
-            )  # fmt: skip
-            value = int32(data[n, iy, ix, first + c])
-            combined = results[c] + value if average else tirx.max(results[c], value)
-            return tirx.BufferStore(results, combined, [c])
+        def element(row: Any, column: Any, c: Any) -> Any:
+            iy = vertical.source(y, in_rows[0] + row)
+            return int32(data[n, iy, horizontal.source(x, in_columns[0] + column), c])
 
-        def one_tile(first: Any, count: Any, elements: Any) -> Any:
+        def one_tile(first: Any, width: Any) -> Any:
+            kind = pool(min(TILE, channels), in_rows[1] * in_columns[1])
+            window = [("row", in_rows[1]), ("column", in_columns[1]), ("c", width)]
             return sequence(
-                tirx.AllocBuffer(results),
-                loop("c", count, lambda c: tirx.BufferStore(results, int32(start), [c])),
-                loops(
-                    [("row", in_rows[1]), ("column", in_columns[1]), ("c", count)],
-                    lambda row, column, c: update(c, row, column, first),
-                ),
-                loop("c", count, lambda c: store_clipped(
-                    output, [n, y, x, first + c],
-                    _mean(results[c], elements) if average else results[c], known,
+                tirx.AllocBuffer(kind.results),
+                loop("c", width, kind.start),
+                loops(window, lambda row, column, c: kind.update(
+                    c, element(row, column, first + c)
                 )),
+                loop("c", width, lambda c: kind.finish(c, lambda value: store_clipped(
+                    output, [n, y, x, first + c], value, known
+                ))),
             )  # fmt: skip
 
-        elements = in_rows[1] * in_columns[1]
-        return tiles(channels, lambda first, count: one_tile(first, count, elements))
+        return tiles(channels, one_tile)
 
     body = at_positions(batch, vertical, horizontal, one_position)
     return kernel([data, output], body)
 
 
-def _mean(total: Any, count: Any) -> Any:
-    """total / count, ties away from zero."""
+@dataclass(frozen=True)
+class _Pool:
+    """How a window becomes one number, for each of several channels.
+
+    Attributes:
+        results: local array, one element for each channel.
+        start: channel -> statement before the window.
+        update: (channel, int32 element of the window) -> statement.
+        finish: (channel, int32 result -> statement) -> statements after the window.
+    """
+
+    results: Any
+    start: Callable[[Any], Any]
+    update: Callable[[Any, Any], Any]
+    finish: Callable[[Any, Callable[[Any], Any]], Any]
+
+
+def _average(channels: int, count: Any) -> _Pool:
+    """Means of windows of `count` elements, ties away from zero."""
+    sums = accumulators(channels)
     half = tirx.truncdiv(count, int32(2))
-    away = tirx.Select(total > int32(0), total + half, total - half)
-    return tirx.truncdiv(away, count)
+
+    def finish(c: Any, store: Callable[[Any], Any]) -> Any:
+        total = tirx.Var("total", "int32")
+        away = tirx.Select(total > int32(0), total + half, total - half)
+        return sequence(tirx.Bind(total, int32(sums[c])), store(tirx.truncdiv(away, count)))
+
+    return _Pool(
+        sums, lambda c: set_to(sums, c, int32(0)), lambda c, value: add_to(sums, c, value), finish
+    )
+
+
+def _largest(channels: int, count: Any) -> _Pool:
+    """The largest of each window."""
+    results = tirx.decl_buffer([channels], "int32", "largest", scope="local")
+    return _Pool(
+        results,
+        lambda c: tirx.BufferStore(results, int32(-(2**31)), [c]),
+        lambda c, value: tirx.BufferStore(results, tirx.max(results[c], value), [c]),
+        lambda c, store: store(results[c]),
+    )

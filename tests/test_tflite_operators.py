@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single quantized operators: every output equals TensorFlow Lite Micro's."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tflite_networks import Array, TfliteFile, tflite_micro
+
+import umakit
+
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "6")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+INFERENCES = 6
+
+channels = st.sampled_from([1, 2, 3, 5, 8, 16, 65])
+sizes = st.integers(1, 9)
+kernels = st.integers(1, 4)
+strides = st.integers(1, 3)
+zero_points = st.integers(-128, 127)
+scales = st.floats(1e-3, 4.0)
+paddings = st.sampled_from([0, 1])
+"""SAME, VALID."""
+activations = st.sampled_from([0, 0, 1, 2, 3])
+"""None, ReLU, ReLU_N1_TO_1, ReLU6."""
+seeds = st.integers(0, 2**32 - 1)
+
+
+def assert_exact(file: bytes, shapes: Sequence[tuple[int, ...]], seed: int = 0) -> Array:
+    """Compile a model with int8 inputs and compare with the oracle; returns the outputs."""
+    random = np.random.default_rng(seed)
+    shape = shapes[0]
+    inputs = random.integers(-128, 128, (INFERENCES, *shape)).astype(np.int8)
+    inputs[0], inputs[1] = -128, 127
+    inputs[2] = random.choice([-128, 127], shape)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "single.tflite"
+        path.write_bytes(file)
+        expected = tflite_micro(file, inputs)
+        library = umakit.compile_model(path, [], Path(folder) / "library")
+        result = umakit.run_library(library.path, {"x": inputs})
+        source = (library.path / "codegen/host/src/tvmgen_single.c").read_text()
+        kernel_text = source[source.index("static ") :] if "static " in source else ""
+        assert "float" not in kernel_text and "double" not in kernel_text
+    (output,) = result.outputs.values()
+    assert output.dtype == expected.dtype
+    np.testing.assert_array_equal(output, expected)
+    return output
+
+
+def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
+    """TensorFlow's output size; may be 0 or less."""
+    if padding == 0:
+        return -(-size // stride)
+    return (size - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def weights_and_bias(
+    file: TfliteFile,
+    shape: tuple[int, ...],
+    outputs: int,
+    axis: int,
+    data_scale: float,
+    seed: int,
+    per_channel: bool,
+) -> tuple[list[int], float]:
+    """Constant weights and bias, and the largest scale of their products."""
+    random = np.random.default_rng(seed)
+    count = outputs if per_channel else 1
+    weight_scales = np.exp(random.uniform(-6, -1, count)).astype(np.float32)
+    weights = file.tensor(
+        shape, scale=weight_scales, axis=axis if per_channel and count > 1 else 0,
+        data=random.integers(-127, 128, shape).astype(np.int8), name="weights",
+    )  # fmt: skip
+    product = np.float32(data_scale) * weight_scales
+    bias = file.tensor(
+        [outputs], "int32", scale=product,
+        data=random.integers(-(2**14), 2**14, outputs).astype(np.int32), name="bias",
+    )  # fmt: skip
+    return [weights, bias], float(product.max())
+
+
+def convolution_options(
+    stride: Sequence[int], dilation: Sequence[int], padding: int, activation: int
+) -> dict[str, Any]:
+    return {
+        "Padding": padding,
+        "StrideH": stride[0],
+        "StrideW": stride[1],
+        "DilationHFactor": dilation[0],
+        "DilationWFactor": dilation[1],
+        "FusedActivationFunction": activation,
+    }
+
+
+windows = st.tuples(kernels, kernels)
+steps = st.tuples(strides, strides)
+dilations = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@EXAMPLES
+@given(
+    st.integers(1, 2), sizes, sizes, channels, channels, windows, steps, dilations, paddings,
+    activations, scales, zero_points, st.floats(0.5, 300.0), zero_points, st.booleans(), seeds,
+)  # fmt: skip
+def test_convolution(
+    batch: int, height: int, width: int, inputs: int, outputs: int, window: tuple[int, int],
+    step: tuple[int, int], dilation: tuple[int, int], padding: int, activation: int,
+    scale: float, zero_point: int, ratio: float, output_zero_point: int, per_channel: bool,
+    seed: int,
+) -> None:  # fmt: skip
+    rows, columns = (
+        out_size(size, *rest, padding)
+        for size, *rest in zip((height, width), window, step, dilation, strict=True)
+    )
+    if rows < 1 or columns < 1:
+        return
+    file = TfliteFile()
+    x = file.tensor([batch, height, width, inputs], scale=scale, zero_point=zero_point, name="x")
+    constants, product = weights_and_bias(
+        file, (outputs, *window, inputs), outputs, 0, scale, seed, per_channel
+    )
+    y = file.tensor(
+        [batch, rows, columns, outputs], scale=product * ratio, zero_point=output_zero_point,
+        name="y",
+    )  # fmt: skip
+    options = convolution_options(step, dilation, padding, activation)
+    file.operator("CONV_2D", [x, *constants], [y], "Conv2DOptions", **options)
+    assert_exact(file.finish([x], [y]), [(batch, height, width, inputs)], seed)
+
+
+@EXAMPLES
+@given(
+    sizes, sizes, channels, st.integers(1, 3), windows, steps, dilations, paddings, activations,
+    scales, zero_points, st.floats(0.5, 100.0), zero_points, st.booleans(), seeds,
+)  # fmt: skip
+def test_depthwise_convolution(
+    height: int, width: int, inputs: int, multiplier: int, window: tuple[int, int],
+    step: tuple[int, int], dilation: tuple[int, int], padding: int, activation: int,
+    scale: float, zero_point: int, ratio: float, output_zero_point: int, per_channel: bool,
+    seed: int,
+) -> None:  # fmt: skip
+    rows, columns = (
+        out_size(size, *rest, padding)
+        for size, *rest in zip((height, width), window, step, dilation, strict=True)
+    )
+    if rows < 1 or columns < 1:
+        return
+    outputs = inputs * multiplier
+    file = TfliteFile()
+    x = file.tensor([1, height, width, inputs], scale=scale, zero_point=zero_point, name="x")
+    constants, product = weights_and_bias(
+        file, (1, *window, outputs), outputs, 3, scale, seed, per_channel
+    )
+    y = file.tensor(
+        [1, rows, columns, outputs], scale=product * ratio, zero_point=output_zero_point, name="y"
+    )
+    options = convolution_options(step, dilation, padding, activation)
+    file.operator(
+        "DEPTHWISE_CONV_2D", [x, *constants], [y], "DepthwiseConv2DOptions",
+        DepthMultiplier=multiplier, **options,
+    )  # fmt: skip
+    assert_exact(file.finish([x], [y]), [(1, height, width, inputs)], seed)
+
+
+@EXAMPLES
+@given(
+    st.lists(st.integers(1, 3), max_size=2), st.integers(1, 3), st.integers(1, 80), channels,
+    activations, scales, zero_points, st.floats(0.5, 300.0), zero_points, st.booleans(), seeds,
+)  # fmt: skip
+def test_fully_connected(
+    outer: list[int], rows: int, inputs: int, outputs: int, activation: int, scale: float,
+    zero_point: int, ratio: float, output_zero_point: int, keep: bool, seed: int,
+) -> None:  # fmt: skip
+    shape = (*outer, rows, inputs)
+    kept = shape[:-1] if keep else (int(np.prod(shape[:-1])),)
+    file = TfliteFile()
+    x = file.tensor(shape, scale=scale, zero_point=zero_point, name="x")
+    constants, product = weights_and_bias(file, (outputs, inputs), outputs, 0, scale, seed, False)
+    y = file.tensor([*kept, outputs], scale=product * ratio, zero_point=output_zero_point, name="y")
+    file.operator(
+        "FULLY_CONNECTED", [x, *constants], [y], "FullyConnectedOptions",
+        FusedActivationFunction=activation, KeepNumDims=keep,
+    )  # fmt: skip
+    assert_exact(file.finish([x], [y]), [shape], seed)
+
+
+def test_fully_connected_with_a_scale_for_each_channel_and_without_bias() -> None:
+    file = TfliteFile()
+    x = file.tensor([1, 12], scale=0.3, zero_point=-5, name="x")
+    (weights, _), product = weights_and_bias(file, (7, 12), 7, 0, 0.3, 1, True)
+    y = file.tensor([1, 7], scale=product * 30, zero_point=9, name="y")
+    file.operator("FULLY_CONNECTED", [x, weights, -1], [y], "FullyConnectedOptions")
+    assert len(np.unique(assert_exact(file.finish([x], [y]), [(1, 12)]))) > 5
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(["ADD", "SUB", "MUL"]),
+    st.sampled_from([((1, 4, 5, 3), (1, 4, 5, 3)), ((2, 7), (2, 7)), ((1, 4, 5, 3), (3,)),
+                     ((1, 4, 5, 3), (1, 1, 1, 3)), ((1, 4, 1, 3), (1, 1, 5, 1))]),
+    activations, scales, scales, st.floats(0.2, 20.0), zero_points, zero_points, zero_points, seeds,
+)  # fmt: skip
+def test_arithmetic_with_a_constant(
+    code: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], activation: int, left: float,
+    right: float, ratio: float, left_zero: int, right_zero: int, zero_point: int, seed: int,
+) -> None:  # fmt: skip
+    shape, other = shapes
+    data = np.random.default_rng(seed).integers(-128, 128, other).astype(np.int8)
+    file = TfliteFile()
+    x = file.tensor(shape, scale=left, zero_point=left_zero, name="x")
+    c = file.tensor(other, scale=right, zero_point=right_zero, data=data, name="c")
+    y = file.tensor(
+        np.broadcast_shapes(shape, other), zero_point=zero_point, name="y",
+        scale=ratio * (left * right * 20 if code == "MUL" else max(left, right)),
+    )  # fmt: skip
+    options = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}[code]
+    file.operator(code, [x, c], [y], options, FusedActivationFunction=activation)
+    assert_exact(file.finish([x], [y]), [shape], seed)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(["AVERAGE_POOL_2D", "MAX_POOL_2D"]), sizes, sizes, channels, windows, steps,
+    paddings, activations, scales, zero_points, seeds,
+)  # fmt: skip
+def test_pool(
+    code: str, height: int, width: int, count: int, window: tuple[int, int],
+    step: tuple[int, int], padding: int, activation: int, scale: float, zero_point: int, seed: int,
+) -> None:  # fmt: skip
+    rows, columns = (
+        out_size(size, extent, stride, 1, padding)
+        for size, extent, stride in zip((height, width), window, step, strict=True)
+    )
+    if rows < 1 or columns < 1:
+        return
+    file = TfliteFile()
+    x = file.tensor([1, height, width, count], scale=scale, zero_point=zero_point, name="x")
+    y = file.tensor([1, rows, columns, count], scale=scale, zero_point=zero_point, name="y")
+    file.operator(
+        code, [x], [y], "Pool2DOptions", Padding=padding, StrideH=step[0], StrideW=step[1],
+        FilterHeight=window[0], FilterWidth=window[1], FusedActivationFunction=activation,
+    )  # fmt: skip
+    assert_exact(file.finish([x], [y]), [(1, height, width, count)], seed)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from([(1, 10), (1, 1), (3, 7), (1, 2, 3, 4), (1, 300)]), st.floats(1e-3, 2.0),
+    zero_points, seeds,
+)  # fmt: skip
+def test_softmax(shape: tuple[int, ...], scale: float, zero_point: int, seed: int) -> None:
+    file = TfliteFile()
+    x = file.tensor(shape, scale=scale, zero_point=zero_point, name="x")
+    y = file.tensor(shape, scale=1 / 256, zero_point=-128, name="y")
+    file.operator("SOFTMAX", [x], [y], "SoftmaxOptions", Beta=1.0)
+    assert_exact(file.finish([x], [y]), [shape], seed)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(["RELU", "RELU6", "QUANTIZE"]), scales, zero_points, st.floats(0.3, 3.0),
+    zero_points, seeds,
+)  # fmt: skip
+def test_change_of_scale(
+    code: str, scale: float, zero_point: int, ratio: float, output_zero_point: int, seed: int
+) -> None:
+    if code == "RELU6":
+        ratio, output_zero_point = 1.0, zero_point
+    file = TfliteFile()
+    x = file.tensor([1, 4, 5, 3], scale=scale, zero_point=zero_point, name="x")
+    y = file.tensor([1, 4, 5, 3], scale=scale * ratio, zero_point=output_zero_point, name="y")
+    file.operator(code, [x], [y], "QuantizeOptions" if code == "QUANTIZE" else "")
+    assert_exact(file.finish([x], [y]), [(1, 4, 5, 3)], seed)
+
+
+@pytest.mark.parametrize("zero_point", [-128, 5])
+def test_movements_of_integers(zero_point: int) -> None:
+    """PAD with the zero point, CONCATENATION, RESHAPE: one after the other."""
+    file = TfliteFile()
+    known = {"scale": 0.25, "zero_point": zero_point}
+    x = file.tensor([1, 3, 4, 2], **known, name="x")
+    pads = np.array([[0, 0], [1, 2], [0, 1], [0, 0]], np.int32)
+    amounts = file.tensor([4, 2], "int32", data=pads, name="pads")
+    padded = file.tensor([1, 6, 5, 2], **known, name="padded")
+    file.operator("PAD", [x, amounts], [padded], "PadOptions")
+    both = file.tensor([1, 6, 5, 4], **known, name="both")
+    file.operator("CONCATENATION", [padded, padded], [both], "ConcatenationOptions", Axis=3)
+    y = file.tensor([2, 60], **known, name="y")
+    shape = file.tensor([2], "int32", data=np.array([2, 60], np.int32), name="shape")
+    file.operator("RESHAPE", [both, shape], [y], "ReshapeOptions")
+    assert_exact(file.finish([x], [y]), [(1, 3, 4, 2)])
