@@ -173,8 +173,8 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
-    scales = one.scales.tolist() == other.scales.tolist()
-    return scales and one.zero_points.tolist() == other.zero_points.tolist()
+    scales = bool(one.scales.tolist() == other.scales.tolist())
+    return scales and bool(one.zero_points.tolist() == other.zero_points.tolist())
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:

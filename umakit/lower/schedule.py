@@ -14,6 +14,10 @@ from typing import Any
 from umakit import tvm_api
 
 
+SMALLEST_TILE, LARGEST_TILE = 16, 64
+"""Elements; enough to fill vector registers, few enough to stay in the first cache."""
+
+
 def schedule_for_cpu(function: Any) -> Any:
     """Schedule a prim func of fused operators.
 
@@ -83,12 +87,29 @@ def _schedule_reduction(schedule: Any, block: Any) -> None:
         first = _loops_around_padding(schedule, block, padding, loops, outer) if padding else []
         first = [loop for loop in first if loop is not vector]
         rest = [loop for loop in outer if loop is not vector and loop not in first]
+        tile = _tile_of(schedule, block, vector)
+        if tile:
+            tiles, vector = schedule.split(vector, [None, tile])
+            rest.append(tiles)
         schedule.reorder(*first, *rest, *inner, vector)
         if padding and first:
             _attempt(schedule.compute_at, padding, first[-1])
         if first or rest:
             _compute_consumer_near(schedule, block, [*first, *rest][-1])
     schedule.decompose_reduction(block, inner[0])
+
+
+def _tile_of(schedule: Any, block: Any, vector: Any) -> int:
+    """Elements of a row for which sums are kept at a time; 0: all of them.
+
+    What follows a reduction needs its sums in scratch. A long row is cut into equal tiles, so that
+    a matrix product's scratch does not grow with its output.
+    """
+    extent = tvm_api.integer_value(schedule.get(vector).extent) or 0
+    if extent <= LARGEST_TILE or not list(schedule.get_consumers(block)):
+        return 0
+    divisors = [n for n in range(SMALLEST_TILE, LARGEST_TILE + 1) if extent % n == 0]
+    return max(divisors, default=0)
 
 
 def _padding_of(schedule: Any, block: Any) -> Any:
