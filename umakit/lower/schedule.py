@@ -13,7 +13,6 @@ from typing import Any
 
 from umakit import tvm_api
 
-
 SMALLEST_TILE, LARGEST_TILE = 16, 64
 """Elements; enough to fill vector registers, few enough to stay in the first cache."""
 
