@@ -13,7 +13,7 @@
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
     |-- LibraryError             an exported folder that is missing, damaged or cannot be written
-    |-- BuildError               the C compiler is missing or refused the sources
+    |-- BuildError               a compiler or emulator is missing, or refused the sources
     `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
 
 Every message is one sentence, and every exception carries what a tool needs apart.
@@ -86,7 +86,7 @@ class LibraryError(UmakitError):
 
 
 class BuildError(UmakitError):
-    """The C compiler is missing or refused the sources."""
+    """A compiler or emulator is missing, or the compiler refused the sources."""
 
 
 class DeviceError(UmakitError):
