@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
@@ -173,8 +175,9 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
-    scales = one.scales.tolist() == other.scales.tolist()
-    return scales and one.zero_points.tolist() == other.zero_points.tolist()
+    return np.array_equal(one.scales, other.scales) and np.array_equal(
+        one.zero_points, other.zero_points
+    )
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
