@@ -35,6 +35,10 @@ paddings = st.sampled_from([0, 1])
 activations = st.sampled_from([0, 0, 1, 2, 3])
 """None, ReLU, ReLU_N1_TO_1, ReLU6."""
 seeds = st.integers(0, 2**32 - 1)
+ties = st.integers(3, 127).flatmap(
+    lambda n: st.integers(n // 2, n - 1).map(lambda k: (2 * n) / (2 * k + 1))
+)
+"""Ratios of scales at which products lie between two integers, where the last bit matters."""
 
 
 def assert_exact(file: bytes, shapes: Sequence[tuple[int, ...]], seed: int = 0) -> Array:
@@ -174,6 +178,40 @@ def test_depthwise_convolution(
     assert_exact(file.finish([x], [y]), [(1, height, width, inputs)], seed)
 
 
+@pytest.mark.parametrize(("groups", "outputs"), [(2, 6), (6, 6), (6, 12), (3, 3)])
+def test_grouped_convolution(groups: int, outputs: int) -> None:
+    file = TfliteFile()
+    x = file.tensor([1, 5, 6, 6], scale=0.2, zero_point=11, name="x")
+    constants, product = weights_and_bias(
+        file, (outputs, 3, 2, 6 // groups), outputs, 0, 0.2, groups, True
+    )
+    y = file.tensor([1, 5, 6, outputs], scale=product * 20, zero_point=-4, name="y")
+    options = convolution_options((1, 1), (1, 1), 0, 0)
+    file.operator("CONV_2D", [x, *constants], [y], "Conv2DOptions", **options)
+    assert len(np.unique(assert_exact(file.finish([x], [y]), [(1, 5, 6, 6)]))) > 20
+
+
+def test_an_addition_overwrites_an_input_that_ends_there() -> None:
+    """x -> a -> b, then a + b: three tensors of 192 bytes in the room of two."""
+    file = TfliteFile()
+    shape = [1, 8, 8, 3]
+    x, a, b, c, y = (
+        file.tensor(shape, scale=0.1 * (number + 1), zero_point=number, name=name)
+        for number, name in enumerate("xabcy")
+    )
+    file.operator("QUANTIZE", [x], [a], "QuantizeOptions")
+    file.operator("QUANTIZE", [a], [b], "QuantizeOptions")
+    file.operator("ADD", [a, b], [c], "AddOptions")
+    file.operator("RELU", [c], [y])
+    content = file.finish([x], [y])
+    assert_exact(content, [(1, 8, 8, 3)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "chain.tflite"
+        path.write_bytes(content)
+        library = umakit.compile_model(path, [], Path(folder) / "library")
+    assert library.metadata["umakit"]["memory"]["arena_bytes"] == 2 * 192
+
+
 @EXAMPLES
 @given(
     st.lists(st.integers(1, 3), max_size=2), st.integers(1, 3), st.integers(1, 80), channels,
@@ -270,8 +308,8 @@ def test_softmax(shape: tuple[int, ...], scale: float, zero_point: int, seed: in
 
 @EXAMPLES
 @given(
-    st.sampled_from(["RELU", "RELU6", "QUANTIZE"]), scales, zero_points, st.floats(0.3, 3.0),
-    zero_points, seeds,
+    st.sampled_from(["RELU", "RELU6", "QUANTIZE"]), scales, zero_points,
+    st.one_of(st.floats(0.3, 3.0), ties), zero_points, seeds,
 )  # fmt: skip
 def test_change_of_scale(
     code: str, scale: float, zero_point: int, ratio: float, output_zero_point: int, seed: int
@@ -279,10 +317,10 @@ def test_change_of_scale(
     if code == "RELU6":
         ratio, output_zero_point = 1.0, zero_point
     file = TfliteFile()
-    x = file.tensor([1, 4, 5, 3], scale=scale, zero_point=zero_point, name="x")
-    y = file.tensor([1, 4, 5, 3], scale=scale * ratio, zero_point=output_zero_point, name="y")
+    x = file.tensor([1, 8, 16, 3], scale=scale, zero_point=zero_point, name="x")
+    y = file.tensor([1, 8, 16, 3], scale=scale * ratio, zero_point=output_zero_point, name="y")
     file.operator(code, [x], [y], "QuantizeOptions" if code == "QUANTIZE" else "")
-    assert_exact(file.finish([x], [y]), [(1, 4, 5, 3)], seed)
+    assert_exact(file.finish([x], [y]), [(1, 8, 16, 3)], seed)
 
 
 @pytest.mark.parametrize("zero_point", [-128, 5])

@@ -137,6 +137,10 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
     for tensor in quantized:
         if tensor.scales.size == 0 or (tensor.scales == 0).any():
             raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
+        if (np.abs(tensor.zero_points + 0.5) > 127.5).any():
+            raise ModelError(
+                f"{label}: tensor {tensor.name!r} has a zero point that is no int8", where=where
+            )
     _check_kinds(graph, operator, label, where)
 
 

@@ -2,7 +2,7 @@
 """Parameters of integer operators, derived from scales and zero points.
 
 The formulas are those of TensorFlow Lite Micro's kernels ("prepare" functions), in the same
-precision: what is a quotient of float32 there is one here.
+precision: float32 scales are multiplied and divided in float64.
 """
 
 from __future__ import annotations
@@ -259,11 +259,7 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
     Raises:
         NotAnIsland: scales that integers cannot express.
     """
-    if result.activation:
-        # The reference divides in float32 here, unlike in a mere change of scale.
-        factor = float(source.scale.scale / result.scale.scale)
-    else:
-        factor = float(source.scale.scale) / float(result.scale.scale)
+    factor = float(source.scale.scale) / float(result.scale.scale)
     scaled = _fixed_point([factor])
     return Requantize(
         **result.common(rounding),
