@@ -31,7 +31,7 @@ from umakit.quantization.operators import Conv2d, Dense
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
 
-SHORT_RUN = 16
+SHORT_RUN = 32
 """Products in a row of the window below which output channels make the longer vectors."""
 
 
