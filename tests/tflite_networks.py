@@ -30,6 +30,9 @@ TYPES = {
 }
 MODELS_VARIABLE = "UMAKIT_MODELS"
 
+ORACLE_ARENA = 4 * 1024 * 1024
+"""Bytes, more than any test needs."""
+
 
 def trained_model(name: str) -> Path:
     """A trained model of `shared/models`; skips the test where there is none, but not on CI."""
@@ -43,7 +46,7 @@ def trained_model(name: str) -> Path:
 
 def tflite_micro(file: bytes, inputs: Sequence[Array]) -> Array:
     """Output 0 of a model with one input, for each of several inferences."""
-    interpreter = runtime.Interpreter.from_bytes(file)
+    interpreter = runtime.Interpreter.from_bytes(file, arena_size=ORACLE_ARENA)
     outputs = []
     for values in inputs:
         interpreter.set_input(values, 0)

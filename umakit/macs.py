@@ -33,6 +33,9 @@ def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
         channel_axis = layout.index("I" if transposed else "O")
         per_position = math.prod(weights) // weights[channel_axis]
         return math.prod(data if transposed else output) * per_position
+    if operator in ("quantized.conv2d", "quantized.dense"):
+        weights = tvm_api.static_shape(call.args[1])
+        return math.prod(output) * math.prod(weights[1:]) if weights else 0
     if operator == "matmul":
         left = tvm_api.static_shape(call.args[0])
         return math.prod(output) * left[-1] if left else 0

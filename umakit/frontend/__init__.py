@@ -53,15 +53,17 @@ def import_model(
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
     """Import a file by its content, whatever it is called."""
-    identified = _is_tflite(path)
-    if path.suffix == ".tflite" and path.is_file() and not identified:
-        raise ModelError(
-            "is no TensorFlow Lite file: its identifier is not TFL3",
-            where=str(path),
-            fix="export it again",
-        )
-    if not identified:
-        return import_onnx(path, name, input_shapes)
+    if not _is_tflite(path):
+        try:
+            return import_onnx(path, name, input_shapes)
+        except ModelError:
+            if path.suffix != ".tflite" or not path.is_file():
+                raise
+            raise ModelError(
+                "is no TensorFlow Lite file: its identifier is not TFL3",
+                where=str(path),
+                fix="export it again",
+            ) from None
     if importlib.util.find_spec("tflite") is None:
         raise ModelError(
             "reading TensorFlow Lite files needs the package tflite",

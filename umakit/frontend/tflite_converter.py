@@ -80,6 +80,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         number = int(input_tensor_idx)
         return number in self.values and not self._graph.tensors[number].constant
 
+    def get_input_tensors(self, op: Any) -> Any:
+        """TVM's wrappers of an operator's inputs, without optional ones left out at the end."""
+        wrappers = super().get_input_tensors(op)
+        while wrappers and wrappers[-1].tensor_idx < 0:
+            wrappers.pop()
+        return wrappers
+
     def is_prefetched(self, input_tensor_idx: int) -> bool:
         """No values are kept aside."""
         return False

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
@@ -135,6 +137,10 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
     for tensor in quantized:
         if tensor.scales.size == 0 or (tensor.scales == 0).any():
             raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
+        if (np.abs(tensor.zero_points + 0.5) > 127.5).any():
+            raise ModelError(
+                f"{label}: tensor {tensor.name!r} has a zero point that is no int8", where=where
+            )
     _check_kinds(graph, operator, label, where)
 
 
@@ -173,8 +179,9 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
-    scales = bool(one.scales.tolist() == other.scales.tolist())
-    return scales and bool(one.zero_points.tolist() == other.zero_points.tolist())
+    return np.array_equal(one.scales, other.scales) and np.array_equal(
+        one.zero_points, other.zero_points
+    )
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:

@@ -2,8 +2,9 @@
 """Which inputs of a kernel its output may overwrite.
 
 An output may take an input's place if each of its elements is written exactly once, and that
-input is read only by the statement that writes, at the very element that is written. Element-wise
-kernels are like that, and so is the residual added behind a convolution.
+input is read only by the statement that writes, or for values that are bound right before it, at
+the very element that is written. Element-wise kernels are like that, and so is the residual added
+behind a convolution.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 from umakit import tvm_api
 
 tirx = tvm_api.tirx
+Store = tuple[Any, tuple[int | None, ...], list[Any]]
+"""A store, the extents of the loops around it, and the values that it writes or uses."""
 
 
 def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...]:
@@ -30,7 +33,7 @@ def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...
     written = stores.to(output)
     if len(written) != 1 or stores.loads_of(output):
         return ()
-    store, extents = written[0]
+    store, extents, values = written[0]
     if any(extent is None for extent in extents):
         return ()
     # Every element is written, so as many visits as elements means one visit for each.
@@ -39,7 +42,7 @@ def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...
     return tuple(
         position
         for position, buffer in enumerate(inputs)
-        if _may_overwrite(stores, store, buffer, output)
+        if _may_overwrite(stores, store, values, buffer, output)
     )
 
 
@@ -52,14 +55,17 @@ def _has_hidden_accesses(body: Any) -> bool:
     )
 
 
-def _may_overwrite(stores: _Stores, store: Any, buffer: Any, output: Any) -> bool:
+def _may_overwrite(
+    stores: _Stores, store: Any, values: list[Any], buffer: Any, output: Any
+) -> bool:
     if tvm_api.buffer_bytes(buffer) != tvm_api.buffer_bytes(output):
         return False
     if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(output):
         return False
     inside = [
         load
-        for load in tvm_api.collect(store.value, tvm_api.TensorLoad)
+        for value in values
+        for load in tvm_api.collect(value, tvm_api.TensorLoad)
         if stores.root(load.source).same_as(buffer)
     ]
     everywhere = stores.loads_of(buffer)
@@ -79,8 +85,8 @@ class _Stores:
             if len(sources) == 1:
                 self._views[view.buffer] = sources[0]
         self._loads = tvm_api.collect(body, tvm_api.TensorLoad)
-        self._stores: list[tuple[Any, tuple[int | None, ...]]] = []
-        self._walk(body, ())
+        self._stores: list[Store] = []
+        self._walk(body, (), [])
 
     def root(self, buffer: Any) -> Any:
         """The buffer that a view shows, or the buffer itself."""
@@ -88,26 +94,35 @@ class _Stores:
             buffer = self._views[buffer]
         return buffer
 
-    def to(self, buffer: Any) -> list[tuple[Any, tuple[int | None, ...]]]:
-        """Stores to a buffer, with the extents of the loops around each."""
+    def to(self, buffer: Any) -> list[Store]:
+        """Stores to a buffer."""
         return [entry for entry in self._stores if self.root(entry[0].buffer).same_as(buffer)]
 
     def loads_of(self, buffer: Any) -> list[Any]:
         """Loads from a buffer."""
         return [load for load in self._loads if self.root(load.source).same_as(buffer)]
 
-    def _walk(self, statement: Any, extents: tuple[int | None, ...]) -> None:
+    def _walk(self, statement: Any, extents: tuple[int | None, ...], bound: list[Any]) -> None:
+        """Note the stores below a statement.
+
+        Args:
+            statement: to walk.
+            extents: of the loops around it.
+            bound: values bound before it in the same turn of the innermost loop.
+        """
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
-                self._walk(child, extents)
+                self._walk(child, extents, bound)
         elif isinstance(statement, tirx.For):
-            self._walk(statement.body, (*extents, tvm_api.integer_value(statement.extent)))
+            self._walk(statement.body, (*extents, tvm_api.integer_value(statement.extent)), [])
+        elif isinstance(statement, tirx.Bind):
+            bound.append(statement.value)
         elif isinstance(statement, tirx.BufferStore):
-            self._stores.append((statement, extents))
+            self._stores.append((statement, extents, [statement.value, *bound]))
         elif isinstance(statement, tirx.AttrStmt):
-            self._walk(statement.body, extents)
+            self._walk(statement.body, extents, bound)
         elif isinstance(statement, tirx.IfThenElse):
             # A store that may be left out is not one for each visit.
-            self._walk(statement.then_case, (*extents, None))
+            self._walk(statement.then_case, (*extents, None), [])
             if statement.else_case is not None:
-                self._walk(statement.else_case, (*extents, None))
+                self._walk(statement.else_case, (*extents, None), [])

@@ -38,7 +38,7 @@ def quantize_to_integers(model: Model) -> Model:
     module, left = recognize_islands(model.module, rounding, within_nodes=exact)
     if exact:
         for operator in left:
-            if operator.operator != "quantize":
+            if not operator.intended:
                 raise ModelError(
                     f"quantized operator {operator.operator} has no integer form: "
                     f"{operator.reason}",

@@ -17,6 +17,7 @@ from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
+    FloatInTheModel,
     NotAnIsland,
     Quantized,
     Scale,
@@ -38,11 +39,13 @@ class LeftInFloat:
         name: of the node in the user's model.
         operator: for example `nn.conv2d`.
         reason: why.
+        intended: whether the model itself asks for floating point there.
     """
 
     name: str
     operator: str
     reason: str
+    intended: bool
 
 
 @tvm_api.mutator
@@ -112,7 +115,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             inner = self._definition(call.args[0])
             operator = tvm_api.operator_name(inner) or "quantize"
             name = tvm_api.name_of(call) or str(call.args[0])
-            self.left.append(LeftInFloat(name, operator, str(reason)))
+            intended = isinstance(reason, FloatInTheModel)
+            self.left.append(LeftInFloat(name, operator, str(reason), intended))
             return call
 
     def _result(self, call: Any) -> Result:
@@ -120,6 +124,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         scale = scale_of(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
+        self._check_node(value, call.span)
         while tvm_api.operator_name(value) in ("nn.relu", "nn.relu6", "clip"):
             activation = True
             bounds = _activation_bounds(value)
@@ -171,7 +176,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     def _linear(self, result: Result, bias: Any = None) -> Any:
         """A convolution or fully connected layer, with its bias if there is one."""
         source = self._dequantized(result.call.args[0], result)
-        self._check_node(self._definition(result.call.args[1]), result)
+        self._check_node(self._definition(result.call.args[1]), result.span)
         weights = dequantized_weights(result.call.args[1], self._definition)
         biases = None if bias is None else dequantized_weights(bias, self._definition)
         if tvm_api.operator_name(result.call) == "nn.conv2d":
@@ -208,13 +213,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         return self._dequantized_call(call, result)
 
     def _dequantized_call(self, call: Any, result: Result) -> Quantized:
-        self._check_node(call, result)
+        self._check_node(call, result.span)
         return Quantized(call.args[0], scale_of(call, tvm_api.dtype_of(call.args[0])))
 
-    def _check_node(self, call: Any, result: Result) -> None:
-        names = {tvm_api.name_of(call), tvm_api.span_name(result.span)}
-        if self._within_nodes and len(names) != 1:
-            raise NotAnIsland("the model computes it in floating point")
+    def _check_node(self, call: Any, span: Any) -> None:
+        if self._within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):
+            raise FloatInTheModel("the model computes it in floating point")
 
 
 def _activation_bounds(call: Any) -> tuple[float, float]:

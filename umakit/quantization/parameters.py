@@ -2,7 +2,7 @@
 """Parameters of integer operators, derived from scales and zero points.
 
 The formulas are those of TensorFlow Lite Micro's kernels ("prepare" functions), in the same
-precision: what is a product of float32 there is one here.
+precision: float32 scales are multiplied and divided in float64.
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ def conv2d(
         input_zero_point=source.scale.zero_point,
     )
     scales = weights.channel_scales().astype(np.float64)
-    # float32 times float64, as the reference has it.
     factors = np.float64(source.scale.scale) * scales / np.float64(result.scale.scale)
     operands = _linear_operands(result, source, weights, bias, factors)
     return known.call([source.integers, *operands], result.span)
@@ -120,12 +119,8 @@ def dense(
     outputs, inputs = weights.integers.shape
     shape = tvm_api.static_shape(source.integers) or ()
     rows = int(np.prod(shape[:-1]))
-    scales = weights.channel_scales()
-    if scales.size == 1:
-        # The reference multiplies these two in float32.
-        product = (source.scale.scale * scales.astype(np.float32)).astype(np.float64)
-    else:
-        product = np.float64(source.scale.scale) * scales.astype(np.float64)
+    # In float64, unlike LiteRT, which multiplies the scales in float32 if there is one for all.
+    product = np.float64(source.scale.scale) * weights.channel_scales().astype(np.float64)
     factors = product / np.float64(result.scale.scale)
     operands = _linear_operands(result, source, weights, bias, factors)
     fields = result.common(rounding) | {"output_shape": (rows, outputs)}
@@ -264,11 +259,7 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
     Raises:
         NotAnIsland: scales that integers cannot express.
     """
-    if result.activation:
-        # The reference divides in float32 here, unlike in a mere change of scale.
-        factor = float(source.scale.scale / result.scale.scale)
-    else:
-        factor = float(source.scale.scale) / float(result.scale.scale)
+    factor = float(source.scale.scale) / float(result.scale.scale)
     scaled = _fixed_point([factor])
     return Requantize(
         **result.common(rounding),

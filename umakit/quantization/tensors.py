@@ -22,6 +22,10 @@ class NotAnIsland(Exception):
     """Operators around a quantize that are not an integer operator; the message says why."""
 
 
+class FloatInTheModel(NotAnIsland):
+    """The same, because the model asks for floating point."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """Scale and zero point of a tensor that has one of each.

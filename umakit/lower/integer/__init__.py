@@ -73,9 +73,9 @@ def _conv2d(builder: Any, call: Any) -> Any:
     if not convolution.pads(known, shape, layer):
         layer, zero_point = layer.without_zero_point(zero_point), 0
     arrays = layer.arrays()
-    if convolution.is_depthwise(known, shape):
-        function = convolution.depthwise(known, shape, dtype, layer, zero_point)
-        arrays[0] = convolution.depthwise_weights(layer.weights)
+    if convolution.suits_tiles(known, shape, layer):
+        function = convolution.tiled_conv2d(known, shape, dtype, layer, zero_point)
+        arrays[0] = convolution.channels_last(layer.weights)
     else:
         function = convolution.conv2d(known, shape, dtype, layer, zero_point)
     return _call(builder, call, function, [data, *_constants(arrays)])

@@ -31,6 +31,9 @@ from umakit.quantization.operators import Conv2d, Dense
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
 
+SHORT_RUN = 32
+"""Products in a row of the window below which output channels make the longer vectors."""
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -204,41 +207,40 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any
     return loops(extents, position)
 
 
-def depthwise(
+def tiled_conv2d(
     known: Conv2d, data_shape: tuple[int, ...], data_dtype: str, layer: Linear, zero_point: int
 ) -> Any:
-    """The same for depthwise convolutions: sums of a tile of channels at once.
+    """The same, with the sums of a tile of output channels at once.
 
-    The weights are [KH, KW, O], so that the innermost loop over channels is contiguous.
+    It suits depthwise convolutions and those of few input channels. The weights are those of
+    `channels_last`, so that the innermost loop over output channels is contiguous.
     """
     batch, _, _, channels = data_shape
     outputs = known.output_shape[3]
-    multiplier = outputs // channels
     vertical, horizontal = window_axes(known, data_shape, layer)
     data = buffer("data", data_shape, data_dtype)
     _, bias, multipliers, shifts = layer.buffers()
-    weights = buffer("weights", depthwise_weights(layer.weights).shape, "int8")
+    weights = buffer("weights", channels_last(layer.weights).shape, "int8")
     output = buffer("output", known.output_shape, known.output_dtype)
     sums = accumulators(min(TILE, outputs))
 
-    def term(n: Any, y: Any, x: Any, ky: Any, kx: Any, first: Any, c: Any) -> Any:
-        source = data[
-            n, vertical.source(y, ky), horizontal.source(x, kx),
-            tirx.floordiv(first + c, int32(multiplier)),
-        ]  # fmt: skip
-        return add_to(sums, c, product(source, weights[ky, kx, first + c], zero_point))
-
     def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
+        def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
+            ky, kx = rows[0] + row, columns[0] + column
+            source = i
+            if is_depthwise(known, data_shape):
+                source = tirx.floordiv(channel, int32(outputs // channels))
+            value = data[n, vertical.source(y, ky), horizontal.source(x, kx), source]
+            return product(value, weights[ky, kx, i, channel], zero_point)
+
         def one_tile(first: Any, width: Any) -> Any:
+            window = [("row", rows[1]), ("column", columns[1]), ("i", layer.weights.shape[3])]
             return sequence(
                 tirx.AllocBuffer(sums),
                 loop("c", width, lambda c: set_to(sums, c, bias[first + c])),
-                loops(
-                    [("row", rows[1]), ("column", columns[1]), ("c", width)],
-                    lambda row, column, c: term(
-                        n, y, x, rows[0] + row, columns[0] + column, first, c
-                    ),
-                ),
+                loops([*window, ("c", width)], lambda row, column, i, c: add_to(
+                    sums, c, term(row, column, i, first + c)
+                )),
                 loop("c", width, lambda c: store_rescaled(
                     output, [n, y, x, first + c], int32(sums[c]),
                     layer.factor(multipliers, shifts, first + c), known,
@@ -251,14 +253,22 @@ def depthwise(
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
-def depthwise_weights(weights: Array) -> Array:
-    """[O, KH, KW, 1] as [KH, KW, O]."""
-    return np.ascontiguousarray(weights[..., 0].transpose(1, 2, 0))
+def channels_last(weights: Array) -> Array:
+    """[O, KH, KW, I] as [KH, KW, I, O]."""
+    return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
 
 
 def is_depthwise(known: Conv2d, data_shape: tuple[int, ...]) -> bool:
     """Whether each group has one input channel."""
     return known.groups == data_shape[3] and known.groups > 1
+
+
+def suits_tiles(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> bool:
+    """Whether `tiled_conv2d` is the faster one."""
+    if is_depthwise(known, data_shape):
+        return True
+    outputs, _, kernel_width, inputs = layer.weights.shape
+    return known.groups == 1 and kernel_width * inputs < SHORT_RUN <= 2 * outputs
 
 
 def pads(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> bool:
