@@ -24,6 +24,7 @@ from device_programs import (
 from execution import vanilla
 from networks import Array, Graph, onnx_runtime, save
 from onnx import ModelProto, TensorProto
+from tflite_networks import tflite_micro, trained_model
 from umakit.cli.main import run_command
 
 import umakit
@@ -567,3 +568,26 @@ def test_devices_are_listed_once_each_with_packages() -> None:
     ci = (Path(__file__).parents[1] / ".ci" / "run").read_text(encoding="utf-8")
     for device in DEVICES[1:]:
         assert all(package in ci for package in device.packages), device.name
+
+
+@pytest.mark.parametrize("device", OTHERS)
+@pytest.mark.parametrize("name", ["ad01_int8.tflite", "kws_ref_model.tflite"])
+def test_trained_int8_models_give_the_same_bits(name: str, device: Device, folder: Path) -> None:
+    library, inputs, expected = int8_model(name, folder)
+    result = run_library(library, inputs, device=device.name)
+    np.testing.assert_array_equal(next(iter(result.outputs.values())), expected)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Folder) -> Path:
+    return tmp_path_factory.mktemp("int8")
+
+
+@cache
+def int8_model(name: str, folder: Path) -> tuple[Path, dict[str, Array], Array]:
+    """A library, inputs, and what TensorFlow Lite Micro makes of them."""
+    path = trained_model(name)
+    library = umakit.compile_model(path, [], folder / path.stem)
+    (known,) = library.metadata["umakit"]["inputs"]
+    noise = np.random.default_rng(11).integers(-128, 128, (2, *known["shape"])).astype("int8")
+    return library.path, {known["name"]: noise}, tflite_micro(path.read_bytes(), noise)
