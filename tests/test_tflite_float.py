@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_micro.python.tflite_micro import runtime
-from tflite_networks import Array, TfliteFile, tflite_micro
+from tflite_networks import Array, TfliteFile, micro_interpreter, tflite_micro
 
 import umakit
 
@@ -83,6 +82,32 @@ def test_float_operators(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(output, expected, rtol=TOLERANCE, atol=TOLERANCE * scale)
 
 
+@pytest.mark.parametrize(("scale", "zero_point"), [(0.5, 3), (0.1, -7), (0.037, 100)])
+def test_quantize_and_dequantize_at_the_border(
+    scale: float, zero_point: int, tmp_path: Path
+) -> None:
+    """Every eighth of a step: ties go away from zero, as in TensorFlow Lite."""
+    file = TfliteFile()
+    shape = [1, 4096]
+    x = file.tensor(shape, "float32", name="x")
+    integers = file.tensor(shape, scale=scale, zero_point=zero_point, name="integers")
+    y = file.tensor(shape, "float32", name="y")
+    file.operator("QUANTIZE", [x], [integers], "QuantizeOptions")
+    file.operator("DEQUANTIZE", [integers], [y], "DequantizeOptions")
+    content = file.finish([x], [integers, y])
+    path = tmp_path / "border.tflite"
+    path.write_bytes(content)
+    inputs = (np.arange(-2048, 2048) * np.float32(scale) / 8).astype(np.float32).reshape(1, *shape)
+    interpreter = micro_interpreter(content)
+    interpreter.set_input(inputs[0], 0)
+    interpreter.invoke()
+    library = umakit.compile_model(path, [], tmp_path / "library")
+    outputs = umakit.run_library(library.path, {"x": inputs[0]}).outputs
+    assert len(np.unique(outputs["integers"])) > 150
+    for number, name in enumerate(("integers", "y")):
+        np.testing.assert_array_equal(outputs[name], interpreter.get_output(number))
+
+
 def test_several_inputs_and_outputs_keep_their_order(tmp_path: Path) -> None:
     """b - a and its ReLU, of which one is read again and the other one is a result only."""
     file = TfliteFile()
@@ -96,7 +121,7 @@ def test_several_inputs_and_outputs_keep_their_order(tmp_path: Path) -> None:
     path = tmp_path / "two.tflite"
     path.write_bytes(content)
     given = np.random.default_rng(0).integers(-128, 128, (2, 1, 50)).astype(np.int8)
-    interpreter = runtime.Interpreter.from_bytes(content)
+    interpreter = micro_interpreter(content)
     for number in range(2):
         interpreter.set_input(given[number], number)
     interpreter.invoke()
