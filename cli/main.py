@@ -29,7 +29,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file.", show_default=False)]
+ModelArgument = Annotated[
+    Path, typer.Argument(help="An ONNX or TensorFlow Lite file.", show_default=False)
+]
 BackendOption = Annotated[
     list[str] | None,
     typer.Option(

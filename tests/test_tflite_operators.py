@@ -286,7 +286,7 @@ def test_arithmetic_with_a_constant(
 
 
 @pytest.mark.parametrize("code", ["ADD", "SUB", "MUL"])
-@pytest.mark.parametrize(("left", "right", "result"), [(0.1, 0.07, 0.151), (0.02, 0.3, 0.29)])
+@pytest.mark.parametrize(("left", "right", "result"), [(0.1, 0.07, 0.151), (0.02, 0.41, 0.92)])
 def test_arithmetic_of_all_pairs_of_integers(
     code: str, left: float, right: float, result: float
 ) -> None:
@@ -295,13 +295,13 @@ def test_arithmetic_of_all_pairs_of_integers(
     x = file.tensor([256, 256], scale=left, zero_point=-3, name="x")
     c = file.tensor([256, 1], scale=right, zero_point=9, data=numbers, name="c")
     y = file.tensor(
-        [256, 256], scale=result * (10 * min(left, right) if code == "MUL" else 1), zero_point=5,
+        [256, 256], scale=result * (20 * min(left, right) if code == "MUL" else 1), zero_point=5,
         name="y",
     )  # fmt: skip
     options = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}[code]
     file.operator(code, [x, c], [y], options)
     inputs = np.broadcast_to(numbers, (1, 256, 256))
-    assert len(np.unique(assert_exact(file.finish([x], [y]), (256, 256), inputs=inputs))) > 200
+    assert len(np.unique(assert_exact(file.finish([x], [y]), (256, 256), inputs=inputs))) > 100
 
 
 @EXAMPLES

@@ -44,9 +44,14 @@ def trained_model(name: str) -> Path:
     return path
 
 
+def micro_interpreter(file: bytes) -> Any:
+    """TensorFlow Lite Micro, ready for `set_input`, `invoke` and `get_output`."""
+    return runtime.Interpreter.from_bytes(file, arena_size=ORACLE_ARENA)
+
+
 def tflite_micro(file: bytes, inputs: Sequence[Array]) -> Array:
     """Output 0 of a model with one input, for each of several inferences."""
-    interpreter = runtime.Interpreter.from_bytes(file, arena_size=ORACLE_ARENA)
+    interpreter = micro_interpreter(file)
     outputs = []
     for values in inputs:
         interpreter.set_input(values, 0)

@@ -204,19 +204,38 @@ def _module(graph: TfliteGraph, where: str) -> Any:
         )
         for position, number in enumerate(graph.inputs)
     ]
+    for number, parameter in zip(graph.inputs, parameters, strict=True):
+        converter.values[number] = parameter
     ends: dict[str, str] = {}
+    error: ModelError | None = None
     with quiet(), builder.function("main", parameters):
         with builder.dataflow():
-            for number, parameter in zip(graph.inputs, parameters, strict=True):
-                converter.values[number] = parameter
-            for position, operator in enumerate(graph.operators):
-                variable = _convert(converter, graph, operator, position, where)
-                ends[str(variable.name)] = graph.tensors[operator.outputs[0]].name
-            values = [converter.value(number) for number in graph.outputs]
-            result = values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
+            try:
+                result = _convert_all(converter, graph, ends, where)
+            except ModelError as raised:
+                # TVM warns on the terminal about a builder that is left in the middle.
+                error, result = raised, tvm_api.relax.const(0.0)
             result = builder.emit_output(result)
         builder.emit_func_output(result)
+    if error is not None:
+        raise error
     return _named(builder.get(), ends)
+
+
+def _convert_all(converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str) -> Any:
+    """Convert all operators; returns the graph's result.
+
+    Args:
+        converter: knows the inputs.
+        graph: the graph.
+        ends: gets the name of each operator by the variable of its result.
+        where: the file, for messages.
+    """
+    for position, operator in enumerate(graph.operators):
+        variable = _convert(converter, graph, operator, position, where)
+        ends[str(variable.name)] = graph.tensors[operator.outputs[0]].name
+    values = [converter.value(number) for number in graph.outputs]
+    return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
 
 
 def _convert(

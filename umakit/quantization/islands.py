@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.quantization import parameters
 from umakit.quantization.fixed_point import Rounding
-from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d
+from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
     FloatInTheModel,
@@ -117,7 +119,15 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             name = tvm_api.name_of(call) or str(call.args[0])
             intended = isinstance(reason, FloatInTheModel)
             self.left.append(LeftInFloat(name, operator, str(reason), intended))
-            return call
+            return self._quantize_floats(call) if intended else call
+
+    def _quantize_floats(self, call: Any) -> Any:
+        """A quantize of what the model computes in float, with TensorFlow Lite's rounding."""
+        scale = scale_of(call, tvm_api.dtype_of(call))
+        shape = tvm_api.static_shape(call) or ()
+        result = Result(call, scale, scale.limits, False, shape, call.span)
+        divisor = tvm_api.relax.const(np.array([scale.scale], np.float32))
+        return Quantize(**result.common(self._rounding)).call([call.args[0], divisor], call.span)
 
     def _result(self, call: Any) -> Result:
         """The value that a quantize rounds."""

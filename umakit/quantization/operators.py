@@ -13,6 +13,7 @@ strategies read the same thing. Data is NHWC.
     max_pool2d     (data)
     softmax        (data [rows, n], table int32[256])
     requantize     (data)
+    quantize       (data float32, scale float32[1])
 
 Multipliers (int32) and shifts (int8) have one element or one for each output channel; see
 `fixed_point`.
@@ -206,8 +207,18 @@ class Requantize(Parameters):
     shift: int
 
 
+@dataclass(frozen=True)
+class Quantize(Parameters):
+    """Real numbers as integers: divided by the scale, rounded with ties away from zero.
+
+    Relax's own quantize rounds ties to even.
+    """
+
+    operator: ClassVar[str] = "quantize"
+
+
 OPERATORS: tuple[type[Parameters], ...] = (
-    Conv2d, Dense, AveragePool2d, MaxPool2d, Add, Subtract, Multiply, Softmax, Requantize,
+    Conv2d, Dense, AveragePool2d, MaxPool2d, Add, Subtract, Multiply, Softmax, Requantize, Quantize,
 )  # fmt: skip
 
 

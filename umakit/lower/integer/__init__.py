@@ -19,6 +19,7 @@ from umakit.quantization.operators import (
     Dense,
     MaxPool2d,
     Multiply,
+    Quantize,
     Requantize,
     Softmax,
     Subtract,
@@ -38,6 +39,7 @@ def legalizations() -> dict[str, Rule]:
         Softmax.operator: _softmax,
         Requantize.operator: _requantize,
         Multiply.operator: _multiply,
+        Quantize.operator: _quantize,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
     rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
@@ -97,6 +99,11 @@ def _softmax(builder: Any, call: Any) -> Any:
 def _requantize(builder: Any, call: Any) -> Any:
     shapes, dtypes = _operands(call)
     function = elementwise.requantize(Requantize.of(call), shapes, dtypes)
+    return _call(builder, call, function, list(call.args))
+
+
+def _quantize(builder: Any, call: Any) -> Any:
+    function = elementwise.quantize(Quantize.of(call), _shape(call.args[0]))
     return _call(builder, call, function, list(call.args))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ from umakit.quantization.operators import Conv2d, Dense
 
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
+
+Span = tuple[Any, Any]
+"""First element of a window's axis that is inside the image, and how many there are."""
 
 SHORT_RUN = 32
 """Products in a row of the window below which output channels make the longer vectors."""
@@ -148,47 +152,54 @@ def conv2d(
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
     total = accumulators(1)
-    per_group_in = channels // known.groups
-    per_group_out = known.output_shape[3] // known.groups
-    contiguous = known.groups == 1 and horizontal.dilation == 1
+    inputs, outputs = channels // known.groups, known.output_shape[3] // known.groups
 
-    def term(n: Any, y: Any, x: Any, o: Any, ky: Any, kx: Any, c: Any) -> Any:
-        first = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
-        source = data[n, vertical.source(y, ky), horizontal.source(x, kx), first + c]
-        return add_to(total, int32(0), product(source, weights[o, ky, kx, c], zero_point))
+    def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
+        def term(o: Any, row: Any, column: Any, i: Any) -> Any:
+            ky, kx = rows[0] + row, columns[0] + column
+            channel = tirx.floordiv(o, int32(outputs)) * int32(inputs) + i
+            value = data[n, vertical.source(y, ky), horizontal.source(x, kx), channel]
+            return add_to(total, int32(0), product(value, weights[o, ky, kx, i], zero_point))
 
-    def one_sum(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
-        (row_first, row_count), (column_first, column_count) = rows, columns
-
-        def window_row(o: Any, row: Any) -> Any:
-            ky = row_first + row
-            if contiguous:
-                length = column_count * per_group_in
-                return loop("i", length, lambda i: term(
-                    n, y, x, o, ky,
-                    column_first + tirx.floordiv(i, int32(per_group_in)),
-                    tirx.floormod(i, int32(per_group_in)),
-                ))  # fmt: skip
-            return loops(
-                [("column", column_count), ("c", per_group_in)],
-                lambda column, c: term(n, y, x, o, ky, column_first + column, c),
-            )
-
-        def one(o: Any) -> Any:
+        def one_sum(o: Any) -> Any:
+            contiguous = known.groups == 1 and horizontal.dilation == 1
             return sequence(
                 tirx.AllocBuffer(total),
                 set_to(total, int32(0), bias[o]),
-                loop("row", row_count, lambda row: window_row(o, row)),
+                window_loops(
+                    rows[1], columns[1], inputs, contiguous, lambda *place: term(o, *place)
+                ),
                 store_rescaled(
                     output, [n, y, x, o], int32(total[int32(0)]),
                     layer.factor(multipliers, shifts, o), known,
                 ),
             )  # fmt: skip
 
-        return loop("o", known.output_shape[3], one)
+        return loop("o", known.output_shape[3], one_sum)
 
-    body = at_positions(batch, vertical, horizontal, one_sum)
+    body = at_positions(batch, vertical, horizontal, one_position)
     return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def window_loops(
+    rows: Any, columns: Any, channels: int, contiguous: bool, body: Callable[..., Any]
+) -> Any:
+    """Loops over a window.
+
+    Args:
+        rows, columns: how many of each.
+        channels: how many of each element.
+        contiguous: whether a row of the window and its channels are one run in memory, which
+            takes one loop.
+        body: (row, column, channel) -> statements.
+    """
+    if not contiguous:
+        return loops([("row", rows), ("column", columns), ("i", channels)], body)
+
+    def run(row: Any, i: Any) -> Any:
+        return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
+
+    return loops([("row", rows), ("i", columns * channels)], run)
 
 
 def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any:

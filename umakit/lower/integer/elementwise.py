@@ -18,7 +18,7 @@ from umakit.lower.integer.loops import (
     unflatten,
 )
 from umakit.quantization.fixed_point import ShiftRange, multiply
-from umakit.quantization.operators import Add, Multiply, Parameters, Requantize, Subtract
+from umakit.quantization.operators import Add, Multiply, Parameters, Quantize, Requantize, Subtract
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
@@ -37,6 +37,30 @@ def requantize(known: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
         return store_rescaled(output, unflatten(i, known.output_shape), value, factor, known)
 
     return kernel([data, output], loop("i", math.prod(known.output_shape), one))
+
+
+def quantize(known: Quantize, shape: tuple[int, ...]) -> Any:
+    """Kernel (data, scale, output) from float32 to integers, ties away from zero."""
+    data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
+    output = buffer("output", known.output_shape, known.output_dtype)
+
+    def one(i: Any) -> Any:
+        quotient, whole = tirx.Var("quotient", "float32"), tirx.Var("whole", "float32")
+        rest, half = quotient - whole, tvm_api.float_value(0.5)
+        up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
+        step = tirx.Select(rest >= half, up, tirx.Select(rest <= -half, down, zero))
+        # Clipped before the conversion, which C leaves undefined for large numbers.
+        low, high = (tvm_api.float_value(b - known.output_zero_point) for b in known.clip)
+        rounded = tirx.max(tirx.min(whole + step, high), low)
+        place = unflatten(i, known.output_shape)
+        integer = int32(rounded) + int32(known.output_zero_point)
+        return sequence(
+            tirx.Bind(quotient, data[tuple(unflatten(i, shape))] / scale[int32(0)]),
+            tirx.Bind(whole, tirx.trunc(quotient)),
+            tirx.BufferStore(output, integer.astype(known.output_dtype), place),
+        )
+
+    return kernel([data, scale, output], loop("i", math.prod(shape), one))
 
 
 def add(known: Add, shapes: Shapes, dtypes: list[str]) -> Any:
