@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib.util
 import random
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -72,6 +74,20 @@ def test_int8_models_equal_tensorflow_lite_micro(name: str, library: Callable[[s
     assert len(np.unique(expected)) > 20
     assert output.dtype == expected.dtype == np.int8
     np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("name", INT8_MODELS)
+def test_int8_models_compile_without_a_warning(
+    name: str, compiler: str, library: Callable[[str], Any], tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    sources = sorted((library(name)[1].path / "codegen/host/src").glob("*.c"))
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", INT8_MODELS)

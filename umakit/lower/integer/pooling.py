@@ -98,9 +98,12 @@ def _average(channels: int, count: Any) -> _Pool:
         away = tirx.Select(total > int32(0), total + half, total - half)
         return sequence(tirx.Bind(total, int32(sums[c])), store(tirx.truncdiv(away, count)))
 
-    return _Pool(
-        sums, lambda c: set_to(sums, c, int32(0)), lambda c, value: add_to(sums, c, value), finish
-    )
+    def add(c: Any, value: Any) -> Any:
+        # By way of a variable: gcc takes the sum of a cast load for a change of sign.
+        element = tirx.Var("element", "int32")
+        return sequence(tirx.Bind(element, value), add_to(sums, c, element))
+
+    return _Pool(sums, lambda c: set_to(sums, c, int32(0)), add, finish)
 
 
 def _largest(channels: int, count: Any) -> _Pool:
