@@ -150,10 +150,14 @@ class _Builder:
             name = self._declare(specification, Role.INPUT)
             self._values[parameter] = name
             inputs.append(name)
+        # Before all others, so that they keep the names that the user knows.
+        outputs = [
+            self._declare(specification, Role.OUTPUT) for specification in self._model.outputs
+        ]
         for binding in tvm_api.bindings_of(main):
             self._values[binding.var] = self._evaluate(binding)
         results = self._value(main.body.body)
-        outputs = self._make_outputs(results if isinstance(results, list) else [results])
+        self._write_outputs(outputs, results if isinstance(results, list) else [results])
         used = {call.kernel for call in self._calls}
         kernels = {name: k for name, k in self._lowered.kernels.items() if name in used}
         return Program(
@@ -250,19 +254,16 @@ class _Builder:
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
 
-    def _make_outputs(self, results: list[str]) -> list[str]:
+    def _write_outputs(self, outputs: list[str], results: list[str]) -> None:
         """Turn results into output tensors; copy where one tensor cannot play both parts."""
-        outputs: list[str] = []
         rename: dict[str, str] = {}
-        for specification, result in zip(self._model.outputs, results, strict=True):
-            name = self._declare(specification, Role.OUTPUT)
-            outputs.append(name)
+        for name, result in zip(outputs, results, strict=True):
             # Written by one kernel, in full: that kernel can write straight to the output.
             if self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
                 rename[result] = name
             else:
                 source = rename.get(result, result)
-                label = f"copy to {specification.name}"
+                label = f"copy to {self._tensors[name].label}"
                 self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0))
         for result in rename:
             del self._tensors[result]
@@ -274,4 +275,3 @@ class _Builder:
             )
             for call in self._calls
         ]
-        return outputs

@@ -8,6 +8,7 @@ the tensor it writes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,21 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
     )
 
 
+def short_names(graph: TfliteGraph) -> dict[int, str]:
+    """What operators are called, by the number of their result.
+
+    TensorFlow joins the names of all operators that became one, with semicolons: the first, which
+    is the one whose result it is, says enough if no other operator has it.
+    """
+    results = [number for operator in graph.operators for number in operator.outputs]
+    first = {number: graph.tensors[number].name.split(";")[0] for number in results}
+    counts = Counter(first.values())
+    return {
+        number: name if name and counts[name] == 1 else graph.tensors[number].name
+        for number, name in first.items()
+    }
+
+
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
     """How messages call an operator."""
     names = [graph.tensors[number].name for number in operator.outputs]
@@ -231,9 +247,10 @@ def _convert_all(converter: Converter, graph: TfliteGraph, ends: dict[str, str],
         ends: gets the name of each operator by the variable of its result.
         where: the file, for messages.
     """
+    names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variable = _convert(converter, graph, operator, position, where)
-        ends[str(variable.name)] = graph.tensors[operator.outputs[0]].name
+        ends[str(variable.name)] = names[operator.outputs[0]]
     values = [converter.value(number) for number in graph.outputs]
     return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
 
