@@ -68,6 +68,8 @@ def diff_model(
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
+    if most is not None and most < 1:
+        raise InputError(f"at most {most} inferences are none", fix="run at least one")
     progress("importing the network")
     imported = import_model(source, input_shapes=input_shapes)
     model = quantize_to_integers(imported)
@@ -122,9 +124,7 @@ def _run(
     return worst, replace(result, outputs=outputs)
 
 
-def _worst(
-    known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
-) -> tuple[LayerResult, ...]:
+def _worst(known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]) -> tuple[LayerResult, ...]:
     """Of each layer the result that is further away."""
 
     def distance(layer: LayerResult) -> float:

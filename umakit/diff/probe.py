@@ -19,8 +19,10 @@ import numpy.typing as npt
 
 from umakit.build import compile_c, library_sources
 from umakit.codegen.c_types import c_type
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, execute
 from umakit.errors import DeviceError
+from umakit.library_metadata import read_weights
 from umakit.rendering import render
 from umakit.version import __version__
 
@@ -68,7 +70,7 @@ class Probe:
     """A library's program for `uma diff`.
 
     Args:
-        description: `umakit` of the library's metadata, with constants in C.
+        description: `umakit` of the library's metadata.
         library: its folder.
         folder: where the program is built.
 
@@ -80,6 +82,8 @@ class Probe:
         self._inputs = description["inputs"]
         self._outputs = description["outputs"]
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
+        blob = description["weights"] == "blob"
+        self._weights = read_weights(library)[HEADER_SIZE:] if blob else None
         self._memories = self._all_memories(description["memory"]["pools"])
         self._tensors = self._all_tensors(description["memory"]["pools"])
         self._sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
@@ -108,6 +112,7 @@ class Probe:
             with (folder / "inputs").open("wb") as stream:
                 for item in self._inputs:
                     stream.write(np.ascontiguousarray(inputs[item["name"]]).tobytes())
+                stream.write(self._weights or b"")
                 for layer in self._layers:
                     for name in layer["outputs"]:
                         value = forced.get(name)
@@ -164,6 +169,8 @@ class Probe:
             for kind, items in (("input", self._inputs), ("output", self._outputs))
             for item in items
         ]
+        if self._weights is not None:
+            tensors.append(_Memory("the weights", len(self._weights), CONSTANT_ALIGNMENT))
         return tensors + [
             _Memory(f"pool {pool['name']}", pool["used_bytes"], pool["alignment_bytes"])
             for pool in pools
@@ -183,6 +190,10 @@ class Probe:
             )
             for number, item in enumerate([*self._inputs, *self._outputs])
         ]
+        if self._weights is not None:
+            memory = self._memories[len(tensors)]
+            last = len(self._layers)
+            tensors.append(_Tensor("", memory.name, len(tensors), 0, memory.size, OUTSIDE, last))
         for number, pool in enumerate(pools, len(tensors)):
             tensors += [
                 _Tensor(

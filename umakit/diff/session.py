@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umakit import tvm_api
 from umakit.backend import UMABackend
-from umakit.compile import export_program
+from umakit.compile import ExportOptions, export_program
 from umakit.diff.compare import TensorDifference, compare
 from umakit.diff.probe import LayerTrace, Probe
 from umakit.diff.references import CPU_KERNELS, SPOKEN, ReferenceRun, Runtime
@@ -28,6 +29,9 @@ from umakit.partitioner import partition
 from umakit.report import OperatorPlacement
 
 Array = npt.NDArray[Any]
+
+MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
+"""Bytes; a C compiler takes long for more, so they go into a blob."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Reference:
         self._tolerance = tolerance
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
-        library = export_program(every.model, partitioned, [], path)
+        library = export_program(every.model, partitioned, [], path, _options(partitioned.module))
         description = library.metadata["umakit"]
         self._c_names = {item["name"]: item["c_name"] for item in description["outputs"]}
         self._types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
@@ -192,7 +196,9 @@ class Examined:
         tolerance: float,
     ) -> None:
         path = folder / "library"
-        library = export_program(model, partition(model.module, backends), backends, path)
+        partitioned = partition(model.module, backends)
+        options = _options(partitioned.module)
+        library = export_program(model, partitioned, backends, path, options)
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
@@ -253,7 +259,9 @@ class Examined:
     def _values(self) -> dict[str, Value]:
         """The network's value by C name of the tensor in which a layer leaves it."""
         rows = _matching_rows(self.operators, self._reference.every.operators)
-        last = {max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]}
+        last = {
+            max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
+        }
         values: dict[str, Value] = {}
         for row, number in last.items():
             for result, name in enumerate(self.layers[number]["outputs"]):
@@ -283,6 +291,13 @@ def _matching_rows(
         and (operators[row].shape, operators[row].dtype)
         == (others[last[name]].shape, others[last[name]].dtype)
     }
+
+
+def _options(module: Any) -> ExportOptions:
+    constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
+    arrays = [tvm_api.constant_array(constant) for constant in constants]
+    size = sum(array.nbytes for array in arrays if array is not None)
+    return ExportOptions(weights="blob" if size > MOST_CONSTANTS_IN_C else "c")
 
 
 def _typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Array:

@@ -72,6 +72,7 @@ class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self._main = module["main"]
         self._origins: dict[Any, Value] = {}
+        self._tuples: dict[Any, Any] = {}
         self.values: dict[Value, Any] = {}
         self.reads: dict[int, frozenset[int]] = {}
         self.results: list[Value | None] = []
@@ -80,7 +81,8 @@ class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
         """The function that returns the tuple of all values."""
         body = self._main.body.body
         visited = self.visit_expr(self._main)
-        fields = body.fields if isinstance(body, tvm_api.RelaxTuple) else [body]
+        whole = self._tuples.get(body, body)
+        fields = whole.fields if isinstance(whole, tvm_api.RelaxTuple) else [whole]
         self.results = [self._origins.get(field) for field in fields]
         relax = tvm_api.relax
         everything = relax.Tuple(list(self.values.values()))
@@ -94,6 +96,8 @@ class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
         emit = self.builder_.emit_output if dataflow else self.builder_.emit
         variable = emit(value, str(binding.var.name))
         self.set_var_remap(binding.var, variable)
+        if isinstance(binding.value, tvm_api.RelaxTuple):
+            self._tuples[binding.var] = binding.value
         origin = self._origin(binding.value)
         if origin is not None:
             self._origins[binding.var] = origin
@@ -108,6 +112,9 @@ class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
             self.reads[rows[0]] = frozenset(origin[0] for origin in read if origin is not None)
             return rows[0], 0
         if isinstance(expression, tvm_api.TupleGetItem):
+            inside = self._tuples.get(expression.tuple_value)
+            if inside is not None:
+                return self._origin(inside.fields[expression.index])
             whole = self._origins.get(expression.tuple_value)
             return None if whole is None else (whole[0], int(expression.index))
         return self._origins.get(expression) if isinstance(expression, tvm_api.Var) else None
