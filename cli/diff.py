@@ -20,8 +20,9 @@ HELP = """Find the first operator whose result is wrong.
 
 The network is compiled and run, accelerators in their simulators, and the result of every layer \
 is compared as soon as the layer has run. A layer is fed with the reference's values, so that it \
-is not blamed for errors of earlier ones. Integers must be equal; floats may differ by the tolerance \
-times the largest value of the tensor, and outputs of the whole run by that for each layer.
+is not blamed for errors of earlier ones. Integers must be equal; floats may differ by the \
+tolerance times the largest value of the tensor, and outputs of the whole run by that for each \
+layer.
 
 The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, where they are \
 installed; what they do not know under the same name is compared with umakit's own CPU kernels, \

@@ -31,6 +31,9 @@ SPOKEN = {
 }
 """How messages call a reference."""
 
+FOLDING_OPERATORS = ("Add", "Conv", "Gemm", "MatMul")
+"""ONNX operators that a batch normalization behind them may be folded into."""
+
 ARENA_SLACK = 4 * 1024 * 1024
 """Bytes of TensorFlow Lite Micro's arena beside the tensors of a model."""
 
@@ -159,7 +162,7 @@ def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
         producer = None
         if node.op_type == "BatchNormalization":
             producer = producers.get(node.input[0])
-        while producer is not None:
+        while producer is not None and producer.op_type in FOLDING_OPERATORS:
             folded.add(producer.name)
             inner = producer.input if producer.op_type == "Add" else ()
             producer = next((producers[name] for name in inner if name in producers), None)

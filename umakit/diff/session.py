@@ -267,11 +267,12 @@ class Examined:
             for result, name in enumerate(self.layers[number]["outputs"]):
                 if row in rows and (rows[row], result) in self._reference.every.names:
                     values[name] = rows[row], result
-        results = self._reference.every.results
+        every = self._reference.every
+        results = {name: v for name, v in every.results.items() if v in every.names}
         written = {name for layer in self.layers for name in layer["outputs"]}
         for item in self._outputs:
             value = results.get(item["name"])
-            if item["c_name"] in written - set(values) and value in self._reference.every.names:
+            if value is not None and item["c_name"] in written - set(values):
                 values[item["c_name"]] = value
         return values
 
