@@ -263,8 +263,9 @@ def test_a_changed_weight_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
     def mirrored(call: Any) -> Any:
         layer = original(call)
-        weights = layer.weights.transpose(0, 2, 1, 3).copy()
-        return replace(layer, weights=weights) if chosen(layer.weights) else layer
+        if not chosen(layer.weights):
+            return layer
+        return replace(layer, weights=layer.weights.transpose(0, 2, 1, 3).copy())
 
     path = trained_model("pretrainedResnet_quant.tflite")
     names = [layer.name for layer in diff_model(path, [], most=1).layers]
