@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from umakit.cli import diff as diff_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
@@ -286,6 +287,7 @@ def run(
 
 
 app.command(epilog=PACKAGE_EXAMPLES)(package)
+app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 

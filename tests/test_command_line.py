@@ -26,7 +26,7 @@ from umakit.version import __version__
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, HELD_OUT = EXAMPLES / "digits.onnx", EXAMPLES / "held_out.npz"
 VANILLA = "vanilla_accelerator"
-COMMANDS = ("new", "backends", "partition", "compile", "run", "size")
+COMMANDS = ("new", "backends", "partition", "compile", "run", "diff", "size")
 
 Uma = Callable[..., tuple[int, str, str]]
 

@@ -177,6 +177,7 @@ def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dic
             "macs": call.macs,
             "kernel": call.kernel,
             "function": function,
+            "operators": list(call.rows),
             "inputs": [n for n in call.inputs if program.tensors[n].role is not Role.CONSTANT],
             "outputs": list(call.outputs),
             "arena_bytes": _alive_bytes(plan, alive, step),

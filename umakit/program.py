@@ -69,6 +69,7 @@ class KernelCall:
         label: what the user sees in a profile, for example `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
+        rows: of the offload report that the step computes, in order.
     """
 
     kernel: str
@@ -78,6 +79,7 @@ class KernelCall:
     label: str
     target: str
     macs: int
+    rows: tuple[int, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -223,7 +225,8 @@ class _Builder:
     def _call(self, call: Any) -> Any:
         kernel = self._lowered.kernels[call.args[0].name_hint]
         arguments = [self._value(argument) for argument in call.args[1].fields]
-        rows = [self._report.placements[row] for row in tvm_api.rows_of(call)]
+        numbers = tvm_api.rows_of(call)
+        rows = [self._report.placements[row] for row in numbers]
         label = " + ".join(dict.fromkeys(row.name for row in rows)) or kernel.name
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results = []
@@ -250,6 +253,7 @@ class _Builder:
                 label,
                 kernel.target,
                 macs,
+                numbers,
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]

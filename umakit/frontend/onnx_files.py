@@ -53,7 +53,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     proto = _load(path)
     shapes, notices = _static_input_shapes(proto, path, input_shapes)
     _set_input_shapes(proto, shapes)
-    _name_nodes(proto)
+    name_nodes(proto)
     _make_padding_explicit(proto, path)
     module = _NamingImporter(path).run(proto, shapes)
     quantizations = edge_quantizations(proto)
@@ -168,7 +168,7 @@ def _set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> N
         value.type.tensor_type.ClearField("shape")
 
 
-def _name_nodes(proto: onnx.ModelProto) -> None:
+def name_nodes(proto: onnx.ModelProto) -> None:
     """Nodes without a name, or with one that is taken, are called after type and number."""
     taken: set[str] = set()
     for number, node in enumerate(proto.graph.node):

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table that `uma diff` prints, and what it says below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from umakit.cli.tables import new_table
+
+if TYPE_CHECKING:
+    from umakit.diff import Blame, DiffResult, LayerResult, TensorDifference
+    from umakit.report import OperatorPlacement
+
+MOST_NAMES = 6
+"""Layers that a sentence lists before it says how many more there are."""
+
+
+def layer_table(result: DiffResult) -> Table:
+    """Every layer with its own difference, and that which has added up before it."""
+    numbers = ("wrong", "largest difference", "in the run")
+    table = new_table("layer", "where", "result", "compared with", *numbers, right=numbers)
+    for layer in result.layers:
+        if layer.own is None or layer.in_the_run is None:
+            table.add_row(layer.name, layer.where, "", "nothing")
+            continue
+        own = layer.own
+        style = "" if layer.agrees else "bold red"
+        table.add_row(
+            layer.name,
+            layer.where,
+            f"{layer.dtype} {'x'.join(map(str, layer.shape))}".strip(),
+            layer.reference,
+            f"{own.differing:,} of {own.elements:,}" if own.differing else "",
+            f"{own.largest:.3g}",
+            f"{layer.in_the_run.largest:.3g}",
+            style=style,
+        )
+    return table
+
+
+def verdict(result: DiffResult) -> list[str]:
+    """The first difference, the outputs, and what was compared; one line each."""
+    lines = [_inferences(result)]
+    if result.blame is not None:
+        lines += _blame(result, result.blame)
+    for name, item in result.outputs.items():
+        lines.append(f"output {name}: {_output(item)}")
+    if result.blame is None:
+        lines.append(_no_blame(result))
+    return lines
+
+
+def _inferences(result: DiffResult) -> str:
+    from umakit.diff import SPOKEN
+
+    count = result.inferences
+    seeds = f"seeds 0 to {count - 1}" if count > 1 else "seed 0"
+    kind = f"random, {seeds}" if result.seeds else "given"
+    inputs = f"{count} inference{'s' if count > 1 else ''} ({kind})"
+    return f"compared with {SPOKEN[result.reference]}, {inputs}, tolerance {result.tolerance:g}"
+
+
+def _no_blame(result: DiffResult) -> str:
+    count = len(result.layers)
+    if result.agrees:
+        unknown = sum(layer.own is None for layer in result.layers)
+        but = f" ({unknown} cannot be compared one by one)" if unknown else ""
+        return f"all {count} layers agree{but}"
+    return (
+        "no layer is wrong by itself: rounding of the layers adds up, or what cannot be compared "
+        "one by one is wrong"
+    )
+
+
+def _blame(result: DiffResult, blame: Blame) -> list[str]:
+    layer = blame.layer
+    lines = [
+        f"first difference: {_operators(blame.operators) or layer.name} on {layer.where} "
+        f"(layer {layer.number} of {len(result.layers)}, inference {result.inferences - 1})"
+    ]
+    if layer.own is not None and not layer.own.agrees:
+        lines += _size(layer, layer.own)
+    if blame.explanation:
+        lines.append(f"  looks like    {blame.explanation}")
+    lines.append(f"  before it     {_before(result.layers[: layer.number])}")
+    lines.append(f"  so            {_where_to_look(result, blame)}")
+    if blame.also:
+        lines.append(f"  not excluded  {_operators(blame.also)}: not known to {result.reference}")
+    others = [other.name for other in result.layers[layer.number + 1 :] if not other.agrees]
+    if others:
+        lines.append(f"  wrong too     {_names(others)}")
+    return lines
+
+
+def _size(layer: LayerResult, own: TensorDifference) -> list[str]:
+    limit = f" by more than {own.limit:.3g}" if own.limit else ""
+    place = f" at {list(own.index)}" if own.index else ""
+    return [
+        f"  result        {layer.dtype}{list(layer.shape)}, {own.differing:,} of {own.elements:,} "
+        f"elements differ{limit}",
+        f"  largest       {own.largest:.6g}{place}: {own.got:.9g} instead of {own.wanted:.9g}",
+    ]
+
+
+def _before(layers: Sequence[LayerResult]) -> str:
+    compared = [layer.name for layer in layers if layer.own is not None]
+    if not compared:
+        return "nothing: it is the first layer that can be compared"
+    return f"{len(compared)} of {len(layers)} layers agree: {_names(compared)}"
+
+
+def _where_to_look(result: DiffResult, blame: Blame) -> str:
+    from umakit.diff import SPOKEN
+
+    if blame.shared:
+        return (
+            f"umakit's CPU kernels differ from {SPOKEN[result.reference]} here too: look at "
+            "import, quantization or lowering of this operator"
+        )
+    if blame.layer.where == "cpu":
+        return "the operators one by one are right: look at fusion, scheduling or memory"
+    return f"the CPU is right here: look at {blame.layer.where}, its driver and its lowering"
+
+
+def _output(item: TensorDifference) -> str:
+    if item.agrees:
+        return f"agrees, largest difference {item.largest:.3g}"
+    place = f" at {list(item.index)}" if item.index else ""
+    return (
+        f"differs at {item.differing:,} of {item.elements:,} places, most by {item.largest:.6g}"
+        f"{place}: {item.got:.9g} instead of {item.wanted:.9g}"
+    )
+
+
+def _operators(operators: Sequence[OperatorPlacement]) -> str:
+    return " + ".join(f"{item.operator} {item.name!r}" for item in operators)
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:2])}, ... {', '.join(names[-2:])}"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a library goes wrong: the first operator whose result is not the reference's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from umakit.backend import UMABackend
+from umakit.diff.blame import find_blame, layer_results
+from umakit.diff.compare import DEFAULT_TOLERANCE, TensorDifference
+from umakit.diff.inputs import given_inferences, random_inferences
+from umakit.diff.references import AUTOMATIC, CPU_KERNELS, REFERENCES, SPOKEN, choose_runtime
+from umakit.diff.result import Blame, DiffResult, LayerResult
+from umakit.diff.session import Examined, Judgement, Reference, rewritten_notice
+from umakit.diff.values import every_value
+from umakit.errors import InputError
+from umakit.frontend import import_model
+from umakit.quantization import quantize_to_integers
+
+__all__ = [
+    "AUTOMATIC",
+    "CPU_KERNELS",
+    "DEFAULT_TOLERANCE",
+    "REFERENCES",
+    "SPOKEN",
+    "Blame",
+    "DiffResult",
+    "LayerResult",
+    "TensorDifference",
+    "diff_model",
+]
+
+
+def diff_model(
+    source: str | Path | Any,
+    backends: Sequence[UMABackend],
+    *,
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    reference: str = AUTOMATIC,
+    tolerance: float = DEFAULT_TOLERANCE,
+    most: int | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> DiffResult:
+    """Compile a network, run it, and compare every layer with a reference.
+
+    Args:
+        source: path of an ONNX or TensorFlow Lite file, or a Relax module.
+        backends: accelerators in order of priority; they answer from their simulators.
+        inputs: arrays by input name, with one more leading dimension for several inferences;
+            default: three random inferences that are the same every time.
+        reference: a name of `REFERENCES`; `auto` takes the most independent that works.
+        tolerance: of floats, relative to a tensor's largest value; integers must be equal.
+        most: inferences that are run at most; default: all. It ends with the first that differs.
+        input_shapes: shapes by input name, for symbolic dimensions.
+        progress: told what is being done.
+
+    Raises:
+        InputError: inputs, tolerance or reference do not fit.
+        DeviceError: a driver returned a status, or the program died; names the layer.
+        UmakitError: its subclass says which stage refused and why.
+    """
+    if not 0 <= tolerance < 1:
+        raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
+    if most is not None and most < 1:
+        raise InputError(f"at most {most} inferences are none", fix="run at least one")
+    progress("importing the network")
+    imported = import_model(source, input_shapes=input_shapes)
+    model = quantize_to_integers(imported)
+    chosen = random_inferences(imported) if inputs is None else given_inferences(model, inputs)
+    notices = list(model.notices)
+    every = every_value(model)
+    runtime = choose_runtime(reference, source, every, notices)
+    with tempfile.TemporaryDirectory(prefix="umakit-diff-") as temporary:
+        folder = Path(temporary)
+        progress("compiling the reference")
+        truth = Reference(every, runtime, folder, tolerance)
+        progress("compiling the library")
+        examined = Examined(model, backends, truth, folder, tolerance)
+        layers, result = _run(examined, truth, chosen[:most], tolerance, progress)
+    result = replace(result, name=model.name, seeds=inputs is None, layers=layers)
+    return replace(result, notices=(*notices, *result.notices))
+
+
+def _run(
+    examined: Examined,
+    truth: Reference,
+    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
+    tolerance: float,
+    progress: Callable[[str], None],
+) -> tuple[tuple[LayerResult, ...], DiffResult]:
+    """Run inferences up to the first that differs."""
+    worst: tuple[LayerResult, ...] = ()
+    outputs: dict[str, TensorDifference] = {}
+    rewritten: dict[str, None] = {}
+    for number, inputs in enumerate(inferences):
+        progress(f"running inference {number}")
+        judgement = examined.judge(inputs)
+        rewritten |= dict.fromkeys(judgement.reference.rewritten)
+        blame = find_blame(examined, truth, judgement, inputs, tolerance)
+        layers = layer_results(examined, truth, judgement)
+        result = DiffResult(
+            name="",
+            reference=truth.name,
+            tolerance=tolerance,
+            inferences=number + 1,
+            seeds=False,
+            layers=(),
+            outputs=dict(judgement.outputs),
+            blame=blame,
+            inputs=dict(inputs),
+            notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
+        )
+        if not result.agrees:
+            return layers, result
+        worst = _worst(worst, layers) if worst else layers
+        outputs = _worst_outputs(outputs, judgement)
+    return worst, replace(result, outputs=outputs)
+
+
+def _worst(known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]) -> tuple[LayerResult, ...]:
+    """Of each layer the result that is further away."""
+
+    def distance(layer: LayerResult) -> float:
+        return layer.own.largest if layer.own else 0.0
+
+    return tuple(max(pair, key=distance) for pair in zip(known, new, strict=True))
+
+
+def _worst_outputs(
+    known: Mapping[str, TensorDifference], judgement: Judgement
+) -> dict[str, TensorDifference]:
+    return {
+        name: max([item, known[name]], key=lambda one: one.largest) if name in known else item
+        for name, item in judgement.outputs.items()
+    }

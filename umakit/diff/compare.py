@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two tensors are equal, and by how much they are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+DEFAULT_TOLERANCE = 1e-5
+"""Of floats, relative to the largest finite magnitude of the reference tensor."""
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How a tensor differs from its reference.
+
+    Attributes:
+        elements: of the tensor.
+        differing: elements that are not equal: any difference of integers, more than `limit` of
+            floats, NaN or infinity on one side only.
+        largest: difference, absolute; infinity where one side is not finite.
+        index: of the largest difference; empty for a scalar or when there is none.
+        got: the library's value there.
+        wanted: the reference's value there.
+        limit: what floats may differ by, absolute; 0 for integers.
+    """
+
+    elements: int
+    differing: int
+    largest: float
+    index: tuple[int, ...]
+    got: float
+    wanted: float
+    limit: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no element differs."""
+        return self.differing == 0
+
+
+def limit_of(wanted: Array, tolerance: float) -> float:
+    """What elements of a tensor may differ by.
+
+    Args:
+        wanted: the reference.
+        tolerance: relative to its largest finite magnitude; absolute if that is 0.
+    """
+    if not np.issubdtype(wanted.dtype, np.floating):
+        return 0.0
+    finite = np.abs(wanted[np.isfinite(wanted)].astype(np.float64))
+    return tolerance * (float(finite.max(initial=0.0)) or 1.0)
+
+
+def distances(got: Array, wanted: Array) -> Array:
+    """Absolute differences in float64; NaN equals NaN, infinity equals itself."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if np.issubdtype(wanted.dtype, np.integer) or wanted.dtype == np.bool_:
+            # Exact: a float64 has not room for every int64.
+            low, high = np.minimum(got, wanted), np.maximum(got, wanted)
+            unsigned = np.uint64 if wanted.dtype.itemsize == 8 else np.int64
+            result: Array = (high.astype(unsigned) - low.astype(unsigned)).astype(np.float64)
+            return result
+        one, other = got.astype(np.float64), wanted.astype(np.float64)
+        result = np.abs(one - other)
+    result[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
+    result[np.isnan(result)] = np.inf
+    return result
+
+
+def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> TensorDifference:
+    """Compare tensors of one shape and dtype.
+
+    Args:
+        got: the library's.
+        wanted: the reference's.
+        tolerance: see `limit_of`.
+    """
+    limit = limit_of(wanted, tolerance)
+    away = distances(got, wanted)
+    if away.size == 0:
+        return TensorDifference(0, 0, 0.0, (), 0.0, 0.0, limit)
+    place = tuple(int(axis) for axis in np.unravel_index(int(away.argmax()), away.shape))
+    return TensorDifference(
+        elements=int(away.size),
+        differing=int((away > limit).sum()),
+        largest=float(away[place]),
+        index=place,
+        got=float(got[place]),
+        wanted=float(wanted[place]),
+        limit=limit,
+    )
