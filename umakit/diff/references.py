@@ -185,6 +185,7 @@ class _TfliteMicro:
     def __init__(self, path: Path, every: EveryValue) -> None:
         from tflite_micro.python.tflite_micro import runtime
 
+        from umakit.frontend.tflite_files import short_names
         from umakit.frontend.tflite_graph import read_graph
 
         data = path.read_bytes()
@@ -194,10 +195,7 @@ class _TfliteMicro:
         self._outputs = [graph.tensors[number].name for number in graph.outputs]
         rows = _last_rows(every.operators)
         self._tensors = {
-            (rows[name], 0): number
-            for operator in graph.operators
-            for number in operator.outputs[:1]
-            if (name := graph.tensors[number].name) in rows
+            (rows[name], 0): number for number, name in short_names(graph).items() if name in rows
         }
         size = sum(
             int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
