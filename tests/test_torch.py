@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import math
+import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from execution import VANILLA, Execution, vanilla
+from execution import Execution, vanilla
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from networks import assert_close
 
 import umakit
@@ -157,7 +160,9 @@ SHAPED: Mapping[str, X] = {
     lambda x: x.repeat_interleave(2, 1), "expand": lambda x: x[:, :1].expand(-1, 3, -1, -1) * 2,
     "roll": lambda x: x.roll(1, 2), "pad": lambda x: F.pad(x, (1, 2, 0, 3), value=2.0), "crop":
     lambda x: F.pad(x, (-1, 0, 0, -2)), "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2), "glu":
-    lambda x: F.glu(x, 1), "index": lambda x: x.index_select(1, torch.tensor([2, 0])), "matmul":
+    lambda x: F.glu(x, 1), "index": lambda x: x.index_select(1, torch.tensor([2, 0])), "advanced":
+    lambda x: x[:, torch.tensor([[2, -1], [0, -4]])], "computed": lambda x: x[0, 0][x[0, 0, 0].long()
+    % 3 - 1], "reflect": lambda x: F.pad(x, (1, 2, 1, 1), mode="reflect"), "matmul":
     lambda x: x @ x.transpose(2, 3), "einsum": lambda x: torch.einsum("bchw,bkhw->bck", x, x),
     "local_norm": lambda x: F.local_response_norm(x, 2), "mask": lambda x: x.tril(), "attention":
     lambda x: F.scaled_dot_product_attention(x, x * 2, x - 1), "causal":
@@ -177,3 +182,287 @@ def as_dictionary(functions: Mapping[str, X]) -> Any:
 def test_operators_yield_what_torch_yields(table: Mapping[str, X], tmp_path: Path) -> None:
     execution = execute(as_dictionary(table), tmp_path, tensor(2, 4, 6, 8))
     assert list(execution.result.outputs) == [f"out_{name}" for name in table]
+
+
+CONVOLUTIONS: Mapping[str, Callable[[], tuple[Any, Any]]] = {
+    "plain": lambda: (nn.Conv2d(4, 5, 3, padding=1), tensor(1, 4, 7, 8)),
+    "no_bias": lambda: (nn.Conv2d(4, 5, (1, 3), bias=False), tensor(1, 4, 7, 8)),
+    "grouped": lambda: (nn.Conv2d(4, 6, 3, groups=2), tensor(1, 4, 7, 8)),
+    "depthwise": lambda: (nn.Conv2d(4, 8, 3, groups=4, stride=2), tensor(1, 4, 7, 8)),
+    "dilated": lambda: (nn.Conv2d(4, 3, 3, dilation=(2, 1), stride=(1, 2)), tensor(2, 4, 7, 8)),
+    "same": lambda: (nn.Conv2d(4, 3, (2, 4), padding="same"), tensor(1, 4, 7, 8)),
+    "reflected": lambda: (nn.Conv2d(4, 3, 3, padding=1, padding_mode="reflect"),
+                          tensor(1, 4, 7, 8)),
+    "unbatched": lambda: (nn.Conv2d(4, 3, 3), tensor(4, 7, 8)),
+    "transposed": lambda: (nn.ConvTranspose2d(4, 3, 3, 2, 1, output_padding=1),
+                           tensor(1, 4, 5, 6)),
+    "transposed_grouped": lambda: (nn.ConvTranspose2d(4, 6, 2, groups=2), tensor(1, 4, 5, 6)),
+    "transposed_dilated": lambda: (nn.ConvTranspose2d(4, 3, 3, dilation=2), tensor(1, 4, 5, 6)),
+    "one_dimension": lambda: (nn.Conv1d(4, 6, 3, 2, padding=1, groups=2), tensor(2, 4, 9)),
+    "three_dimensions": lambda: (nn.Conv3d(2, 3, 2, padding=1), tensor(1, 2, 4, 3, 5)),
+    "transposed_1d": lambda: (nn.ConvTranspose1d(4, 3, 3, 2), tensor(1, 4, 5)),
+    "normalized": lambda: (nn.Sequential(nn.Conv2d(4, 5, 3), nn.BatchNorm2d(5), nn.ReLU()),
+                           tensor(1, 4, 7, 8)),
+    "normalized_without_weight": lambda: (nn.BatchNorm2d(4, affine=False), tensor(2, 4, 3, 5)),
+    "normalized_rows": lambda: (nn.BatchNorm1d(4), tensor(3, 4)),
+    "prelu": lambda: (nn.PReLU(4), tensor(1, 4, 3, 5)),
+    "linear": lambda: (nn.Linear(8, 3), tensor(2, 4, 8)),
+    "bilinear_map": lambda: (nn.Linear(8, 3, bias=False), tensor(8)),
+    "scaled_norm": lambda: (nn.LayerNorm(8), tensor(2, 4, 8)),
+    "scaled_groups": lambda: (nn.GroupNorm(2, 4), tensor(2, 4, 3, 5)),
+    "instances": lambda: (nn.InstanceNorm2d(4, affine=True), tensor(2, 4, 3, 5)),
+}  # fmt: skip
+
+
+def test_layers_yield_what_torch_yields(tmp_path: Path) -> None:
+    made = {name: make() for name, make in CONVOLUTIONS.items()}
+    modules = {name: module for name, (module, _) in made.items()}
+    model = Function(
+        lambda self, *xs: {n: getattr(self, n)(x) for n, x in zip(made, xs, strict=True)}, **modules
+    )
+    execution = execute(randomize(model), tmp_path, *(x for _, x in made.values()))
+    assert list(execution.result.outputs) == list(made)
+    assert {"plain", "no_bias", "normalized.0"} <= set(execution.offloaded)
+    assert "grouped" not in execution.offloaded
+
+
+@pytest.mark.parametrize("name", ["transposed_both"])
+def test_grouped_dilated_transposed_convolutions(name: str, tmp_path: Path) -> None:
+    model = randomize(nn.ConvTranspose2d(4, 6, 3, groups=2, dilation=2, stride=2))
+    execute(model, tmp_path, tensor(1, 4, 4, 5))
+
+
+@st.composite
+def drawn_networks(draw: st.DrawFn) -> tuple[Any, tuple[int, ...]]:
+    """A network of convolutions, pools, norms, activations and residual connections."""
+    channels, size = draw(st.integers(1, 5)), draw(st.integers(6, 11))
+    shape = (1, channels, size, size + draw(st.integers(0, 2)))
+    layers: list[Any] = []
+    for _ in range(draw(st.integers(2, 5))):
+        kind = draw(st.sampled_from(["conv", "residual", "pool", "norm", "activation"]))
+        if kind == "conv":
+            made, groups = draw(st.integers(1, 6)), 1
+            if draw(st.booleans()):
+                groups, made = channels, channels * draw(st.integers(1, 2))
+            kernel = draw(st.sampled_from([1, 3]))
+            layers.append(nn.Conv2d(channels, made, kernel, padding=1, groups=groups,
+                                    stride=draw(st.integers(1, 2)), bias=draw(st.booleans()),
+                                    dilation=draw(st.integers(1, 2)) if kernel == 1 else 1))  # fmt: skip
+            channels = made
+        elif kind == "residual":
+            conv = nn.Conv2d(channels, channels, 3, padding=1)
+            layers.append(Function(lambda self, x: F.relu(x + self.conv(x)), conv=conv))
+        elif kind == "pool":
+            pool = draw(st.sampled_from([nn.MaxPool2d, nn.AvgPool2d]))
+            layers.append(pool(3, draw(st.integers(1, 2)), padding=1))
+        elif kind == "norm":
+            layers.append(draw(st.sampled_from([
+                nn.BatchNorm2d(channels), nn.GroupNorm(1, channels), nn.InstanceNorm2d(channels),
+            ])) if channels > 1 else nn.BatchNorm2d(channels))  # fmt: skip
+        else:
+            activations = [nn.ReLU(), nn.ReLU6(), nn.SiLU(), nn.GELU(), nn.Hardswish(), nn.ELU()]
+            layers.append(draw(st.sampled_from(activations)))
+    layers.append(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, 3)))
+    return randomize(nn.Sequential(*layers)), shape
+
+
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(drawn_networks())
+def test_drawn_networks_yield_what_torch_yields(network: tuple[Any, tuple[int, ...]]) -> None:
+    model, shape = network
+    with tempfile.TemporaryDirectory() as folder:
+        execute(model, Path(folder), tensor(*shape))
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+class BasicBlock(nn.Module):  # type: ignore[misc]
+    """The block of ResNet-18: two convolutions beside a projection."""
+
+    def __init__(self, channels: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, filters, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(filters)
+        self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(filters)
+        self.relu = nn.ReLU(inplace=True)
+        self.down = None
+        if stride > 1:
+            self.down = nn.Sequential(nn.Conv2d(channels, filters, 1, stride, bias=False),
+                                      nn.BatchNorm2d(filters))  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        short = x if self.down is None else self.down(x)
+        inner = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(inner)) + short)
+
+
+def resnet() -> Any:
+    stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+                         nn.MaxPool2d(3, 2, 1))  # fmt: skip
+    return nn.Sequential(stem, BasicBlock(8, 8, 1), BasicBlock(8, 16, 2), BasicBlock(16, 16, 1),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(), nn.Linear(16, 10))  # fmt: skip
+
+
+def mobilenet() -> Any:
+    """Inverted residuals with squeeze and excitation, as in MobileNetV3."""
+
+    def excite(self: Any, x: Any) -> Any:
+        scale = F.relu(self.squeeze(F.adaptive_avg_pool2d(x, 1)))
+        return x * F.hardsigmoid(self.expand(scale))
+
+    def block(channels: int) -> Any:
+        wide = channels * 3
+        inner = nn.Sequential(
+            nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.Hardswish(),
+            nn.Conv2d(wide, wide, 5, padding=2, groups=wide), nn.BatchNorm2d(wide), nn.Hardswish(),
+            Function(excite, squeeze=nn.Conv2d(wide, 4, 1), expand=nn.Conv2d(4, wide, 1)),
+            nn.Conv2d(wide, channels, 1), nn.BatchNorm2d(channels),
+        )  # fmt: skip
+        return Function(lambda self, x: x + self.inner(x), inner=inner)
+
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU6(), block(8), block(8),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))  # fmt: skip
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    """Embedded tokens through an LSTM; returns the last state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.lstm = nn.Embedding(11, 6, padding_idx=0), nn.LSTM(6, 5)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.lstm(self.table(tokens))[0][-1]
+
+
+class Transformer(nn.Module):  # type: ignore[misc]
+    """Embedded tokens and positions through an encoder layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 8)
+        self.positions = nn.Parameter(torch.zeros(1, 5, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.norm(self.layer(self.table(tokens) + self.positions)).mean(1)
+
+
+TOKENS = torch.tensor([[1, 4, 10, 0, 3]])
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [(resnet, tensor(1, 3, 32, 40)), (mobilenet, tensor(1, 3, 20, 24)), (Recurrent, TOKENS.T),
+     (Transformer, TOKENS)],
+    ids=["resnet", "mobilenet", "lstm", "transformer"],
+)  # fmt: skip
+def test_networks_yield_what_torch_yields(
+    make: Callable[[], Any], given: Any, tmp_path: Path
+) -> None:
+    execution = execute(randomize(make()), tmp_path, given, path=tmp_path / "network.pt2")
+    if make is resnet:
+        assert execution.offloaded == ["1.conv1", "1.conv2", "2.conv2", "3.conv1", "3.conv2"]
+        names = [row.name for row in execution.placements if row.operator == "nn.conv2d"]
+        assert names == ["0.0", "1.conv1", "1.conv2", "2.down.0", "2.conv1", "2.conv2", "3.conv1",
+                         "3.conv2"]  # fmt: skip
+        assert "1.add" in {row.name for row in execution.placements}
+
+
+# --- names, inputs, outputs -----------------------------------------------------------------------
+
+
+def test_operators_are_called_after_their_modules(tmp_path: Path) -> None:
+    twice = Function(lambda self, x: torch.tanh(torch.exp(x)) + self.conv(x) * self.conv(-x),
+                     conv=nn.Conv2d(2, 2, 1))  # fmt: skip
+    model = nn.Sequential(twice, nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Sigmoid())
+    report = umakit.import_model(export(randomize(model), tensor(1, 2, 5, 6)))
+    names = [umakit.tvm_api.name_of(b.value) for b in umakit.tvm_api.bindings_of(report.module["main"])]  # fmt: skip
+    assert names == ["0.exp", "0.tanh", *["0.conv.conv2d"] * 2, "0.neg", *["0.conv.conv2d_1"] * 2,
+                     "0.mul", "0.add", *["1"] * 2, *["2"] * 2, "3"]  # fmt: skip
+
+
+def test_inputs_and_outputs_are_called_as_in_the_program(tmp_path: Path) -> None:
+    def forward(_: Any, image: Any, more: Any) -> Any:
+        total = image + more["left"] * more["right"]
+        return {"sum": total, "parts": (torch.relu(total), {"x": -total}), "again": total}
+
+    class Named(nn.Module):  # type: ignore[misc]
+        def forward(self, image: Any, more: Any) -> Any:
+            return forward(self, image, more)
+
+    more = {"left": tensor(3, seed=2), "right": tensor(2, 3, seed=3)}
+    program = torch.export.export(Named(), (tensor(2, 3), more))
+    model = umakit.import_model(program)
+    assert [(i.name, i.shape) for i in model.inputs] == [
+        ("image", (2, 3)), ("more_left", (3,)), ("more_right", (2, 3))
+    ]  # fmt: skip
+    assert [o.name for o in model.outputs] == ["sum", "parts_0", "parts_1_x", "again"]
+    library = umakit.compile_model(program, [], tmp_path / "library")
+    arrays = {"image": tensor(2, 3).numpy(), "more_left": more["left"].numpy(),
+              "more_right": more["right"].numpy()}  # fmt: skip
+    got = umakit.run_library(library.path, arrays).outputs
+    total = arrays["image"] + arrays["more_left"] * arrays["more_right"]
+    for name, wanted in {"sum": total, "parts_0": total.clip(0), "parts_1_x": -total,
+                         "again": total}.items():  # fmt: skip
+        assert_close(got[name], wanted)
+
+
+def test_outputs_of_a_tuple_have_the_names_of_their_nodes() -> None:
+    program = export(Function(lambda _, x: (torch.relu(x), torch.relu(x), x)), tensor(2, 3))
+    names = [output.name for output in umakit.import_model(program).outputs]
+    assert names == list(program.graph_signature.user_outputs)
+    shared = export(Function(lambda _, x: [torch.relu(x)] * 2), tensor(2, 3))
+    assert [o.name for o in umakit.import_model(shared).outputs] == ["relu", "relu_1"]
+
+
+def test_buffers_constants_and_shared_parameters(tmp_path: Path) -> None:
+    class Tied(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(40, 40), nn.Linear(40, 40)
+            self.second.weight = self.first.weight
+            self.register_buffer("offset", torch.ones(40))
+            self.register_buffer("hidden", torch.ones(40), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            x = self.second(torch.relu(self.first(x))) + self.offset * self.hidden
+            return x * torch.tensor([0.5] * 39 + [2.0])
+
+    execution = execute(randomize(Tied()), tmp_path, tensor(3, 40), path=tmp_path / "tied.pt2")
+    print(execution.library.metadata["umakit"]["memory"])
+    constants = 0
+    assert 40 * 40 * 4 < constants < 2 * 40 * 40 * 4
+
+
+def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", max=8)
+    model = randomize(nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(36, 2)))
+    shapes = ({0: batch},)
+    program = export(model, tensor(4, 2, 5, 6), dynamic_shapes=shapes)
+    bound = umakit.import_model(program)
+    assert bound.inputs[0].shape == (1, 2, 5, 6)
+    assert re.search(r"'input': symbolic dimension '\w+' is bound to 1", bound.notices[0])
+    assert umakit.import_model(program, input_shapes={"input": [3, 2, 5, 6]}).notices == ()
+    execute(model, tmp_path, tensor(5, 2, 5, 6), path=tmp_path / "m.pt2", dynamic_shapes=shapes)
+    for wrong, said in (
+        ([9, 2, 5, 6], "the program needs"), ([1, 2, 5, 7], "cannot be"), ([1, 2, 5], "4 dimensions"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=said):
+            umakit.import_model(program, input_shapes={"input": wrong})
+    with pytest.raises(ModelError, match="there is no input 'x'; inputs are input"):
+        umakit.import_model(program, input_shapes={"x": [1]})
+
+
+def test_sizes_that_depend_on_each_other(tmp_path: Path) -> None:
+    half = torch.export.Dim("half")
+    model = Function(lambda _, x, y: torch.cat([x[: y.shape[0]] + y, x.new_ones(x.shape[0], 3)]))
+    program = torch.export.export(model, (tensor(8, 3), tensor(4, 3)),
+                                  dynamic_shapes=(({0: 2 * half}, {0: half}),))  # fmt: skip
+    names = program.graph_signature.user_inputs
+    model_ = umakit.import_model(program, input_shapes={names[0]: [6, 3]})
+    assert [i.shape for i in model_.inputs] == [(6, 3), (3, 3)]
+    assert model_.outputs[0].shape == (9, 3)

@@ -45,14 +45,12 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "output_padding groups",
         "cos.default": "self",
         "cosh.default": "self",
-        "embedding.default": "weight indices padding_idx scale_grad_by_freq sparse",
         "erf.default": "self",
         "exp.default": "self",
         "expand.default": "self size",
         "flip.default": "self dims",
         "floor.default": "self",
         "gelu.default": "self approximate",
-        "index_select.default": "self dim index",
         "isinf.default": "self",
         "isnan.default": "self",
         "leaky_relu.default": "self negative_slope",
@@ -65,7 +63,6 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "repeat.default": "self repeats",
         "round.default": "self",
         "rsqrt.default": "self",
-        "select.int": "self dim index",
         "sigmoid.default": "self",
         "sign.default": "self",
         "sin.default": "self",
@@ -204,7 +201,8 @@ class Converter(Importer):  # type: ignore[misc]
         for argument in node.target._schema.arguments:
             given = self.arguments(node).get(argument.name)
             harmless = argument.name in known or argument.name in HARMLESS
-            if not harmless and given != argument.default_value:
+            usual = argument.default_value if argument.has_default_value() else False
+            if not harmless and given != usual:
                 raise self.refuse(node, f"has {argument.name}={given}, which is not supported")
         return own.convert(self, node, self.arguments(node)) if own else self.convert_map[key](node)
 

@@ -15,7 +15,7 @@ LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)
 
 
 class Names:
-    """Names of nodes: the path of the module for its only operator, else with the node's name.
+    """Names of nodes: the path of a module of one operator, else the path and the node's name.
 
     Args:
         program: the exported program, before it is decomposed.
@@ -27,6 +27,12 @@ class Names:
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]
         self._paths = {node.name: _module_path(node) for node in nodes}
         self._counts = Counter(self._paths.values())
+        self._parents = {
+            path[:position]
+            for path in self._counts
+            for position, letter in enumerate(path)
+            if letter == "."
+        }
 
     def label(self, node: Any) -> str:
         """The name of a node of the program, or of one that it was decomposed into."""
@@ -34,7 +40,8 @@ class Names:
         path = self._paths.get(origin, _module_path(node))
         if not path:
             return origin
-        return path if self._counts[path] == 1 else f"{path}.{origin}"
+        alone = self._counts[path] == 1 and path not in self._parents
+        return path if alone else f"{path}.{origin}"
 
     def error(self, node: Any, what: str, fix: str = "") -> ModelError:
         """An error about a node: operator, name, source line."""

@@ -52,6 +52,10 @@ def _constant(value: float, dtype: str) -> Any:
     return relax.const(np.asarray(value, dtype), dtype)
 
 
+def _constants(dtype: str, *values: float) -> tuple[Any, ...]:
+    return tuple(_constant(value, dtype) for value in values)
+
+
 def _cast(value: Any, dtype: str) -> Any:
     return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
 
@@ -138,6 +142,22 @@ _converts("logical_or.default", "self other")(_logical(op.logical_or))
 _converts("logical_not.default", "self")(_logical(op.logical_not))
 
 
+def _bitwise(bits: Callable[..., Any], truths: Callable[..., Any]) -> Conversion:
+    def convert(converter: Any, node: Any, given: Arguments) -> Any:
+        dtype = converter.type_of(node)[1]
+        operands = [_operand(converter, given[n], dtype) for n in ("self", "other") if n in given]
+        return (truths if dtype == "bool" else bits)(*operands)
+
+    return convert
+
+
+for _suffix in ("Tensor", "Scalar"):
+    _converts(f"bitwise_and.{_suffix}", "self other")(_bitwise(op.bitwise_and, op.logical_and))
+    _converts(f"bitwise_or.{_suffix}", "self other")(_bitwise(op.bitwise_or, op.logical_or))
+    _converts(f"bitwise_xor.{_suffix}", "self other")(_bitwise(op.bitwise_xor, op.logical_xor))
+_converts("bitwise_not.default", "self")(_bitwise(op.bitwise_not, op.logical_not))
+
+
 # --- activations ----------------------------------------------------------------------------------
 
 
@@ -181,14 +201,15 @@ def _convert_expm1(converter: Any, node: Any, given: Arguments) -> Any:
 
 @_converts("log1p.default", "self")
 def _log1p(converter: Any, node: Any, given: Arguments) -> Any:
-    """log(1 + x) without cancellation: log(u) * x / (u - 1) with u = 1 + x, by W. Kahan."""
+    """log(1 + x) is 2 artanh(x / (x + 2)), which loses nothing where x is small.
+
+    Kahan's formula does not do here: TVM simplifies (1 + x) - 1 to x.
+    """
     dtype = converter.type_of(node)[1]
-    value, one = _operand(converter, given["self"], dtype), _constant(1, dtype)
-    more = op.add(one, value)
-    logarithm, less = op.log(more), op.subtract(more, one)
-    exact = op.multiply(logarithm, op.divide(value, less))
-    same = op.where(op.equal(less, value), logarithm, exact)
-    return op.where(op.equal(more, one), value, same)
+    value, one, two = _operand(converter, given["self"], dtype), *_constants(dtype, 1, 2)
+    small = op.multiply(two, op.atanh(op.divide(value, op.add(value, two))))
+    is_small = op.less(op.abs(value), _constant(0.5, dtype))
+    return op.where(is_small, small, op.log(op.add(value, one)))
 
 
 @_converts("elu.default", "self alpha scale input_scale")
@@ -404,6 +425,43 @@ def _affine(converter: Any, node: Any, given: Arguments, left: str, right: str) 
 @_converts("squeeze.dims squeeze.dim squeeze.default _unsafe_view.default", "self dim size")
 def _reshape(converter: Any, node: Any, given: Arguments) -> Any:
     return op.reshape(converter.value(given["self"]), list(converter.type_of(node)[0]))
+
+
+@_converts("select.int", "self dim index")
+def _select(converter: Any, node: Any, given: Arguments) -> Any:
+    """One slice of a dimension; TVM's converter reads before the tensor for index -1."""
+    sizes = converter.type_of(given["self"])[0]
+    axis, index = given["dim"] % len(sizes), given["index"] % sizes[given["dim"]]
+    part = op.strided_slice(converter.value(given["self"]), [axis], [index], [index + 1])
+    return op.reshape(part, list(converter.type_of(node)[0]))
+
+
+@_converts("embedding.default", "weight indices padding_idx scale_grad_by_freq sparse")
+def _embedding(converter: Any, node: Any, given: Arguments) -> Any:
+    """Rows by number; a number that has no row reads the nearest one, not beyond the table."""
+    rows = converter.value(given["indices"])
+    return op.take(converter.value(given["weight"]), rows, axis=0, mode="clip")
+
+
+@_converts("index_select.default", "self dim index")
+def _index_select(converter: Any, node: Any, given: Arguments) -> Any:
+    axis = given["dim"] % len(converter.type_of(given["self"])[0])
+    index = converter.value(given["index"])
+    return op.take(converter.value(given["self"]), index, axis=axis, mode="clip")
+
+
+@_converts("index.Tensor", "self indices")
+def _index(converter: Any, node: Any, given: Arguments) -> Any:
+    """Elements of one dimension by number, counted from the end where it is negative."""
+    used = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
+    (axis, index), several = used[0], used[1:]
+    dtype = converter.type_of(index)[1]
+    if several or dtype not in ("int32", "int64"):
+        raise converter.refuse(node, "has an index other than one tensor of integers")
+    size = _constant(converter.type_of(given["self"])[0][axis], dtype)
+    numbers = converter.value(index)
+    numbers = op.where(op.less(numbers, _constant(0, dtype)), op.add(numbers, size), numbers)
+    return op.take(converter.value(given["self"]), numbers, axis=axis, mode="clip")
 
 
 @_converts("clone.default alias.default detach.default lift_fresh_copy.default", "self")
