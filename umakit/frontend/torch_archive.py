@@ -123,7 +123,7 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
         try:
             kept = {name: source.read(members[name]) for name in _needed(source, members)}
             graph = json.loads(kept["models/model.json"])
-        except (KeyError, ValueError, OSError, zipfile.BadZipFile, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile, RuntimeError) as error:
             raise ModelError(
                 f"is damaged: {last_line(error)}", where=str(path), fix="export it again"
             ) from None
@@ -166,6 +166,10 @@ def _needed(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Ite
         for name, payload in payloads.items():
             if payload["use_pickle"] or payload["tensor_meta"] is None:
                 raise _NeedsPickle(repr(name))
+            # Where there is nothing, torch reads zeros.
+            sizes = [size["as_int"] for size in payload["tensor_meta"]["sizes"]]
+            if not members[folder + payload["path_name"]].file_size and 0 not in sizes:
+                raise ValueError(f"{name!r} has no values")
         yield from dict.fromkeys(folder + payload["path_name"] for payload in payloads.values())
 
 

@@ -80,6 +80,9 @@ BY_TVM: Mapping[str, frozenset[str]] = {
 }
 """Operators whose converters by TVM are right, and the arguments that these look at."""
 
+DTYPES = frozenset(
+    "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+)
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
 """Arguments that say where and how values are kept, not what they are."""
 
@@ -118,6 +121,7 @@ class Converter(Importer):  # type: ignore[misc]
                     if node.op == "call_function" and is_fake(program.values[node]):
                         self._convert_node(node)
                 fields = [self.value(node) for node in program.graph.output_node().args[0]]
+                assert len(fields) == outputs, "outputs of the program and of its graph differ"
                 result = fields[0] if outputs == 1 else relax.Tuple(fields)
                 result = builder.emit_output(result)
             builder.emit_func_output(result)
@@ -148,10 +152,10 @@ class Converter(Importer):  # type: ignore[misc]
         Raises:
             ModelError: there is none.
         """
-        try:
-            return str(self._convert_data_type(dtype))
-        except NotImplementedError:
-            raise self._names.error(node, f"has the dtype {dtype}, which is not supported") from None
+        name = str(dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            raise self._names.error(node, f"has the dtype {name}, which is not supported")
+        return name
 
     def refuse(self, node: Any, what: str, fix: str = "") -> ModelError:
         """The error to raise about a node."""
@@ -248,9 +252,9 @@ class Converter(Importer):  # type: ignore[misc]
         """A tensor that depends on weights alone; equal ones are one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)
-        if tensor.layout != torch.strided or dtype == "bfloat16":
-            raise self.refuse(node, f"is a {tensor.layout} tensor of {dtype}, not supported")
-        array = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().numpy()
+        if tensor.layout != torch.strided:
+            raise self.refuse(node, f"is a tensor of {tensor.layout}, which is not supported")
+        array = tensor.detach().cpu().resolve_neg().contiguous().numpy()
         key = (array.shape, dtype, array.tobytes())
         if key not in self._constants:
             self._constants[key] = relax.const(array, dtype)

@@ -63,7 +63,9 @@ class Names:
 
 def operator_of(node: Any) -> str:
     """`aten.relu.default` for a call of it."""
-    return str(node.target) if hasattr(node.target, "_schema") else str(node.target.__name__)
+    if isinstance(node.target, str) or hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(node.target.__name__)
 
 
 def source_line(node: Any) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
@@ -20,12 +20,9 @@ from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_
 from umakit.frontend.torch_archive import load_program
 from umakit.frontend.torch_converter import Converter
 from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_static import input_sizes, make_static
+from umakit.frontend.torch_static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.names import symbol_part
 from umakit.tvm_api import tuple_fields
-
-EVALUATE = "call model.eval() before torch.export.export"
-USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
 def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
@@ -68,15 +65,9 @@ def output_names(program: Any, where: str) -> list[str]:
     Raises:
         ModelError: an output is no tensor, or the program writes a buffer or an input.
     """
+    check_no_state(program, where)
     specs = program.graph_signature.output_specs
     for spec in specs:
-        if spec.kind not in USER_OUTPUTS:
-            raise ModelError(
-                f"the program writes {spec.target or spec.arg.name!r}, which a library without "
-                "state cannot",
-                where=where,
-                fix=f"{EVALUATE}, or pass the state as input and output",
-            )
         if not isinstance(spec.arg, TensorArgument):
             raise ModelError(
                 f"output {spec.arg.name or spec.arg.value!r} is no tensor",

@@ -15,12 +15,13 @@ import sympy
 import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
 
-QUANTIZED_NAMESPACE = "quantized_decomposed"
+EVALUATE = "call model.eval() before torch.export.export"
+USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ def make_static(
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}", where=where
         ) from error
+    check_no_state(program, where)
     sources = _constants(program, where)
     values: dict[Any, Any] = {}
     inputs: list[Any] = []
@@ -167,6 +169,24 @@ def make_static(
         elif node.op != "output":
             raise fail(node, "holds a graph of its own (control flow), which is not supported")
     return StaticProgram(graph, tuple(inputs), values)
+
+
+def check_no_state(program: Any, where: str) -> None:
+    """Refuse a program that writes a buffer or an input.
+
+    Only decomposition makes `buffer += 1` an output that torch would write back.
+
+    Raises:
+        ModelError: names the buffer or input.
+    """
+    for spec in program.graph_signature.output_specs:
+        if spec.kind not in USER_OUTPUTS:
+            raise ModelError(
+                f"the program writes {spec.target or spec.arg.name!r}, which a library without "
+                "state cannot",
+                where=where,
+                fix=f"{EVALUATE}, or pass the state as input and output",
+            )
 
 
 def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
