@@ -29,7 +29,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file.", show_default=False)]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
+        show_default=False,
+    ),
+]
 BackendOption = Annotated[
     list[str] | None,
     typer.Option(

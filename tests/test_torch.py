@@ -21,9 +21,10 @@ from execution import Execution, vanilla
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from networks import assert_close
+from umakit.cli.main import run_command
 
 import umakit
-from umakit.cli.main import run_command
+from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.torch_archive import is_arithmetic
 
@@ -128,7 +129,8 @@ ELEMENTWISE: Mapping[str, X] = {
     lambda x: x / x.round().abs().clamp(min=1).int(), "maximum": lambda x: torch.maximum(x, -x),
     "minimum": lambda x: torch.minimum(x, x * x), "where": lambda x: torch.where(x > 0, x, -2 * x),
     "masked": lambda x: x.masked_fill(x < 0.1, 3.0), "mixed": lambda x: x + (x * 3).int(),
-    "int_compare": lambda x: ((x * 2).int() > 0.5) | ((x * 2).int() == -1), "not": lambda x: ~(x > 0),
+    "int_compare": lambda x: ((x * 2).int() > 0.5) | ((x * 2).int() == -1), "not":
+    lambda x: ~(x > 0),
     "compare": lambda x: (x >= 0.1) & (x <= 1.0) & (x != 0.5), "cast": lambda x: (x * 9).int(),
     "nan": lambda x: torch.isnan(x), "lerp": lambda x: torch.lerp(x, x * 2, 0.3), "addcmul":
     lambda x: torch.addcmul(x, x, x, value=2.0), "full": lambda x: torch.full_like(x, 2.0) * x,
@@ -169,7 +171,9 @@ SHAPED: Mapping[str, X] = {
     "roll": lambda x: x.roll(1, 2), "pad": lambda x: F.pad(x, (1, 2, 0, 3), value=2.0), "crop":
     lambda x: F.pad(x, (-1, 0, 0, -2)), "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2), "glu":
     lambda x: F.glu(x, 1), "index": lambda x: x.index_select(1, torch.tensor([2, 0])), "advanced":
-    lambda x: x[:, torch.tensor([[2, -1], [0, -4]])], "computed": lambda x: x[0, 0][x[0, 0, 0].clamp(-3, 3).long()], "reflect": lambda x: F.pad(x, (1, 2, 1, 1), mode="reflect"), "matmul":
+    lambda x: x[:, torch.tensor([[2, -1], [0, -4]])], "computed":
+    lambda x: x[0, 0][x[0, 0, 0].clamp(-3, 3).long()], "reflect":
+    lambda x: F.pad(x, (1, 2, 1, 1), mode="reflect"), "matmul":
     lambda x: x @ x.transpose(2, 3), "einsum": lambda x: torch.einsum("bchw,bkhw->bck", x, x),
     "local_norm": lambda x: F.local_response_norm(x, 2), "mask": lambda x: x.tril(), "attention":
     lambda x: F.scaled_dot_product_attention(x, x * 2, x - 1), "causal":
@@ -253,7 +257,7 @@ def drawn_networks(draw: st.DrawFn) -> tuple[Any, tuple[int, ...]]:
             kernel = draw(st.sampled_from([1, 3]))
             layers.append(nn.Conv2d(channels, made, kernel, padding=1, groups=groups,
                                     stride=draw(st.integers(1, 2)), bias=draw(st.booleans()),
-                                    dilation=draw(st.integers(1, 2)) if kernel == 1 else 1))  # fmt: skip
+                                    dilation=draw(st.integers(1, 4 - kernel))))  # fmt: skip
             channels = made
         elif kind == "residual":
             conv = nn.Conv2d(channels, channels, 3, padding=1)
@@ -308,7 +312,8 @@ def resnet() -> Any:
     stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
                          nn.MaxPool2d(3, 2, 1))  # fmt: skip
     return nn.Sequential(stem, BasicBlock(8, 8, 1), BasicBlock(8, 16, 2), BasicBlock(16, 16, 1),
-                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(), nn.Linear(16, 10))  # fmt: skip
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(),
+                         nn.Linear(16, 10))  # fmt: skip
 
 
 def mobilenet() -> Any:
@@ -386,7 +391,8 @@ def test_operators_are_called_after_their_modules(tmp_path: Path) -> None:
                      conv=nn.Conv2d(2, 2, 1))  # fmt: skip
     model = nn.Sequential(twice, nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Sigmoid())
     report = umakit.import_model(export(randomize(model), tensor(1, 2, 5, 6)))
-    names = [umakit.tvm_api.name_of(b.value) for b in umakit.tvm_api.bindings_of(report.module["main"])]  # fmt: skip
+    bindings = tvm_api.bindings_of(report.module["main"])
+    names = [tvm_api.name_of(binding.value) for binding in bindings]
     assert names == ["0.exp", "0.tanh", *["0.conv.conv2d"] * 2, "0.neg", *["0.conv.conv2d_1"] * 2,
                      "0.mul", "0.add", *["1"] * 2, *["2"] * 2, "3"]  # fmt: skip
 
@@ -454,7 +460,8 @@ def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
     assert umakit.import_model(program, input_shapes={"input": [3, 2, 5, 6]}).notices == ()
     execute(model, tmp_path, tensor(5, 2, 5, 6), path=tmp_path / "m.pt2", dynamic_shapes=shapes)
     for wrong, said in (
-        ([9, 2, 5, 6], "the program needs"), ([1, 2, 5, 7], "cannot be"), ([1, 2, 5], "4 dimensions"),
+        ([9, 2, 5, 6], "the program needs"), ([1, 2, 5, 7], "cannot be"), 
+        ([1, 2, 5], "4 dimensions"),
     ):  # fmt: skip
         with pytest.raises(ModelError, match=said):
             umakit.import_model(program, input_shapes={"input": wrong})
@@ -490,7 +497,8 @@ class Training(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        (nn.BatchNorm2d(3), r"aten\.batch_norm\.default of node 'inner\.0\.batch_norm' \(\w+\.py:\d+\) normalizes with the "
+        (nn.BatchNorm2d(3), r"aten\.batch_norm\.default of node 'inner\.0\.batch_norm' "
+         r"\(\w+\.py:\d+\) normalizes with the "
          "statistics of the batch; call"),
         (nn.InstanceNorm2d(3, track_running_stats=True), "statistics of the batch"),
         (nn.Dropout(), r"aten\.dropout\.default of node 'inner\.0' \(\w+\.py:\d+\) is active"),
@@ -595,8 +603,12 @@ def test_operators_of_other_libraries_are_refused_whatever_they_are_called() -> 
 
 def test_objects_that_are_no_programs_say_how_to_export() -> None:
     model = nn.Linear(2, 3)
-    for thing, said in ((model, "Linear is a module"), (torch.jit.script(model), "is a module"),
-                        (model.state_dict(), "holds weights"), (tensor(3), "cannot import")):
+    for thing, said in (
+        (model, "Linear is a module"),
+        (torch.jit.script(model), "is a module"),
+        (model.state_dict(), "holds weights"),
+        (tensor(3), "cannot import"),
+    ):
         with pytest.raises(ModelError, match=said) as caught:
             umakit.import_model(thing)
         assert "export" in caught.value.fix.lower()

@@ -112,9 +112,9 @@ def _no_model(source: Any) -> ModelError:
             f"a {type(source).__name__} is a module of Python code, not an exported program",
             fix="pass torch.export.export(model.eval(), (example_input,))",
         )
-    if torch is not None and isinstance(source, dict) and source:
-        if all(isinstance(value, torch.Tensor) for value in source.values()):
-            return ModelError("a state_dict holds weights, not a network", fix=HOW_TO_EXPORT)
+    values = list(source.values()) if isinstance(source, dict) else []
+    if torch is not None and values and all(isinstance(v, torch.Tensor) for v in values):
+        return ModelError("a state_dict holds weights, not a network", fix=HOW_TO_EXPORT)
     return ModelError(
         f"cannot import a {type(source).__name__}",
         fix="pass the path of an ONNX, TensorFlow Lite or PyTorch file, a Relax module or an "

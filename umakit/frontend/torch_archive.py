@@ -24,7 +24,8 @@ from umakit.errors import ModelError
 from umakit.frontend.model import last_line
 
 HOW_TO_EXPORT = (
-    "export a program: torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')"
+    "export a program: "
+    "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')"
 )
 ZIP_MAGIC = b"PK\x03\x04"
 LEGACY_MAGIC = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
@@ -40,6 +41,7 @@ EXPRESSION_FUNCTIONS = frozenset(
     "ModularIndexing Mul Ne Not Or Pow PowByNatural PythonMod Rational StrictGreaterThan "
     "StrictLessThan Symbol ToFloat TruncToFloat TruncToInt Unequality Where".split()
 )
+DAMAGES = (KeyError, TypeError, ValueError, OSError, RuntimeError, zipfile.BadZipFile)
 PLAIN_TEXT = re.compile(r"[\w.+-]+")
 """What names of symbols and digits of numbers are made of: nothing that could be called."""
 
@@ -123,7 +125,7 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
         try:
             kept = {name: source.read(members[name]) for name in _needed(source, members)}
             graph = json.loads(kept["models/model.json"])
-        except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile, RuntimeError) as error:
+        except DAMAGES as error:
             raise ModelError(
                 f"is damaged: {last_line(error)}", where=str(path), fix="export it again"
             ) from None

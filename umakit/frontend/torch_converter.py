@@ -8,18 +8,19 @@ listed must have its default, and every result must have the shape and dtype tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend import torch_layers as _layers  # noqa: F401  registers its converters
 from umakit.frontend.model import last_line
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_operators import CONVERTERS
+from umakit.frontend.torch_operators import CONVERTERS, Arguments
 from umakit.frontend.torch_static import StaticProgram, is_fake
 
 frontend = tvm_api.torch_frontend()
@@ -80,9 +81,7 @@ BY_TVM: Mapping[str, frozenset[str]] = {
 }
 """Operators whose converters by TVM are right, and the arguments that these look at."""
 
-DTYPES = frozenset(
-    "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
-)
+DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
 """Arguments that say where and how values are kept, not what they are."""
 
@@ -161,7 +160,7 @@ class Converter(Importer):  # type: ignore[misc]
         """The error to raise about a node."""
         return self._names.error(node, what, fix)
 
-    def arguments(self, node: Any) -> dict[str, Any]:
+    def arguments(self, node: Any) -> Arguments:
         """A node's arguments by the names of its schema, defaults included."""
         schema = node.target._schema.arguments
         values = {a.name: a.default_value for a in schema if a.has_default_value()}
@@ -270,6 +269,3 @@ class Converter(Importer):  # type: ignore[misc]
                 names.update(dict.fromkeys(pending, self._labels[str(binding.var.name)]))
                 pending = []
         return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))
-
-
-Convert = Callable[[Converter, Any, Mapping[str, Any]], Any]

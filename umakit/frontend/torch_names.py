@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operators of an exported program are called, and where in the model's source they are."""
+"""Names of the operators of an exported program, and their place in the model's source."""
 
 from __future__ import annotations
 

@@ -102,9 +102,7 @@ def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
 
 
-def _bind_symbols(
-    name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str
-) -> None:
+def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
     """Find the symbols that give an input the sizes that the user wants."""
     if wanted is None:
         return
