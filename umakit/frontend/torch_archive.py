@@ -12,6 +12,8 @@ and the example inputs are left out. A file that needs more is refused.
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import io
 import json
 import re
@@ -68,6 +70,9 @@ def load_program(path: Path) -> Any:
     archive = _plain_archive(path, members)
     import torch
 
+    with contextlib.suppress(ImportError):
+        # Registers quantize and dequantize, so that they can be refused by name.
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
         return torch.export.load(archive)
     except Exception as error:  # torch raises whatever a damaged file makes it stumble over

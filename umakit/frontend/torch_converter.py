@@ -85,6 +85,7 @@ DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 u
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
 """Arguments that say where and how values are kept, not what they are."""
 
+QUANTIZED = ("quantized", "quantized_decomposed", "torchao", "pt2e")
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
@@ -199,6 +200,9 @@ class Converter(Importer):  # type: ignore[misc]
         key = name if namespace == "aten" else f"{namespace}.{name}"
         own = CONVERTERS.get(key)
         known = own.arguments if own else BY_TVM.get(key)
+        if namespace in QUANTIZED:
+            raise self.refuse(node, "is quantized, which is not supported of PyTorch programs",
+                              "quantize the model as TensorFlow Lite or ONNX (QDQ)")  # fmt: skip
         if known is None:
             raise self.refuse(node, "is not supported", "write the model with other operators")
         for argument in node.target._schema.arguments:
