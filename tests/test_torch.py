@@ -31,6 +31,8 @@ from umakit.frontend.torch_archive import is_arithmetic
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional
 
+from umakit.frontend.torch_operators import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
+
 
 class Function(nn.Module):  # type: ignore[misc]
     """A function as a module."""
@@ -606,11 +608,21 @@ def test_quantized_programs_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_operators_of_other_libraries_are_refused_whatever_they_are_called() -> None:
     with torch.library._scoped_library("umakit_test", "FRAGMENT") as library:
-        library.define("relu(Tensor x) -> Tensor")
+        library.define("relu(Tensor self) -> Tensor")
         library.impl("relu", lambda x: x * 2, "CompositeExplicitAutograd")
         program = export(Function(lambda _, x: torch.ops.umakit_test.relu(x)), tensor(3))
         with pytest.raises(ModelError, match=r"umakit_test\.relu\.default .* is not supported"):
             umakit.import_model(program)
+
+
+def test_a_conversion_to_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = tvm_api.relax.op.sum
+    wrong = OperatorConverter(
+        frozenset({"self"}), lambda c, _, given: total(c.value(given["self"]))
+    )
+    monkeypatch.setitem(CONVERTERS, "neg.default", wrong)
+    with pytest.raises(ModelError, match=r"yields float32\[3\], but TVM imports it as float32\[\]"):
+        umakit.import_model(export(Function(lambda _, x: -x), tensor(3)))
 
 
 def test_objects_that_are_no_programs_say_how_to_export() -> None:

@@ -170,8 +170,7 @@ def _average_pool(rank: int) -> Conversion:
             strides=list(given["stride"] or given["kernel_size"]),
             padding=list(given["padding"]),
             ceil_mode=bool(given["ceil_mode"]),
-            # Beyond the edge of ceil_mode lie no zeros that count.
-            count_include_pad=bool(given["count_include_pad"]) and not given["ceil_mode"],
+            count_include_pad=bool(given["count_include_pad"]),
         )
         return pooled if batched is value else op.squeeze(pooled, [0])
 
