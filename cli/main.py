@@ -31,7 +31,11 @@ app = typer.Typer(
 )
 
 ModelArgument = Annotated[
-    Path, typer.Argument(help="An ONNX or TensorFlow Lite file.", show_default=False)
+    Path,
+    typer.Argument(
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
+        show_default=False,
+    ),
 ]
 BackendOption = Annotated[
     list[str] | None,

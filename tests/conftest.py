@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 
@@ -20,11 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """On CI a missing compiler or emulator is a failure: its tests would be skipped unseen."""
+    """On CI a missing compiler, emulator or torch is a failure: tests would be skipped unseen."""
     if os.environ.get("UMAKIT_CI"):
         programs = ["gcc", "clang"]
         for device in DEVICES:
             programs += [device.command, device.size, *device.emulator[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]
+        if importlib.util.find_spec("torch") is None:
+            missing.append("torch")
         if missing:
             raise pytest.UsageError(f"CI lacks {', '.join(missing)}: see .ci/run")

@@ -381,6 +381,13 @@ def tflite_frontend() -> Any:
     return module
 
 
+def torch_frontend() -> Any:
+    """TVM's module that imports exported programs of PyTorch; needs torch."""
+    from tvm.relax.frontend.torch import exported_program_translator as module
+
+    return module
+
+
 def load_module(path: Path) -> Any:
     """A runtime module from a shared object that follows TVM's calling convention."""
     return tvm.runtime.load_module(str(path))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from umakit.frontend.model import InputShapes, Model, TensorSpecification, file_
 from umakit.frontend.onnx_files import import_onnx
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
+from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
 
 __all__ = ["Model", "TensorSpecification", "import_model"]
 
@@ -29,8 +31,9 @@ def import_model(
     """Read a network.
 
     Args:
-        source: path of an ONNX or TensorFlow Lite file, which is told by its content, or a
-            `tvm.IRModule` with a Relax function `main`.
+        source: path of an ONNX, TensorFlow Lite or PyTorch file (`.pt2`), which is told by its
+            content, a `torch.export.ExportedProgram`, or a `tvm.IRModule` with a Relax function
+            `main`.
         name: of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
@@ -43,16 +46,27 @@ def import_model(
     elif isinstance(source, (str, Path)):
         model = _import_file(Path(source), name, input_shapes or {})
         model = replace(model, fingerprint=file_fingerprint(Path(source)))
+    elif _is_exported_program(source):
+        from umakit.frontend.torch_programs import import_torch
+
+        model = import_torch(source, name, input_shapes or {})
     else:
-        raise ModelError(
-            f"cannot import a {type(source).__name__}",
-            fix="pass the path of an ONNX or TensorFlow Lite file, or a Relax module",
-        )
+        raise _no_model(source)
     return replace(model, module=simplify(model.module, model.name))
 
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
     """Import a file by its content, whatever it is called."""
+    if is_torch_file(path):
+        if importlib.util.find_spec("torch") is None:
+            raise ModelError(
+                "reading PyTorch programs needs the package torch",
+                where=str(path),
+                fix="pip install 'umakit[torch]'",
+            )
+        from umakit.frontend.torch_programs import import_torch
+
+        return import_torch(path, name, input_shapes)
     if not _is_tflite(path):
         try:
             return import_onnx(path, name, input_shapes)
@@ -82,3 +96,27 @@ def _is_tflite(path: Path) -> bool:
             return stream.read(8)[4:] == b"TFL3"
     except OSError:
         return False
+
+
+def _is_exported_program(source: Any) -> bool:
+    """Whether an object is a `torch.export.ExportedProgram`; does not import torch to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.export.ExportedProgram)
+
+
+def _no_model(source: Any) -> ModelError:
+    """The error for an object that is no network, or not yet."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(source, torch.nn.Module):
+        return ModelError(
+            f"a {type(source).__name__} is a module of Python code, not an exported program",
+            fix="pass torch.export.export(model.eval(), (example_input,))",
+        )
+    values = list(source.values()) if isinstance(source, dict) else []
+    if torch is not None and values and all(isinstance(v, torch.Tensor) for v in values):
+        return ModelError("a state_dict holds weights, not a network", fix=HOW_TO_EXPORT)
+    return ModelError(
+        f"cannot import a {type(source).__name__}",
+        fix="pass the path of an ONNX, TensorFlow Lite or PyTorch file, a Relax module or an "
+        "ExportedProgram",
+    )

@@ -17,6 +17,7 @@ def import_relax(
 ) -> Model:
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError("the Relax module has no function `main`", where=name)
+    _check_inference(module, name)
     known = {parameter.name for parameter in module["main"].params}
     for unknown in sorted(set(parameters) - known):
         raise ModelError(f"there is no parameter {unknown!r} in `main`", where=name)
@@ -28,6 +29,25 @@ def import_relax(
     labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
     outputs = tuple(type_specification(n, f, name) for n, f in zip(labels, fields, strict=True))
     return Model(symbol_part(name), _name_operators(bound), inputs, outputs, tuple(notices))
+
+
+def _check_inference(module: Any, where: str) -> None:
+    """Refuse batch norms that normalize with the statistics of the batch.
+
+    TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, make them of
+    models in inference mode too.
+    """
+    for _, function in tvm_api.relax_functions(module):
+        for call in tvm_api.collect(function, tvm_api.Call):
+            training = getattr(call.attrs, "training", False)
+            if tvm_api.operator_name(call) == "nn.batch_norm" and training:
+                raise ModelError(
+                    "operator nn.batch_norm is in training mode: it would normalize with the "
+                    "statistics of its input",
+                    where=where,
+                    fix="give umakit torch.export.export(model.eval(), ...) itself; TVM's from_fx "
+                    "and run_ep_decomposition=False import batch norms of any model so",
+                )
 
 
 def _bind_symbolic_dimensions(

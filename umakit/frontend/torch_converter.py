@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Core ATen operators in Relax: TVM's converters where they are right, others where they are not.
+
+TVM finds a converter by an operator's name and ignores arguments that it does not know, `alpha` of
+an addition for one. So only operators that are listed here are converted, an argument that is not
+listed must have its default, and every result must have the shape and dtype that torch gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend import torch_layers as _layers  # noqa: F401  registers its converters
+from umakit.frontend.model import last_line
+from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.simplify import quiet
+from umakit.frontend.torch_names import Names
+from umakit.frontend.torch_operators import CONVERTERS, Arguments
+from umakit.frontend.torch_static import StaticProgram, is_fake
+
+frontend = tvm_api.torch_frontend()
+Importer: Any = frontend.ExportedProgramImporter
+relax = tvm_api.relax
+
+BY_TVM: Mapping[str, frozenset[str]] = {
+    name: frozenset(arguments.split())
+    for name, arguments in {
+        "_adaptive_avg_pool2d.default": "self output_size",
+        "_log_softmax.default": "self dim",
+        "_softmax.default": "self dim",
+        "abs.default": "self",
+        "acos.default": "self",
+        "argmax.default": "self dim keepdim",
+        "argmin.default": "self dim keepdim",
+        "asin.default": "self",
+        "atan.default": "self",
+        "cat.default": "tensors dim",
+        "ceil.default": "self",
+        "constant_pad_nd.default": "self pad value",
+        "convolution.default": "input weight bias stride padding dilation transposed "
+        "output_padding groups",
+        "cos.default": "self",
+        "cosh.default": "self",
+        "erf.default": "self",
+        "exp.default": "self",
+        "expand.default": "self size",
+        "flip.default": "self dims",
+        "floor.default": "self",
+        "gelu.default": "self approximate",
+        "isinf.default": "self",
+        "isnan.default": "self",
+        "leaky_relu.default": "self negative_slope",
+        "log.default": "self",
+        "max_pool2d_with_indices.default": "self kernel_size stride padding dilation ceil_mode",
+        "neg.default": "self",
+        "permute.default": "self dims",
+        "reciprocal.default": "self",
+        "relu.default": "self",
+        "repeat.default": "self repeats",
+        "round.default": "self",
+        "rsqrt.default": "self",
+        "sigmoid.default": "self",
+        "sign.default": "self",
+        "sin.default": "self",
+        "sinh.default": "self",
+        "slice.Tensor": "self dim start end step",
+        "split_with_sizes.default": "self split_sizes dim",
+        "sqrt.default": "self",
+        "tan.default": "self",
+        "tanh.default": "self",
+        "trunc.default": "self",
+        "unsqueeze.default": "self dim",
+        "view.default": "self size",
+        "where.self": "condition self other",
+    }.items()
+}
+"""Operators whose converters by TVM are right, and the arguments that these look at."""
+
+DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
+"""Arguments that say where and how values are kept, not what they are."""
+
+QUANTIZED = ("quantized", "quantized_decomposed", "torchao", "pt2e")
+CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
+
+
+class Converter(Importer):  # type: ignore[misc]
+    """Translates a static program into a Relax module; calls carry their nodes' names.
+
+    Args:
+        program: what torch decomposed.
+        names: of its nodes.
+    """
+
+    def __init__(self, program: StaticProgram, names: Names) -> None:
+        super().__init__()
+        self._program = program
+        self._names = names
+        self._labels: dict[str, str] = {}
+        self._constants: dict[Any, Any] = {}
+        self.block_builder = relax.BlockBuilder()
+
+    def run(self, outputs: int) -> Any:
+        """The Relax module; `main` returns that many tensors, as a tuple if there are several.
+
+        Raises:
+            ModelError: an operator that cannot be imported exactly.
+        """
+        program, builder = self._program, self.block_builder
+        for node in program.inputs:
+            shape, dtype = self.type_of(node)
+            self.env[node] = relax.Var(node.name, tvm_api.tensor_type(shape, dtype))
+        with quiet(), builder.function("main", [self.env[node] for node in program.inputs]):
+            with builder.dataflow():
+                for node in program.graph.nodes:
+                    if node.op == "call_function" and is_fake(program.values[node]):
+                        self._convert_node(node)
+                fields = [self.value(node) for node in program.graph.output_node().args[0]]
+                assert len(fields) == outputs, "outputs of the program and of its graph differ"
+                result = fields[0] if outputs == 1 else relax.Tuple(fields)
+                result = builder.emit_output(result)
+            builder.emit_func_output(result)
+        return self._label(builder.get())
+
+    def value(self, node: Any) -> Any:
+        """The Relax expression of a tensor node; constants are made when they are used."""
+        if node not in self.env:
+            self.env[node] = self._constant(node)
+        return self.env[node]
+
+    def fake(self, node: Any) -> Any:
+        """The value, or the type, that torch gives a node."""
+        return self._program.values[node]
+
+    def depends_on_inputs(self, node: Any) -> bool:
+        """Whether only a run can tell a node's value."""
+        return is_fake(self.fake(node))
+
+    def type_of(self, node: Any) -> tuple[tuple[int, ...], str]:
+        """Shape and dtype of a tensor node, as torch has them."""
+        value = self.fake(node)
+        return tuple(value.shape), self.dtype(value.dtype, node)
+
+    def dtype(self, dtype: Any, node: Any) -> str:
+        """A dtype of torch in TVM.
+
+        Raises:
+            ModelError: there is none.
+        """
+        name = str(dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            raise self._names.error(node, f"has the dtype {name}, which is not supported")
+        return name
+
+    def refuse(self, node: Any, what: str, fix: str = "") -> ModelError:
+        """The error to raise about a node."""
+        return self._names.error(node, what, fix)
+
+    def arguments(self, node: Any) -> Arguments:
+        """A node's arguments by the names of its schema, defaults included."""
+        schema = node.target._schema.arguments
+        values = {a.name: a.default_value for a in schema if a.has_default_value()}
+        values.update({a.name: value for a, value in zip(schema, node.args, strict=False)})
+        return {**values, **node.kwargs}
+
+    # --- one node ---------------------------------------------------------------------------------
+
+    def _convert_node(self, node: Any) -> None:
+        """Convert a node and note which bindings it made."""
+        for used in node.all_input_nodes:
+            if self._program.is_constant(used):
+                self.value(used)
+        name = node.target.__name__
+        try:
+            value = self._result(node, name)
+        except ModelError:
+            raise
+        except Exception as error:  # TVM raises whatever its converters stumble over
+            raise self.refuse(node, f"cannot be imported: {last_line(error)}") from error
+        if value is None:
+            return
+        if name != "getitem":
+            value = self._bound(value)
+        self._check_result(node, value)
+        self.env[node] = value
+        if isinstance(value, tvm_api.Var):
+            self._labels.setdefault(str(value.name), self._names.label(node))
+
+    def _result(self, node: Any, name: str) -> Any:
+        if name == "getitem":
+            return self._item_of(node)
+        namespace = getattr(node.target, "namespace", "")
+        if namespace == "aten" and name.startswith(CHECKS):
+            return None
+        key = name if namespace == "aten" else f"{namespace}.{name}"
+        own = CONVERTERS.get(key)
+        known = own.arguments if own else BY_TVM.get(key)
+        if namespace in QUANTIZED:
+            raise self.refuse(node, "is quantized, which is not supported of PyTorch programs",
+                              "quantize the model as TensorFlow Lite or ONNX (QDQ)")  # fmt: skip
+        if known is None:
+            raise self.refuse(node, "is not supported", "write the model with other operators")
+        for argument in node.target._schema.arguments:
+            given = self.arguments(node).get(argument.name)
+            harmless = argument.name in known or argument.name in HARMLESS
+            usual = argument.default_value if argument.has_default_value() else False
+            if not harmless and given != usual:
+                raise self.refuse(node, f"has {argument.name}={given}, which is not supported")
+        return own.convert(self, node, self.arguments(node)) if own else self.convert_map[key](node)
+
+    def _item_of(self, node: Any) -> Any:
+        source, position = node.args
+        whole = self.env[source]
+        if isinstance(whole.ty, relax.TensorType):
+            whole_of_one = position == 0
+            if not whole_of_one and node.users:
+                raise self.refuse(source, f"has a result number {position} that is not supported",
+                                  "use its first result only")  # fmt: skip
+            return whole if whole_of_one else None
+        if str(source.target.__name__).startswith("max_pool") and position:
+            raise self.refuse(source, "has indices that are not supported",
+                              "use its first result only")  # fmt: skip
+        return self.block_builder.emit(relax.TupleGetItem(whole, position))
+
+    def _bound(self, value: Any) -> Any:
+        """A value as a variable; a name of its own marks where the node ends."""
+        if isinstance(value, tvm_api.Var):
+            return value
+        if not isinstance(value, relax.Expr):
+            raise TypeError(f"the result is a {type(value).__name__}")
+        return self.block_builder.emit(value)
+
+    def _check_result(self, node: Any, value: Any) -> None:
+        """Refuse a result of another type than torch's."""
+        if not isinstance(self.fake(node), torch.Tensor):
+            return
+        wanted = self.type_of(node)
+        if isinstance(value.ty, relax.TupleType) or not isinstance(self.fake(node), torch.Tensor):
+            raise self.refuse(node, "yields one tensor, but TVM imports it as several")
+        got = (tvm_api.static_shape(value), tvm_api.dtype_of(value))
+        if got != wanted:
+            raise self.refuse(
+                node,
+                f"yields {wanted[1]}{list(wanted[0])}, but TVM imports it as "
+                f"{got[1]}{list(got[0] or ())}",
+                "export the model with other attributes, or without the operator",
+            )
+
+    def _constant(self, node: Any) -> Any:
+        """A tensor that depends on weights alone; equal ones are one constant."""
+        tensor = self.fake(node)
+        dtype = self.dtype(tensor.dtype, node)
+        if tensor.layout != torch.strided:
+            raise self.refuse(node, f"is a tensor of {tensor.layout}, which is not supported")
+        array = tensor.detach().cpu().resolve_neg().contiguous().numpy()
+        key = (array.shape, dtype, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = relax.const(array, dtype)
+        return self._constants[key]
+
+    def _label(self, module: Any) -> Any:
+        """Name each call after the node whose result follows it."""
+        names: dict[str, str] = {}
+        pending: list[str] = []
+        for binding in tvm_api.bindings_of(module["main"]):
+            pending.append(str(binding.var.name))
+            if binding.var.name in self._labels:
+                names.update(dict.fromkeys(pending, self._labels[str(binding.var.name)]))
+                pending = []
+        return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))

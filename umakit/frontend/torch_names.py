@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the operators of an exported program, and their place in the model's source."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from umakit.errors import ModelError
+
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)|^<")
+
+
+class Names:
+    """Names of nodes: the path of a module of one operator, else the path and the node's name.
+
+    Args:
+        program: the exported program, before it is decomposed.
+        where: file or name of the model, for errors.
+    """
+
+    def __init__(self, program: Any, where: str) -> None:
+        self._where = where
+        nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+        self._paths = {node.name: _module_path(node) for node in nodes}
+        self._counts = Counter(self._paths.values())
+        self._parents = {
+            path[:position]
+            for path in self._counts
+            for position, letter in enumerate(path)
+            if letter == "."
+        }
+
+    def label(self, node: Any) -> str:
+        """The name of a node of the program, or of one that it was decomposed into."""
+        origin = self._origin(node)
+        path = self._paths.get(origin, _module_path(node))
+        if not path:
+            return origin
+        alone = self._counts[path] == 1 and path not in self._parents
+        return path if alone else f"{path}.{origin}"
+
+    def error(self, node: Any, what: str, fix: str = "") -> ModelError:
+        """An error about a node: operator, name, source line."""
+        line = source_line(node)
+        place = f"node {self.label(node)!r}" + (f" ({line})" if line else "")
+        return ModelError(f"operator {operator_of(node)} of {place} {what}", where=self._where,
+                          fix=fix)  # fmt: skip
+
+    def _origin(self, node: Any) -> str:
+        """The name of the node of the program that a decomposed node comes from."""
+        found = str(node.name)
+        source = (node.meta.get("from_node") or [None])[-1]
+        while source is not None:
+            if source.name in self._paths:
+                found = str(source.name)
+            source = (source.from_node or [None])[-1]
+        return found
+
+
+def operator_of(node: Any) -> str:
+    """`aten.relu.default` for a call of it."""
+    if isinstance(node.target, str) or hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(node.target.__name__)
+
+
+def source_line(node: Any) -> str:
+    """`model.py:12` where the model's own source calls a node; empty when it is not known."""
+    frames = [match.groupdict() for match in FRAME.finditer(node.meta.get("stack_trace") or "")]
+    own = [frame for frame in frames if not LIBRARY.search(frame["file"])]
+    return f"{Path(own[-1]['file']).name}:{own[-1]['line']}" if own else ""
+
+
+def _module_path(node: Any) -> str:
+    """The innermost module that a node belongs to; empty for the model itself."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    return "" if path.startswith("_empty_nn_module_stack") else path

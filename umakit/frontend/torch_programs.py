@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exported programs of PyTorch as input.
+
+torch decomposes the program into Core ATen operators and computes their shapes; TVM's converters
+translate them, one node at a time, so that names and errors keep their place. What would not be
+the network's result is refused: a model in training mode, state that is written, random numbers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export.graph_signature import TensorArgument
+from torch.utils import _pytree as pytree
+
+from umakit.errors import ModelError
+from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_specification
+from umakit.frontend.torch_archive import load_program
+from umakit.frontend.torch_converter import Converter
+from umakit.frontend.torch_names import Names
+from umakit.frontend.torch_static import EVALUATE, check_no_state, input_sizes, make_static
+from umakit.names import symbol_part
+from umakit.tvm_api import tuple_fields
+
+
+def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
+    """Import an exported program with weights as constants.
+
+    Args:
+        source: a `.pt2` file or a `torch.export.ExportedProgram`.
+        name: of the model in C; default: the file's stem, or `default`.
+        input_shapes: sizes by input name, for symbolic dimensions.
+
+    Raises:
+        ModelError: the file cannot be read safely, the program is in training mode, or an operator
+            cannot be imported exactly; names operator, node and source line.
+    """
+    program = load_program(source) if isinstance(source, Path) else source
+    where = str(source) if isinstance(source, Path) else (name or "ExportedProgram")
+    names = Names(program, where)
+    for node in program.graph.nodes:
+        _check_inference(node, names)
+    outputs = output_names(program, where)
+    shapes, notices = input_sizes(program, input_shapes, where)
+    static = make_static(program, shapes, names.error, where)
+    module = Converter(static, names).run(len(outputs))
+    main = module["main"]
+    inputs: tuple[TensorSpecification, ...] = tuple(
+        type_specification(node.name, parameter.ty, where)
+        for node, parameter in zip(static.inputs, main.params, strict=True)
+    )
+    results = tuple(
+        type_specification(label, field, where)
+        for label, field in zip(outputs, tuple_fields(main.ret_ty), strict=True)
+    )
+    stem = source.stem if isinstance(source, Path) else "default"
+    return Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
+
+
+def output_names(program: Any, where: str) -> list[str]:
+    """What the outputs are called: keys of a dictionary joined by `_`, else the graph's names.
+
+    Raises:
+        ModelError: an output is no tensor, or the program writes a buffer or an input.
+    """
+    check_no_state(program, where)
+    specs = program.graph_signature.output_specs
+    for spec in specs:
+        if not isinstance(spec.arg, TensorArgument):
+            raise ModelError(
+                f"output {spec.arg.name or spec.arg.value!r} is no tensor",
+                where=where,
+                fix="return tensors only",
+            )
+    signature = [spec.arg.name for spec in specs]
+    tree = pytree.tree_unflatten(list(range(len(specs))), program.call_spec.out_spec)
+    paths, _ = pytree.tree_flatten_with_path(tree)
+    chosen = [_path_name(path) or signature[number] for path, number in paths]
+    taken: dict[str, int] = {}
+    for position, label in enumerate(chosen):
+        count = taken.get(label, 0)
+        taken[label] = count + 1
+        if count:
+            chosen[position] = f"{label}_{count}"
+    return chosen
+
+
+def _path_name(path: Any) -> str:
+    """The name in a path of keys; empty when it holds positions only."""
+    if all(isinstance(key, pytree.SequenceKey) for key in path):
+        return ""
+    parts = [getattr(key, "key", getattr(key, "name", getattr(key, "idx", ""))) for key in path]
+    return "_".join(str(part) for part in parts)
+
+
+# --- training mode --------------------------------------------------------------------------------
+
+
+def _arguments(node: Any) -> dict[str, Any]:
+    """A node's arguments by the names of its operator's schema, defaults included."""
+    schema = node.target._schema.arguments
+    values = {a.name: a.default_value for a in schema if a.has_default_value()}
+    values.update({a.name: value for a, value in zip(schema, node.args, strict=False)})
+    return {**values, **node.kwargs}
+
+
+def _check_inference(node: Any, names: Names) -> None:
+    """Refuse what a network only does while it is trained.
+
+    Raises:
+        ModelError: names the operator, its node and the source line.
+    """
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return
+    given = _arguments(node)
+    active = given.get("training", given.get("train")) is True
+    if "batch_norm" in node.target.__name__ or "use_input_stats" in given:
+        active = active or given.get("use_input_stats") is True
+        active = active or "functional" in node.target.__name__
+        if active and given.get("running_mean") is not None:
+            raise names.error(node, "normalizes with the statistics of the batch", EVALUATE)
+    elif active and given.get("p", given.get("dropout", 1.0)) != 0.0:
+        raise names.error(node, "is active, as it is in training", EVALUATE)
+    elif given.get("dropout_p"):
+        raise names.error(node, "drops random values, as it does in training", EVALUATE)
+    elif torch.Tag.nondeterministic_seeded in node.target.tags and not (
+        given.keys() & {"train", "training", "dropout_p"}
+    ):
+        raise names.error(node, "draws random numbers", EVALUATE)

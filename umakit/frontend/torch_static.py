@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An exported program of PyTorch with every size known.
+
+torch itself computes shapes, sizes and whatever depends on weights alone; what is left to import
+is a graph of operators on tensors of static shape, each with the type that torch gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export.graph_signature import InputKind, OutputKind
+
+from umakit.errors import ModelError
+from umakit.frontend.model import InputShapes, last_line, symbolic_notice
+
+EVALUATE = "call model.eval() before torch.export.export"
+USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+
+
+@dataclass(frozen=True)
+class StaticProgram:
+    """A decomposed graph and what torch says of it.
+
+    Attributes:
+        graph: Core ATen operators; arguments that were symbolic sizes are integers.
+        inputs: the placeholders that a caller fills.
+        values: by node: a fake tensor where it depends on the inputs, else the value itself.
+    """
+
+    graph: Any
+    inputs: tuple[Any, ...]
+    values: Mapping[Any, Any]
+
+    def is_constant(self, node: Any) -> bool:
+        """Whether a node's value depends on weights alone."""
+        return isinstance(self.values[node], torch.Tensor) and not is_fake(self.values[node])
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a value is a tensor with a type only, or holds one."""
+    if isinstance(value, (tuple, list)):
+        return any(is_fake(inner) for inner in value)
+    return isinstance(value, FakeTensor)
+
+
+def input_sizes(
+    program: Any, wanted: InputShapes, where: str
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Shapes by input name with symbolic dimensions bound, and what to tell the user.
+
+    Raises:
+        ModelError: an unknown input, or a size that the program does not allow.
+    """
+    placeholders = {
+        node.name: node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
+    }
+    tensors = {n: value for n, value in placeholders.items() if isinstance(value, torch.Tensor)}
+    for name in sorted(set(wanted) - set(tensors)):
+        known = ", ".join(tensors)
+        raise ModelError(f"there is no input {name!r}", where=where, fix=f"inputs are {known}")
+    symbols: dict[Any, int] = {}
+    notices: list[str] = []
+    for name, value in tensors.items():
+        _bind_symbols(name, value, wanted.get(name), symbols, where)
+    for name, value in tensors.items():
+        for size in value.shape:
+            for symbol in sorted(_expression(size).free_symbols - symbols.keys(), key=str):
+                symbols[symbol] = 1
+                notices.append(symbolic_notice(name, str(symbol)))
+    for expression, allowed in program.range_constraints.items():
+        size = expression.subs(symbols)
+        if size.is_number and not allowed.lower <= size <= allowed.upper:
+            raise ModelError(
+                f"the program needs {allowed.lower} <= {expression} <= {allowed.upper}, not {size}",
+                where=where,
+                fix="give a size with --input-shapes, or export with other dynamic_shapes",
+            )
+    shapes = {
+        name: tuple(int(_expression(size).subs(symbols)) for size in value.shape)
+        for name, value in tensors.items()
+    }
+    for name, shape in wanted.items():
+        if tuple(shape) != shapes[name]:
+            raise ModelError(
+                f"input {name!r} has the shape {list(tensors[name].shape)}, which cannot be "
+                f"{list(shape)}",
+                where=where,
+            )
+    return shapes, notices
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
+
+
+def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
+    """Find the symbols that give an input the sizes that the user wants."""
+    if wanted is None:
+        return
+    if len(wanted) != value.dim():
+        raise ModelError(
+            f"input {name!r} has {value.dim()} dimensions, not {len(wanted)}", where=where
+        )
+    for size, number in zip(value.shape, wanted, strict=True):
+        expression = _expression(size).subs(symbols)
+        free = expression.free_symbols
+        if len(free) == 1:
+            (symbol,) = free
+            solutions = sympy.solve(expression - int(number), symbol)
+            if len(solutions) == 1 and solutions[0].is_Integer and solutions[0] > 0:
+                symbols[symbol] = int(solutions[0])
+
+
+def make_static(
+    program: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    fail: Callable[[Any, str], ModelError],
+    where: str,
+) -> StaticProgram:
+    """Decompose a program into Core ATen and compute every type and constant.
+
+    Args:
+        program: an exported program in inference mode.
+        shapes: of its inputs, by name.
+        fail: (node, what) -> the error to raise about a node.
+        where: the file, for errors.
+
+    Raises:
+        ModelError: torch cannot decompose the program or run it with these sizes.
+    """
+    try:
+        program = program.run_decompositions()
+    except Exception as error:  # torch raises whatever its tracing stumbles over
+        raise ModelError(
+            f"torch cannot decompose the program: {last_line(error)}", where=where
+        ) from error
+    check_no_state(program, where)
+    sources = _constants(program, where)
+    values: dict[Any, Any] = {}
+    inputs: list[Any] = []
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.op == "placeholder":
+            if node.name in sources:
+                values[node] = sources[node.name]
+            elif node.name in shapes:
+                with mode:
+                    values[node] = torch.empty(shapes[node.name], dtype=node.meta["val"].dtype)
+                inputs.append(node)
+            else:
+                values[node] = node.meta.get("val")
+        elif node.op == "call_function":
+            node.args, node.kwargs = torch.fx.node.map_arg(
+                (node.args, node.kwargs), lambda used: _number_or_node(used, values)
+            )
+            values[node] = _evaluate(node, values, mode, fail)
+        elif node.op != "output":
+            raise fail(node, "holds a graph of its own (control flow), which is not supported")
+    return StaticProgram(graph, tuple(inputs), values)
+
+
+def check_no_state(program: Any, where: str) -> None:
+    """Refuse a program that writes a buffer or an input.
+
+    Only decomposition makes `buffer += 1` an output that torch would write back.
+
+    Raises:
+        ModelError: names the buffer or input.
+    """
+    for spec in program.graph_signature.output_specs:
+        if spec.kind not in USER_OUTPUTS:
+            raise ModelError(
+                f"the program writes {spec.target or spec.arg.name!r}, which a library without "
+                "state cannot",
+                where=where,
+                fix=f"{EVALUATE}, or pass the state as input and output",
+            )
+
+
+def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
+    """A symbolic size as its number; any other node as it is."""
+    value = values[used]
+    return value if isinstance(value, (bool, int, float)) or value is None else used
+
+
+def _constants(program: Any, where: str) -> dict[str, Any]:
+    """Parameters, buffers and lifted constants by the name of their placeholder."""
+    signature, constants = program.graph_signature, {}
+    for spec in signature.input_specs:
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            known = program.state_dict if spec.target in program.state_dict else program.constants
+            constants[spec.arg.name] = known[spec.target].detach().cpu()
+        elif spec.kind != InputKind.USER_INPUT:
+            raise ModelError(
+                f"{spec.arg.name!r} is a {spec.kind.name.lower()}, not a tensor", where=where
+            )
+    return constants
+
+
+def _evaluate(
+    node: Any,
+    values: Mapping[Any, Any],
+    mode: Any,
+    fail: Callable[[Any, str], ModelError],
+) -> Any:
+    """A node's value from weights alone, or else its type."""
+    arguments: list[Any] = []
+
+    def value_of(used: Any) -> Any:
+        arguments.append(values[used])
+        return values[used]
+
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value_of)
+    try:
+        with torch.no_grad():
+            if not any(is_fake(value) for value in arguments) and _is_foldable(node.target):
+                return node.target(*args, **kwargs)
+            with mode:
+                return node.target(*args, **kwargs)
+    except Exception as error:  # whatever torch's kernels find wrong with the arguments
+        raise fail(node, f"cannot be given a static type: {last_line(error)}") from error
+
+
+def _is_foldable(target: Any) -> bool:
+    """Whether an operator may be computed now: a pure function of tensors and numbers."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in
+                target._schema.arguments if argument.name != "rounding_mode")  # fmt: skip
+    return target.namespace == "aten" and not target._schema.is_mutable and not texts
