@@ -28,6 +28,7 @@ from umakit.patterns.driver import c_declaration, driver_call, driver_calls, par
 from umakit.patterns.layouts import CONVOLUTION, DENSE, WeightLayout, weight_layout
 from umakit.patterns.offer import Offer, OwnPredicate, Registration
 from umakit.patterns.parameters import (
+    ROUNDINGS,
     Composite,
     QAdd,
     QAveragePool2d,
@@ -73,6 +74,7 @@ __all__ = [
     "weight_layout",
 ]
 
+LAYOUTS = ("NHWC", "NCHW")
 Names = str | Iterable[str] | None
 
 
@@ -344,7 +346,7 @@ def _types(dtypes: Names, rounding: Names = None) -> tuple[Constraint, ...]:
         _c.one_of(dtypes, lambda known: known.data_dtype, said("data")),
         _c.one_of(dtypes, lambda known: known.output_dtype, said("result")),
         _c.one_of(
-            rounding,
+            _c.checked_names(rounding, "rounding", ROUNDINGS),
             lambda known: known.rounding,
             lambda found, few: f"rounding {found}: the accelerator rounds as {few}",
         ),
@@ -378,7 +380,7 @@ def _images(batch: int | None, layouts: Names) -> tuple[Constraint, ...]:
     return (
         _c.at_most(batch, "images", lambda known: known.batch),
         _c.one_of(
-            layouts,
+            _c.checked_names(layouts, "layout", LAYOUTS),
             lambda known: known.data_layout,
             lambda found, few: f"layout {found}: the accelerator reads {few}",
         ),

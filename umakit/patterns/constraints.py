@@ -11,8 +11,9 @@ from umakit.errors import BackendError
 Constraint = Callable[[Any], str]
 """Receives the parameters of a composite; returns why it is refused, or an empty text."""
 
-Pairs = int | tuple[int, int] | Iterable[int | tuple[int, int]] | None
-"""One size or several: a number for a square, a list for alternatives, None for any."""
+Pairs = int | Iterable[int | tuple[int, int]] | None
+"""What there is: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
+any."""
 
 Padding = str | int | tuple[int, int, int, int] | Iterable[Any] | None
 """`valid`, `same`, rows and columns on each side, or (top, left, bottom, right); or several."""
@@ -24,7 +25,7 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: 
     """Rows and columns of something are one of a few.
 
     Args:
-        wanted: an int is a square, a tuple of two is rows x columns, a list holds several.
+        wanted: a number, or several; a pair among several is rows x columns.
         name: of what, for the sentence.
         read: parameters -> (rows, columns).
         refusal: rest of the sentence, before the list of what there is.
@@ -51,6 +52,18 @@ def _pairs(wanted: Any, name: str) -> list[tuple[int, int]]:
     if not pairs:
         raise BackendError(f"{name} is an empty list", fix="None stands for any")
     return pairs
+
+
+def checked_names(wanted: Any, name: str, known: Sequence[str]) -> Any:
+    """Names as they are given, after a look that all are known.
+
+    Raises:
+        BackendError: one is not.
+    """
+    for item in [wanted] if isinstance(wanted, str) else list(wanted or ()):
+        if item not in known:
+            raise BackendError(f"{name} {item!r} is unknown", fix=f"say {_or(known)}")
+    return wanted
 
 
 def one_of(wanted: Any, read: Callable[[Any], Any], say: Callable[[Any, str], str]) -> Constraint:

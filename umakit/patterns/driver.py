@@ -28,7 +28,7 @@ def parameters_of(source: Any) -> Any:
     if isinstance(source, tvm_api.PrimFunc):
         text = tvm_api.function_attribute(source, ATTRIBUTE)
     else:
-        text = source[ATTRIBUTE] if source is not None and ATTRIBUTE in source else None
+        text = getattr(source, ATTRIBUTE, None)
     return None if text is None else from_text(str(text))
 
 

@@ -27,7 +27,7 @@ tirx = tvm_api.tirx
 
 CONVOLUTION = "OHWI"
 DENSE = "OI"
-_PART = re.compile(r"([A-Z])(?:/(\d+))?|(\d+)([a-z])")
+_PART = re.compile(r"\s*(?:([A-Z])(?:/(\d+))?|(\d+)([a-z]))")
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,14 @@ def weight_layout(text: str, axes: str) -> WeightLayout:
     Raises:
         BackendError: an axis is missing, named twice, unknown, or blocked in two sizes.
     """
-    compact = text.replace(" ", "")
-    found = list(_PART.finditer(compact))
+    found = list(_PART.finditer(text))
     parts = [(m[1], 0) if m[1] else (m[4].upper(), int(m[3])) for m in found]
     outer = [axis for axis, block in parts if not block]
     inner = [axis for axis, block in parts if block]
     blocks = dict(part for part in parts if part[1])
     said = {m[1]: int(m[2]) for m in found if m[2]}
     wrong = (
-        "".join(m[0] for m in found) != compact
+        "".join(m[0] for m in found) != text.rstrip()
         or sorted(outer) != sorted(axes)
         or len(set(inner)) != len(inner)
         or not set(inner) <= set(axes)

@@ -68,7 +68,7 @@ class Composite:
         """The dtypes of the driver's pointers by name, in their order."""
         special = {"bias": "int32", "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
-        return result | {"result": self.output_dtype}  # type: ignore[attr-defined]
+        return result | {"result": self.output_dtype}
 
     def _ending(self) -> dict[str, int]:
         """The last arguments of every driver: how results become integers."""
@@ -299,7 +299,7 @@ class Binary(Composite):
             for extent in self.data_shape:
                 elements *= extent
             return {"elements": elements}
-        arguments = {}
+        arguments: dict[str, int] = {}
         for side, shape in (("left", self.data_shape), ("right", self.right_shape)):
             four = (1,) * (4 - len(shape)) + shape
             arguments |= {f"{side}_{axis}": n for axis, n in enumerate(four)}

@@ -108,8 +108,8 @@ def _bounds(follower: Any, name: str) -> tuple[int, int]:
 
 def _clipped(known: Parameters, low: int, high: int) -> Any:
     """With another clip behind its own: first one, then the other."""
-    clip = tuple(min(max(bound, low), high) for bound in known.clip)
-    return replace(known, clip=clip)
+    least, largest = (min(max(bound, low), high) for bound in known.clip)
+    return replace(known, clip=(least, largest))
 
 
 def _unit(known: Parameters) -> Requantize:
