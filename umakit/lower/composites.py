@@ -12,7 +12,7 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
 from umakit.lower.offload import offer_of, prepare_offload
 from umakit.patterns.driver import ATTRIBUTE
-from umakit.patterns.parameters import as_text
+from umakit.patterns.serialization import as_text
 from umakit.strategy import legalization
 from umakit.target import private_target
 

@@ -17,12 +17,14 @@ import numpy as np
 from umakit import tvm_api
 from umakit.backend import UMABackend
 from umakit.errors import LoweringError
+from umakit.lower.integer import legalizations
 from umakit.lower.integer.convolution import Linear
-from umakit.lower.integer.reference import reference_kernel
+from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
 from umakit.patterns.driver import ATTRIBUTE
 from umakit.patterns.offer import Offer
-from umakit.patterns.parameters import Weighted, as_text
+from umakit.patterns.parameters import Weighted
 from umakit.patterns.reading import NotReadable, read_composite
+from umakit.patterns.serialization import as_text
 from umakit.quantization.operators import PREFIX
 
 
@@ -42,13 +44,22 @@ class Offloaded:
     operands: tuple[Any, ...]
 
     def reference(self) -> dict[str, Any]:
-        """A rule for `LegalizeOps`: the operator as reference loops."""
+        """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
         name = f"relax.{PREFIX}{self.known.operator}"
+        on_cpu = legalizations()[name]
 
         def rule(builder: Any, call: Any) -> Any:
-            variable = builder.add_func(reference_kernel(self.known), name.replace(".", "_"))
-            operands = tvm_api.relax.Tuple(list(call.args))
-            return tvm_api.relax.call_tir(variable, operands, call.ty)
+            if isinstance(self.known, Weighted):
+                variable = builder.add_func(linear_kernel(self.known), name.replace(".", "_"))
+                operands = tvm_api.relax.Tuple(list(call.args))
+                lowered = tvm_api.relax.call_tir(variable, operands, call.ty)
+            else:
+                lowered = on_cpu(builder, call)
+            if self.known.then is not None:
+                variable = lowered.args[0]
+                function = with_change_of_scale(builder.get()[variable], self.known.then)
+                builder.update_func(variable, function)
+            return lowered
 
         return {name: rule}
 
@@ -81,13 +92,13 @@ def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Of
             calls.append(binding.value)
     name = f"relax.{PREFIX}{offer.operator.operator}"
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
-    if not calls or str(getattr(calls[0].op, "name", "")) != name:
-        raise LoweringError(f"does not begin with {name}", where=where)
-    first, followers = calls[0], calls[1:]
+    if not 1 <= len(calls) <= 2 or str(getattr(calls[0].op, "name", "")) != name:
+        raise LoweringError(f"is not {name}, alone or with one operator behind it", where=where)
+    first, follower = calls[0], calls[1] if len(calls) > 1 else None
     operands = [values.get(operand, operand) for operand in first.args]
     constants = [tvm_api.constant_array(operand) for operand in operands]
     try:
-        known = read_composite(offer, first, followers, constants[1:])
+        known = read_composite(offer, first, follower, constants[1:])
     except NotReadable as reason:
         raise LoweringError(str(reason), where=where) from None
     if isinstance(known, Weighted):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from umakit.errors import BackendError
+from umakit.patterns.parameters import ROUNDINGS
 
 Constraint = Callable[[Any], str]
 """Receives the parameters of a composite; returns why it is refused, or an empty text."""
@@ -18,7 +19,11 @@ any."""
 Padding = str | int | tuple[int, int, int, int] | Iterable[Any] | None
 """`valid`, `same`, rows and columns on each side, or (top, left, bottom, right); or several."""
 
+Names = str | Iterable[str] | None
+"""One, several, or any."""
+
 PADDINGS = ("valid", "same")
+LAYOUTS = ("NHWC", "NCHW")
 
 
 def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: str) -> Constraint:
@@ -169,6 +174,46 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
 def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
     """Anything else: a condition and the sentence when it holds."""
     return lambda known: say(known) if read(known) else ""
+
+
+def types(dtypes: Names, rounding: Names = None) -> tuple[Constraint, ...]:
+    """Of operands, result and products."""
+
+    def said(part: str) -> Any:
+        return lambda found, few: f"{found} {part}: the accelerator computes {few}"
+
+    return (
+        one_of(dtypes, lambda known: known.data_dtype, said("data")),
+        one_of(dtypes, lambda known: known.output_dtype, said("result")),
+        one_of(
+            checked_names(rounding, "rounding", ROUNDINGS),
+            lambda known: known.rounding,
+            lambda found, few: f"rounding {found}: the accelerator rounds as {few}",
+        ),
+    )
+
+
+def windows(
+    sizes: Pairs, strides: Pairs, padding: Padding, name: str, read: Any
+) -> tuple[Constraint, ...]:
+    """Of the window of a convolution or pool; `name` and `read` are its own."""
+    return (
+        one_of_pairs(sizes, name, read, "the accelerator has"),
+        one_of_pairs(strides, "stride", lambda known: known.strides, "the accelerator steps by"),
+        padding_is(padding),
+    )
+
+
+def images(batch: int | None, layouts: Names) -> tuple[Constraint, ...]:
+    """Of data and result."""
+    return (
+        at_most(batch, "images", lambda known: known.batch),
+        one_of(
+            checked_names(layouts, "layout", LAYOUTS),
+            lambda known: known.data_layout,
+            lambda found, few: f"layout {found}: the accelerator reads {few}",
+        ),
+    )
 
 
 def _anything(known: Any) -> str:

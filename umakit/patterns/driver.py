@@ -8,7 +8,7 @@ from typing import Any
 from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError
 from umakit.patterns.offer import Offer
-from umakit.patterns.parameters import example, from_text
+from umakit.patterns.serialization import example, from_text
 
 ATTRIBUTE = "umakit_parameters"
 """Of a prim func, and of the call that a strategy sees: parameters as JSON."""

@@ -51,9 +51,8 @@ class Offer:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
         call = context.annotated_expr[ANNOTATION]
         root = context.matched_expr
-        followers = [] if root.same_as(call) else [root]
         try:
-            known = read_composite(self, call, followers)
+            known = read_composite(self, call, None if root.same_as(call) else root)
         except NotReadable as reason:
             return str(reason)
         return self.judge(known)

@@ -23,14 +23,14 @@ class NotReadable(Exception):
 
 
 def read_composite(
-    offer: Offer, call: Any, followers: Sequence[Any], arrays: Sequence[Any] | None = None
+    offer: Offer, call: Any, follower: Any, arrays: Sequence[Any] | None = None
 ) -> Any:
     """The parameters of a composite.
 
     Args:
         offer: what the backend registered.
         call: of the integer operator.
-        followers: calls of clip, relu and requantize behind it.
+        follower: call of a clip, relu or requantize behind it, or None.
         arrays: weights, bias, multipliers and shifts; default: the constants among the operands.
 
     Raises:
@@ -41,8 +41,8 @@ def read_composite(
     if not shapes or any(shape is None for shape in shapes):
         raise NotReadable("a symbolic shape: the driver needs every size at compile time")
     known, then = offer.operator.of(call), None
-    for follower in followers:
-        known, then = _absorb(known, then, follower)
+    if follower is not None:
+        known, then = _absorb(known, follower)
     if then is not None and not offer.requantize:
         raise NotReadable(
             "a second change of scale behind it: the accelerator rescales a result once"
@@ -52,13 +52,13 @@ def read_composite(
     values: dict[str, Any] = asdict(known)
     values |= {"data_shape": shapes[0], "data_dtype": tvm_api.dtype_of(call.args[0]), "then": then}
     if issubclass(offer.kind, Weighted):
-        values |= _weighted(offer, call, arrays)
+        values |= _weighted(offer, known, call, arrays)
     if issubclass(offer.kind, Binary):
         values |= {"right_shape": shapes[1], "broadcasts": offer.broadcast}
     return offer.kind(**values)
 
 
-def _weighted(offer: Offer, call: Any, arrays: Sequence[Any] | None) -> dict[str, Any]:
+def _weighted(offer: Offer, known: Any, call: Any, arrays: Sequence[Any] | None) -> dict[str, Any]:
     """The fields of `Weighted`."""
     if arrays is None:
         arrays = [tvm_api.constant_array(operand) for operand in call.args[1:]]
@@ -66,6 +66,11 @@ def _weighted(offer: Offer, call: Any, arrays: Sequence[Any] | None) -> dict[str
         if array is None:
             raise NotReadable(f"its {name} are computed, not constant: they cannot be prepared")
     values = dict(zip(ARRAYS, arrays, strict=True))
+    for name, dtype in (("weights", "int8"), ("bias", "int32")):
+        if values[name].dtype != dtype:
+            raise NotReadable(f"{values[name].dtype} {name}: drivers get {dtype}")
+    if getattr(known, "layout", "NHWC") == "NCHW":  # the model's weights are OIHW then
+        values["weights"] = values["weights"].transpose(0, 2, 3, 1)
     return {
         **values,
         "weights_shape": tuple(values["weights"].shape),
@@ -75,12 +80,14 @@ def _weighted(offer: Offer, call: Any, arrays: Sequence[Any] | None) -> dict[str
     }
 
 
-def _absorb(known: Any, then: Requantize | None, follower: Any) -> tuple[Any, Requantize | None]:
-    """An operator, and the change of scale behind it, with one more follower."""
+def _absorb(known: Any, follower: Any) -> tuple[Any, Requantize | None]:
+    """An operator with what stands behind it, and the change of scale that is left over."""
     name = tvm_api.operator_name(follower)
     if name == f"{PREFIX}{Requantize.operator}":
         change = Requantize.of(follower)
-        if change.output_dtype != known.output_dtype or then is not None:
+        if change.rounding != known.rounding:
+            raise NotReadable(f"rounding {known.rounding}, and {change.rounding} behind it")
+        if change.output_dtype != known.output_dtype:
             raise NotReadable(f"a change from {known.output_dtype} to {change.output_dtype}")
         same_zero_point = change.input_zero_point == change.output_zero_point
         if (change.multiplier, change.shift) != UNIT or not same_zero_point:
@@ -88,8 +95,6 @@ def _absorb(known: Any, then: Requantize | None, follower: Any) -> tuple[Any, Re
         low, high = change.clip
     else:
         low, high = _bounds(follower, name)
-    if then is not None:
-        return known, _clipped(then, low, high)
     return _clipped(known, low, high), None
 
 

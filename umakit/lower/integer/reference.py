@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver has to compute, as plain loops over the arrays that the driver gets.
+"""What a driver has to compute with weights, as plain loops over the arrays that it gets.
 
 A backend's composite runs as these loops until a TIR pass replaces them.
 """
@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import LoweringError
-from umakit.lower.integer import elementwise, pooling
 from umakit.lower.integer.convolution import product
 from umakit.lower.integer.loops import (
     accumulators,
@@ -23,17 +21,9 @@ from umakit.lower.integer.loops import (
     set_to,
     store_rescaled,
 )
-from umakit.patterns.parameters import (
-    Binary,
-    Composite,
-    QAdd,
-    QConv2d,
-    QDense,
-    QMultiply,
-    QPool2d,
-    Weighted,
-)
+from umakit.patterns.parameters import QConv2d, QDense, Weighted
 from umakit.quantization.fixed_point import ShiftRange
+from umakit.quantization.operators import Requantize
 
 tirx = tvm_api.tirx
 
@@ -41,37 +31,17 @@ ANY_SHIFT = ShiftRange(-31, 31)
 """Layers of one shape share a kernel whatever their shifts are."""
 
 
-def reference_kernel(known: Composite) -> Any:
-    """The prim func (operands, result) of a composite.
-
-    Raises:
-        LoweringError: a composite of an unknown kind.
-    """
+def linear_kernel(known: Weighted) -> Any:
+    """The prim func (data, weights, bias, multipliers, shifts, result) of a composite."""
     if isinstance(known, QConv2d):
-        function = _conv2d(known)
-    elif isinstance(known, QDense):
-        function = _dense(known)
-    elif isinstance(known, Binary):
-        function = _binary(known)
-    elif isinstance(known, QPool2d):
-        function = pooling.pool2d(known, known.data_shape, known.data_dtype)
-    else:
-        raise LoweringError(f"{type(known).__name__} has no reference loops")
-    return function if known.then is None else _with_change_of_scale(function, known)
+        return _conv2d(known)
+    assert isinstance(known, QDense)
+    return _dense(known)
 
 
-def _binary(known: Binary) -> Any:
-    shapes, dtypes = [known.data_shape, known.right_shape], [known.data_dtype] * 2
-    if isinstance(known, QAdd):
-        return elementwise.add(known, shapes, dtypes)
-    assert isinstance(known, QMultiply)
-    return elementwise.multiplication(known, shapes, dtypes)
-
-
-def _with_change_of_scale(function: Any, known: Composite) -> Any:
+def with_change_of_scale(function: Any, change: Requantize) -> Any:
     """A kernel followed by a second change of scale of its result, in place."""
-    output, change = function.params[-1], known.then
-    assert change is not None
+    output = function.params[-1]
     factor = (int32(change.multiplier), int32(change.shift), ANY_SHIFT)
 
     def one(*place: Any) -> Any:
