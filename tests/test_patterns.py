@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,7 @@ DECLARED = {
 PLAIN = ("qconv2d", "qdepthwise", "qdense", "qadd", "qmultiply", "qavg_pool2d", "qmax_pool2d")
 DRIVERS = {name: f"npu_{name}" for name in PLAIN}
 BLOCKED = "O/8 HWI 8o"
+NCHW: dict[str, Any] = {"layout": "NCHW"}
 
 
 def everything(**options: Any) -> list[Any]:
@@ -422,6 +423,17 @@ def test_a_status_of_the_driver_stops_the_run(tmp_path: Path) -> None:
     npu = Npu(tmp_path, everything(), {"qmultiply": "npu_broken"})
     with pytest.raises(DeviceError, match="status 42"):
         results(module, [npu], tmp_path, x=integers(1, *shape), y=integers(1, *shape))
+
+
+def test_patterns_run_inside_a_tvm_process(tmp_path: Path) -> None:
+    shape = (1, 4, 4, 3)
+    module = network(lambda b, x: relax.op.bitwise_not(b.emit(conv(x, 5))), shape)
+    npu = driven(tmp_path, blocked=True)
+    npu.register()
+    generated = tvm_api.relax_transform.RunCodegen()(npu.partition(module))
+    x = integers(*shape)
+    got = tvm_api.llvm_executable(generated)["main"](tvm_api.to_device(x)).numpy()
+    np.testing.assert_array_equal(got, *results(module, [], tmp_path, x=x))
 
 
 def test_layers_of_one_shape_share_a_kernel_and_keep_their_arrays(tmp_path: Path) -> None:
@@ -931,3 +943,40 @@ def test_operators_are_what_parameters_are_named_after() -> None:
         assert issubclass(kind, Parameters)
         known = getattr(patterns, f"Q{kind.__name__}")
         assert issubclass(known, kind) and issubclass(known, patterns.Composite)
+
+
+@pytest.mark.skipif(
+    "layout" not in {item.name for item in fields(Conv2d)}, reason="there is no NCHW operator yet"
+)
+def test_convolutions_in_nchw(tmp_path: Path) -> None:
+    """The model's weights are OIHW there; what the driver gets is in the layout it asks for."""
+
+    def build(x: Any, outputs: int, groups: int) -> Any:
+        weights = integers(outputs, 6 // groups, 2, 3, low=-127)
+        known = Conv2d(
+            **common((1, outputs, 5, 3)), strides=(1, 2), padding=(1, 1, 0, 1), **NCHW,
+            dilation=(1, 1), groups=groups, input_zero_point=5,
+        )  # fmt: skip
+        return known.call([x, *linear_constants(weights, outputs)], None)
+
+    def pooled(x: Any, kind: Any) -> Any:
+        known = kind(
+            **common((1, 6, 2, 2)), strides=(2, 2), padding=(0, 0, 0, 0), window=(2, 2),
+            **NCHW,
+        )  # fmt: skip
+        return known.call([x], None)
+
+    module = network(
+        lambda b, x: [build(x, 4, 1), build(x, 8, 2), build(x, 12, 6), pooled(x, MaxPool2d)],
+        (1, 6, 5, 5),
+    )
+    given = {"layouts": "NCHW", "fold_zero_point": True}
+    registrations = [
+        patterns.qconv2d(groups=None, weight_layout=BLOCKED, **given),
+        patterns.qdepthwise(multipliers=2, **given),
+        patterns.qmax_pool2d(layouts="NCHW"),
+    ]
+    npu = Npu(tmp_path, registrations)
+    assert_same_on_the_driver(module, npu, tmp_path, x=integers(3, 1, 6, 5, 5))
+    refused = placements(module, Npu(tmp_path, everything()))
+    assert {row.reason for row in refused} == {"layout NCHW: the accelerator reads NHWC"}

@@ -78,6 +78,11 @@ class Pattern:
         """TVM's patterns, to be tried one after the other."""
         return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
 
+    @property
+    def binds_constants(self) -> bool:
+        """Whether constants shall be inside the composite, so that code is made of it alone."""
+        return bool(getattr(self.predicate, "binds_constants", False))
+
 
 @dataclass(frozen=True)
 class RegisteredStrategy:

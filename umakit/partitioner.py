@@ -171,7 +171,9 @@ def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
     if not patterns:
         return module
     fused = tvm_api.relax_transform.FuseOpsByPattern(
-        patterns, bind_constants=False, annotate_codegen=not backend.merge_compiler_regions
+        patterns,
+        bind_constants=any(pattern.binds_constants for pattern in backend.patterns),
+        annotate_codegen=not backend.merge_compiler_regions,
     )(module)
     if refusals.error is not None:
         raise refusals.error

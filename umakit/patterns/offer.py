@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.backend import OtherOperator
@@ -36,6 +36,9 @@ class Offer:
         requantize: whether the accelerator can change the scale a second time.
         broadcast: whether it combines operands of different shapes.
     """
+
+    binds_constants: ClassVar[bool] = True
+    """Weights are prepared when code is generated, so they have to be at hand."""
 
     name: str
     kind: type[Composite]
