@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tflite_networks import tflite_micro, trained_model
 
@@ -62,6 +62,7 @@ columns = 4
 EXAMPLES = settings(
     max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "3")),
     deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # shrinking would compile for minutes
     suppress_health_check=list(HealthCheck),
 )
 
@@ -881,8 +882,12 @@ def test_what_only_clips_becomes_part_of_the_operator(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_second_change_of_scale_is_for_those_that_ask_for_it(tmp_path: Path) -> None:
-    module, x = behind(lambda x: rescale(x, 1.7, output_zero_point=-4)), integers(3, 1, 4, 4, 2)
+@pytest.mark.parametrize("factor", [1.0, 1.7])
+def test_a_second_change_of_scale_is_for_those_that_ask_for_it(
+    factor: float, tmp_path: Path
+) -> None:
+    module = behind(lambda x: rescale(x, factor, output_zero_point=-4))
+    x = integers(3, 1, 4, 4, 2)
     plain = Npu(tmp_path, [patterns.qconv2d()])
     first, second = placements(module, plain)
     assert (first.where, second.where) == (plain.target_name, "cpu")
