@@ -28,6 +28,10 @@ ReplaceCallExtern = Callable[[Sequence[str]], "str | None"]
 """Receives the C text of a call's function name and arguments; returns the call to print."""
 
 
+class OtherOperator(str):
+    """A refusal because the match is another operator; told only if no pattern says more."""
+
+
 class PassPhase(Enum):
     """When a registered pass runs.
 
@@ -68,6 +72,16 @@ class Pattern:
     pattern: Any
     annotations: Mapping[str, Any]
     predicate: Predicate | None
+
+    @property
+    def alternatives(self) -> list[Any]:
+        """TVM's patterns, to be tried one after the other."""
+        return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
+
+    @property
+    def binds_constants(self) -> bool:
+        """Whether constants shall be inside the composite, so that code is made of it alone."""
+        return bool(getattr(self.predicate, "binds_constants", False))
 
 
 @dataclass(frozen=True)
@@ -185,7 +199,7 @@ class UMABackend(ABC):
 
         Args:
             name: of the composite; the target's name is put in front of it.
-            pattern: a `tvm.relax.dpl` pattern.
+            pattern: a `tvm.relax.dpl` pattern, or several to try one after the other.
             predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
                 sentence, refuses. The sentence is shown to the user in the offload table.
             annotations: sub-patterns that the predicate wants to look up by name.

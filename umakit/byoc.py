@@ -40,8 +40,9 @@ def register_backend(backend: UMABackend) -> None:
     # TVM gives the last of its list priority, UMA the first of its own.
     tvm_api.register_patterns(
         [
-            (f"{backend.target_name}.{p.name}", p.pattern, dict(p.annotations), _check(p))
+            (f"{backend.target_name}.{p.name}", pattern, dict(p.annotations), _check(p))
             for p in reversed(backend.patterns)
+            for pattern in reversed(p.alternatives)
         ]
     )
     tvm_api.tvm_ffi.register_global_func(

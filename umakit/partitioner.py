@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.backend import PassPhase, Pattern, UMABackend
+from umakit.backend import OtherOperator, PassPhase, Pattern, UMABackend
 from umakit.errors import BackendError, UmakitError
 from umakit.frontend.model import last_line
 from umakit.macs import multiply_accumulates
@@ -161,16 +161,19 @@ def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
     patterns = [
         (
             f"{backend.target_name}.{pattern.name}",
-            pattern.pattern,
+            alternative,
             dict(pattern.annotations),
             _check(backend, pattern, refusals),
         )
         for pattern in backend.patterns
+        for alternative in pattern.alternatives
     ]
     if not patterns:
         return module
     fused = tvm_api.relax_transform.FuseOpsByPattern(
-        patterns, bind_constants=False, annotate_codegen=not backend.merge_compiler_regions
+        patterns,
+        bind_constants=any(pattern.binds_constants for pattern in backend.patterns),
+        annotate_codegen=not backend.merge_compiler_regions,
     )(module)
     if refusals.error is not None:
         raise refusals.error
@@ -236,7 +239,9 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
     answers = []
     for backend, refused in refusals.items():
         if number in refused.reasons:
-            answer = "; ".join(refused.reasons[number])
+            reasons = refused.reasons[number]
+            telling = [reason for reason in reasons if not isinstance(reason, OtherOperator)]
+            answer = "; ".join(telling or reasons)
         elif number in refused.accepted:
             answer = "accepted, but part of another match that overlaps"
         else:

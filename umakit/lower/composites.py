@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import UMABackend
 from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
+from umakit.lower.offload import offer_of, prepare_offload
+from umakit.patterns.driver import ATTRIBUTE
+from umakit.patterns.serialization import as_text
 from umakit.strategy import legalization
 from umakit.target import private_target
 
@@ -20,55 +23,90 @@ def lower_composites(module: Any, backends: Mapping[str, UMABackend]) -> Any:
     Composites that are equal but for their names share one prim func, so that two layers of the
     same shape share one kernel.
     """
-    lowered: dict[Any, Any] = {}
-    builder = _CallRewriter(module, lowered)
-    unique: list[tuple[Any, Any]] = []
-    for variable, function in sorted(
-        tvm_api.relax_functions(module), key=lambda item: str(item[0].name_hint)
-    ):
-        composite = tvm_api.function_attribute(function, "Composite")
-        if composite is None:
-            continue
-        target = str(composite).split(".", 1)[0]
-        prim_func = _lower_composite(str(composite), function, backends[target])
-        for known, known_variable in unique:
-            if tvm_api.tvm_ffi.structural_equal(known, prim_func):
-                lowered[variable] = known_variable
-                break
-        else:
-            added = builder.builder_.add_func(prim_func, f"{variable.name_hint}_kernel")
-            unique.append((prim_func, added))
-            lowered[variable] = added
-    if not lowered:
+    composites = {
+        variable: function
+        for variable, function in tvm_api.relax_functions(module)
+        if tvm_api.function_attribute(function, "Composite") is not None
+    }
+    if not composites:
         return module
+    rewriter = _CallRewriter(module, composites, backends)
     main = module.get_global_var("main")
-    builder.builder_.update_func(main, builder.visit_expr(module["main"]))
-    result = builder.builder_.get()
-    for variable in lowered:
+    rewriter.builder_.update_func(main, rewriter.visit_expr(module["main"]))
+    result = rewriter.builder_.get()
+    for variable in composites:
         del result[variable]
     return result
 
 
 @tvm_api.mutator
 class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, lowered: dict[Any, Any]) -> None:
+    """Lowers the composites that `main` calls, in the order of the calls."""
+
+    def __init__(
+        self, module: Any, composites: Mapping[Any, Any], backends: Mapping[str, UMABackend]
+    ) -> None:
         super().__init__(module)
-        self._lowered = lowered
+        self._composites = composites
+        self._backends = backends
+        self._unique: list[tuple[Any, Any]] = []
+        self._lowered: dict[Any, Any] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        prim_func = self._lowered.get(call.op)
-        if prim_func is None:
+        function = self._composites.get(call.op)
+        if function is None:
             return call
-        tensors = tvm_api.relax.Tuple(list(call.args))
-        lowered = tvm_api.relax.call_tir(prim_func, tensors, call.ty)
+        name = str(tvm_api.function_attribute(function, "Composite"))
+        backend = self._backends[name.split(".", 1)[0]]
+        offer = offer_of(name, backend)
+        if offer is not None:
+            prepared = prepare_offload(offer, function, list(call.args))
+            key, operands = (call.op, as_text(prepared.known)), list(prepared.operands)
+            prim_func = self._shared(key, call.op, lambda: _with_parameters(
+                _lower_composite(name, prepared.function, backend, prepared.reference()),
+                prepared.known,
+            ))  # fmt: skip
+        else:
+            operands = list(call.args)
+            prim_func = self._shared(
+                call.op, call.op, lambda: _lower_composite(name, function, backend, {})
+            )
+        lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), call.ty)
         return tvm_api.make_call(lowered, span=call.span)
 
+    def _shared(self, key: Any, variable: Any, lower: Callable[[], Any]) -> Any:
+        """The global variable of a prim func; equal ones have one."""
+        if key not in self._lowered:
+            prim_func = lower()
+            for known, known_variable in self._unique:
+                if tvm_api.tvm_ffi.structural_equal(known, prim_func):
+                    self._lowered[key] = known_variable
+                    break
+            else:
+                added = self.builder_.add_func(prim_func, f"{variable.name_hint}_kernel")
+                self._unique.append((prim_func, added))
+                self._lowered[key] = added
+        return self._lowered[key]
 
-def _lower_composite(name: str, function: Any, backend: UMABackend) -> Any:
-    """The prim func of one composite, after the backend's strategies, before its TIR passes."""
+
+def _with_parameters(function: Any, known: Any) -> Any:
+    return function.with_attr(ATTRIBUTE, as_text(known))
+
+
+def _lower_composite(
+    name: str, function: Any, backend: UMABackend, defaults: Mapping[str, Any]
+) -> Any:
+    """The prim func of one composite, after the backend's strategies, before its TIR passes.
+
+    Args:
+        name: of the composite.
+        function: its Relax function.
+        backend: that takes it.
+        defaults: rules for `LegalizeOps` where the backend has no strategy.
+    """
     target = private_target(backend.target_name, backend.target_attributes)
-    rules = {
+    rules = dict(defaults) | {
         operator: legalization(operator, registered, target)
         for operator, registered in backend.strategies.items()
     }

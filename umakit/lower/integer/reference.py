@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver has to compute with weights, as plain loops over the arrays that it gets.
+
+A backend's composite runs as these loops until a TIR pass replaces them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.convolution import product
+from umakit.lower.integer.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+)
+from umakit.patterns.parameters import QConv2d, QDense, Weighted
+from umakit.quantization.fixed_point import ShiftRange
+from umakit.quantization.operators import Requantize
+
+tirx = tvm_api.tirx
+
+ANY_SHIFT = ShiftRange(-31, 31)
+"""Layers of one shape share a kernel whatever their shifts are."""
+
+
+def linear_kernel(known: Weighted) -> Any:
+    """The prim func (data, weights, bias, multipliers, shifts, result) of a composite."""
+    if isinstance(known, QConv2d):
+        return _conv2d(known)
+    assert isinstance(known, QDense)
+    return _dense(known)
+
+
+def with_change_of_scale(function: Any, change: Requantize) -> Any:
+    """A kernel followed by a second change of scale of its result, in place."""
+    output = function.params[-1]
+    factor = (int32(change.multiplier), int32(change.shift), ANY_SHIFT)
+
+    def one(*place: Any) -> Any:
+        value = int32(output[place]) - int32(change.input_zero_point)
+        return store_rescaled(output, list(place), value, factor, change)
+
+    extents = [(f"i{axis}", n) for axis, n in enumerate(change.output_shape)]
+    body = sequence(function.body.block.body, loops(extents, one))
+    return kernel(list(function.params), body)
+
+
+def _buffers(known: Weighted) -> list[Any]:
+    """Weights, bias, multipliers and shifts, as the driver gets them."""
+    return [
+        buffer("weights", known.weight_layout.stored_shape(known.weights_shape), "int8"),
+        buffer("bias", [known.weights_shape[0]], "int32"),
+        buffer("multipliers", [known.scales], "int32"),
+        buffer("shifts", [known.scales], "int8"),
+    ]
+
+
+def _store(known: Any, buffers: list[Any], place: list[Any], channel: Any, total: Any) -> Any:
+    """Rescale the sum of an output channel and store it."""
+    *_, multipliers, shifts, output = buffers
+    index = channel if known.scales > 1 else int32(0)
+    factor = (multipliers[index], shifts[index], ANY_SHIFT)
+    return store_rescaled(output, place, int32(total[int32(0)]), factor, known)
+
+
+def _dense(known: QDense) -> Any:
+    data = buffer("data", known.data_shape, known.data_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    weights, bias, *factors = _buffers(known)
+    zero_point = 0 if known.zero_point_in_bias else known.input_zero_point
+    total = accumulators(1)
+
+    def one(row: Any, o: Any) -> Any:
+        def term(i: Any) -> Any:
+            weight = weights[tuple(known.weight_layout.index(o, i))]
+            return add_to(total, int32(0), product(data[row, i], weight, zero_point))
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops([("i", known.inputs)], term),
+            _store(known, [*factors, output], [row, o], o, total),
+        )
+
+    body = loops([("row", known.rows), ("o", known.outputs)], one)
+    return kernel([data, weights, bias, *factors, output], body)
+
+
+def _conv2d(known: QConv2d) -> Any:
+    data = buffer("data", known.data_shape, known.data_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    weights, bias, *factors = _buffers(known)
+    total = accumulators(1)
+    outputs, kernel_height, kernel_width, inputs = known.weights_shape
+    per_group = outputs // known.groups
+
+    def one(n: Any, y: Any, x: Any, o: Any) -> Any:
+        def term(ky: Any, kx: Any, c: Any) -> Any:
+            top, left = known.padding[:2]
+            iy = y * int32(known.strides[0]) + ky * int32(known.dilation[0]) - int32(top)
+            ix = x * int32(known.strides[1]) + kx * int32(known.dilation[1]) - int32(left)
+            channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
+            value = data[tuple(_place(known, n, iy, ix, channel))]
+            weight = weights[tuple(known.weight_layout.index(o, ky, kx, c))]
+            return _inside_or_padding(known, total, (iy, ix), value, weight)
+
+        window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops(window, term),
+            _store(known, [*factors, output], _place(known, n, y, x, o), o, total),
+        )
+
+    extents = [("n", known.batch), ("y", known.output_height), ("x", known.output_width)]
+    body = loops([*extents, ("o", outputs)], one)
+    return kernel([data, weights, bias, *factors, output], body)
+
+
+def _inside_or_padding(
+    known: QConv2d, total: Any, position: tuple[Any, Any], value: Any, weight: Any
+) -> Any:
+    """Add a product to the sum; outside the image the data are their zero point."""
+    iy, ix = position
+    folded = known.zero_point_in_bias
+    add = add_to(total, int32(0), product(value, weight, 0 if folded else known.input_zero_point))
+    if not any(known.padding):
+        return add
+    inside = tirx.all(
+        iy >= int32(0), iy < int32(known.height), ix >= int32(0), ix < int32(known.width)
+    )
+    padding = None
+    if folded and known.input_zero_point:
+        padding = add_to(total, int32(0), int32(known.input_zero_point) * int32(weight))
+    return tirx.IfThenElse(inside, add, padding)
+
+
+def _place(known: QConv2d, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+    """Indices of an element in the layout of the data."""
+    place = {"N": n, "H": y, "W": x, "C": c}
+    return [place[axis] for axis in known.data_layout]

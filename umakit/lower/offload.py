@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composites of `umakit.patterns`: arrays as the driver wants them, parameters on the prim func.
+
+An integer operator is its own specification. So no strategy is needed: a composite becomes a prim
+func over the arrays that the driver gets, with reference loops as its body and its parameters as an
+attribute, and a TIR pass puts the driver call in the place of the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.backend import UMABackend
+from umakit.errors import LoweringError
+from umakit.lower.integer import legalizations
+from umakit.lower.integer.convolution import Linear
+from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
+from umakit.patterns.driver import ATTRIBUTE
+from umakit.patterns.offer import Offer
+from umakit.patterns.parameters import Weighted
+from umakit.patterns.reading import NotReadable, read_composite
+from umakit.patterns.serialization import as_text
+from umakit.quantization.operators import PREFIX
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    """A call of a composite, prepared.
+
+    Attributes:
+        known: parameters of the composite.
+        function: a Relax composite function of one operator, whose parameters are the operands in
+            the order of the driver's pointers.
+        operands: Relax expressions for them.
+    """
+
+    known: Any
+    function: Any
+    operands: tuple[Any, ...]
+
+    def reference(self) -> dict[str, Any]:
+        """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
+        name = f"relax.{PREFIX}{self.known.operator}"
+        on_cpu = legalizations()[name]
+
+        def rule(builder: Any, call: Any) -> Any:
+            if isinstance(self.known, Weighted):
+                variable = builder.add_func(linear_kernel(self.known), name.replace(".", "_"))
+                operands = tvm_api.relax.Tuple(list(call.args))
+                lowered = tvm_api.relax.call_tir(variable, operands, call.ty)
+            else:
+                lowered = on_cpu(builder, call)
+            if self.known.then is not None:
+                variable = lowered.args[0]
+                function = with_change_of_scale(builder.get()[variable], self.known.then)
+                builder.update_func(variable, function)
+            return lowered
+
+        return {name: rule}
+
+
+def offer_of(composite: str, backend: UMABackend) -> Offer | None:
+    """What a backend registered for a composite `<target>.<pattern>`; None for other patterns."""
+    name = composite.partition(".")[2]
+    for pattern in backend.patterns:
+        if pattern.name == name and isinstance(pattern.predicate, Offer):
+            return pattern.predicate
+    return None
+
+
+def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Offloaded:
+    """Prepare one call of a composite.
+
+    Args:
+        offer: what the backend registered.
+        function: the composite's Relax function.
+        arguments: of the call.
+
+    Raises:
+        LoweringError: weights are no constants, or a pass of the backend changed the composite to
+            what no driver call stands for.
+    """
+    values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
+    calls = []
+    for binding in tvm_api.bindings_of(function):
+        if isinstance(binding.value, tvm_api.Call):
+            calls.append(binding.value)
+    name = f"relax.{PREFIX}{offer.operator.operator}"
+    where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
+    if not 1 <= len(calls) <= 2 or str(getattr(calls[0].op, "name", "")) != name:
+        raise LoweringError(f"is not {name}, alone or with one operator behind it", where=where)
+    first, follower = calls[0], calls[1] if len(calls) > 1 else None
+    operands = [values.get(operand, operand) for operand in first.args]
+    constants = [tvm_api.constant_array(operand) for operand in operands]
+    try:
+        known = read_composite(offer, first, follower, constants[1:])
+    except NotReadable as reason:
+        raise LoweringError(str(reason), where=where) from None
+    if isinstance(known, Weighted):
+        operands[1:] = [tvm_api.relax.const(array) for array in _stored_arrays(known)]
+    return Offloaded(known, _as_function(known, function, operands), tuple(operands))
+
+
+def _stored_arrays(known: Any) -> list[Any]:
+    """Weights, bias, multipliers and shifts as the driver gets them."""
+    layer = Linear(known.weights, known.bias, known.multipliers, known.shifts)
+    if known.zero_point_in_bias:
+        layer = layer.without_zero_point(known.input_zero_point)
+    weights = known.weight_layout.stored(layer.weights)
+    return [np.ascontiguousarray(a) for a in (weights, layer.bias, layer.multipliers, layer.shifts)]
+
+
+def _as_function(known: Any, function: Any, operands: Sequence[Any]) -> Any:
+    """The composite as one operator, whose attributes carry the parameters."""
+    types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
+    names = [name for name in known.POINTERS if name != "result"]
+    builder = tvm_api.relax.BlockBuilder()
+    parameters = [tvm_api.relax.Var(name, kind) for name, kind in zip(names, types, strict=True)]
+    attributes = {item: getattr(known, item) for item in known.attribute_names()}
+    attributes[ATTRIBUTE] = as_text(known)
+    with builder.function("composite", parameters):
+        with builder.dataflow():
+            call = tvm_api.operator_call(f"{PREFIX}{known.operator}", parameters, attributes)
+            result = builder.emit_output(call)
+        builder.emit_func_output(result)
+    made = builder.get()["composite"]
+    return made.with_attrs(dict(function.attrs)).without_attr("global_symbol")
+
+
+def _shape(operand: Any) -> tuple[int, ...]:
+    shape = tvm_api.static_shape(operand)
+    if shape is None:
+        raise LoweringError("an operand of an integer operator has no static shape")
+    return shape

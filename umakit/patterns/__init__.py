@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of integer operators, ready to register in a backend.
+
+    from umakit import patterns
+
+    self._register_pattern(*patterns.qconv2d(strides=(1, 2), kernels=(1, 3), channel_multiple=8))
+    self._register_tir_pass(PassPhase.TIR_PHASE_0, patterns.driver_calls(qconv2d="my_npu_qconv2d"))
+
+Bias, activation and the change of scale are part of the operators; what remains of that kind behind
+one is taken in. Every argument of a pattern is a constraint. One that fails is told to the user in
+the offload table with its values; None stands for anything. Sizes are `3` or `(3, 3)` for one, a
+list like `[1, (3, 5)]` for several.
+
+The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass
+that needs another order builds its call from `parameters_of`. Until there is a pass, the operator
+runs as plain loops over the same arrays, which is what the driver has to equal.
+"""
+
+from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
+from umakit.patterns.elementwise import qadd, qmultiply
+from umakit.patterns.layouts import WeightLayout, weight_layout
+from umakit.patterns.linear import qconv2d, qdense, qdepthwise
+from umakit.patterns.offer import Offer
+from umakit.patterns.parameters import (
+    Composite,
+    QAdd,
+    QAveragePool2d,
+    QConv2d,
+    QDense,
+    QDepthwise,
+    QMaxPool2d,
+    QMultiply,
+    QPool2d,
+)
+from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
+
+__all__ = [
+    "Composite",
+    "Offer",
+    "QAdd",
+    "QAveragePool2d",
+    "QConv2d",
+    "QDense",
+    "QDepthwise",
+    "QMaxPool2d",
+    "QMultiply",
+    "QPool2d",
+    "WeightLayout",
+    "c_declaration",
+    "driver_call",
+    "driver_calls",
+    "parameters_of",
+    "qadd",
+    "qavg_pool2d",
+    "qconv2d",
+    "qdense",
+    "qdepthwise",
+    "qmax_pool2d",
+    "qmultiply",
+    "weight_layout",
+]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an accelerator can compute, as constraints that say in a sentence why they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from umakit.errors import BackendError
+from umakit.patterns.parameters import ROUNDINGS
+
+Constraint = Callable[[Any], str]
+"""Receives the parameters of a composite; returns why it is refused, or an empty text."""
+
+Pairs = int | Iterable[int | tuple[int, int]] | None
+"""What there is: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
+any."""
+
+Padding = str | int | tuple[int, int, int, int] | Iterable[Any] | None
+"""`valid`, `same`, rows and columns on each side, or (top, left, bottom, right); or several."""
+
+Names = str | Iterable[str] | None
+"""One, several, or any."""
+
+PADDINGS = ("valid", "same")
+LAYOUTS = ("NHWC", "NCHW")
+
+
+def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: str) -> Constraint:
+    """Rows and columns of something are one of a few.
+
+    Args:
+        wanted: a number, or several; a pair among several is rows x columns.
+        name: of what, for the sentence.
+        read: parameters -> (rows, columns).
+        refusal: rest of the sentence, before the list of what there is.
+    """
+    if wanted is None:
+        return _anything
+    pairs = _pairs(wanted, name)
+    texts = [_by(pair) for pair in pairs]
+
+    def check(known: Any) -> str:
+        found = tuple(read(known))
+        return "" if found in pairs else f"{name} {_by(found)}: {refusal} {_or(texts)}"
+
+    return check
+
+
+def _pairs(wanted: Any, name: str) -> list[tuple[int, int]]:
+    """A list of (rows, columns)."""
+    items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
+    pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(n, int) and n >= 1 for n in pair):
+            raise BackendError(f"{name} {wanted!r} is no list of sizes like [1, (3, 3)]")
+    if not pairs:
+        raise BackendError(f"{name} is an empty list", fix="None stands for any")
+    return pairs
+
+
+def checked_names(wanted: Any, name: str, known: Sequence[str]) -> Any:
+    """Names as they are given, after a look that all are known.
+
+    Raises:
+        BackendError: one is not.
+    """
+    for item in [wanted] if isinstance(wanted, str) else list(wanted or ()):
+        if item not in known:
+            raise BackendError(f"{name} {item!r} is unknown", fix=f"say {_or(known)}")
+    return wanted
+
+
+def one_of(wanted: Any, read: Callable[[Any], Any], say: Callable[[Any, str], str]) -> Constraint:
+    """A value is one of a few.
+
+    Args:
+        wanted: a value, a list of them, or None for any.
+        read: parameters -> value.
+        say: (value, what there is) -> the sentence.
+    """
+    if wanted is None:
+        return _anything
+    values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
+    texts = [str(value) for value in values]
+
+    def check(known: Any) -> str:
+        found = read(known)
+        return "" if found in values else say(found, _or(texts))
+
+    return check
+
+
+def multiple_of(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constraint:
+    """A number of things is a multiple of another."""
+    if wanted is None:
+        return _anything
+    if wanted < 1:
+        raise BackendError(f"{name}: nothing is a multiple of {wanted}")
+
+    def check(known: Any) -> str:
+        found = read(known)
+        return f"{found} {name}: no multiple of {wanted}" if found % wanted else ""
+
+    return check
+
+
+def at_most(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constraint:
+    """A number of things has a limit."""
+    if wanted is None:
+        return _anything
+
+    def check(known: Any) -> str:
+        found = read(known)
+        return f"{found} {name}: the accelerator has at most {wanted}" if found > wanted else ""
+
+    return check
+
+
+def padding_is(wanted: Padding) -> Constraint:
+    """Padding is one of a few."""
+    if wanted is None:
+        return _anything
+    items = list(_paddings(wanted))
+
+    def check(known: Any) -> str:
+        if known.padding in [_places(item, known) for item in items]:
+            return ""
+        offered = _or([_padding_text(item) for item in items])
+        return f"padding {_sides(known.padding)}: the accelerator pads {offered}"
+
+    return check
+
+
+def _paddings(wanted: Any) -> Iterable[Any]:
+    """Each padding that is allowed."""
+    if isinstance(wanted, (str, int)) or _is_sides(wanted):
+        wanted = [wanted]
+    for item in wanted:
+        if item not in PADDINGS and not _is_sides(item) and not isinstance(item, int):
+            raise BackendError(
+                f"padding {item!r} is unknown",
+                fix="say 'valid', 'same', a number, or (top, left, bottom, right)",
+            )
+        yield item
+
+
+def _is_sides(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 4 and all(isinstance(n, int) for n in value)
+
+
+def _places(item: Any, known: Any) -> tuple[int, ...]:
+    """Padding as (top, left, bottom, right)."""
+    if isinstance(item, tuple):
+        return item
+    if isinstance(item, int):
+        return (item,) * 4
+    if item == "valid":
+        return (0, 0, 0, 0)
+    window = getattr(known, "kernel", None) or known.window
+    dilation = getattr(known, "dilation", (1, 1))
+    sizes = zip((known.height, known.width), window, known.strides, dilation, strict=True)
+    totals = [same_padding(*size) for size in sizes]
+    before = [total // 2 for total in totals]
+    return (*before, *(total - first for total, first in zip(totals, before, strict=True)))
+
+
+def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """What TensorFlow's SAME adds to rows or columns, the larger half of it behind them."""
+    outputs = -(-size // stride)
+    return max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+
+
+def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
+    """Anything else: a condition and the sentence when it holds."""
+    return lambda known: say(known) if read(known) else ""
+
+
+def types(dtypes: Names, rounding: Names = None) -> tuple[Constraint, ...]:
+    """Of operands, result and products."""
+
+    def said(part: str) -> Any:
+        return lambda found, few: f"{found} {part}: the accelerator computes {few}"
+
+    return (
+        one_of(dtypes, lambda known: known.data_dtype, said("data")),
+        one_of(dtypes, lambda known: known.output_dtype, said("result")),
+        one_of(
+            checked_names(rounding, "rounding", ROUNDINGS),
+            lambda known: known.rounding,
+            lambda found, few: f"rounding {found}: the accelerator rounds as {few}",
+        ),
+    )
+
+
+def windows(
+    sizes: Pairs, strides: Pairs, padding: Padding, name: str, read: Any
+) -> tuple[Constraint, ...]:
+    """Of the window of a convolution or pool; `name` and `read` are its own."""
+    return (
+        one_of_pairs(sizes, name, read, "the accelerator has"),
+        one_of_pairs(strides, "stride", lambda known: known.strides, "the accelerator steps by"),
+        padding_is(padding),
+    )
+
+
+def images(batch: int | None, layouts: Names) -> tuple[Constraint, ...]:
+    """Of data and result."""
+    return (
+        at_most(batch, "images", lambda known: known.batch),
+        one_of(
+            checked_names(layouts, "layout", LAYOUTS),
+            lambda known: known.data_layout,
+            lambda found, few: f"layout {found}: the accelerator reads {few}",
+        ),
+    )
+
+
+def _anything(known: Any) -> str:
+    return ""
+
+
+def _by(pair: Sequence[int]) -> str:
+    return "x".join(str(n) for n in pair)
+
+
+def _sides(padding: Sequence[int]) -> str:
+    return ",".join(str(n) for n in padding) + " (top, left, bottom, right)"
+
+
+def _padding_text(item: Any) -> str:
+    if isinstance(item, tuple):
+        return ",".join(str(n) for n in item)
+    return f"{item} on each side" if isinstance(item, int) else str(item)
+
+
+def _or(texts: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

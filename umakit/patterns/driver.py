@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a composite to the call of a C driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tir, tvm_api
+from umakit.errors import BackendError, LoweringError
+from umakit.patterns.offer import Offer
+from umakit.patterns.serialization import example, from_text
+
+ATTRIBUTE = "umakit_parameters"
+"""Of a prim func, and of the call that a strategy sees: parameters as JSON."""
+
+
+def parameters_of(source: Any) -> Any:
+    """The parameters of an offloaded integer operator.
+
+    Args:
+        source: the prim func that a TIR pass receives, or the attributes that an operator
+            strategy receives.
+
+    Returns:
+        `QConv2d`, `QDepthwise`, `QDense`, `QAdd`, `QMultiply`, `QAveragePool2d` or `QMaxPool2d`;
+        None for anything that did not come from a pattern of `umakit.patterns`.
+    """
+    if isinstance(source, tvm_api.PrimFunc):
+        text = tvm_api.function_attribute(source, ATTRIBUTE)
+    else:
+        text = getattr(source, ATTRIBUTE, None)
+    return None if text is None else from_text(str(text))
+
+
+def driver_call(function: Any, name: str) -> Any:
+    """The prim func of a composite with a call of a driver as its body.
+
+    The arguments are those of `c_declaration`. A status other than 0 stops the run.
+
+    Args:
+        function: what a TIR pass received.
+        name: of the C function.
+
+    Raises:
+        LoweringError: it is no composite of `umakit.patterns`.
+    """
+    known = parameters_of(function)
+    if known is None:
+        raise LoweringError(
+            "is no integer operator of umakit.patterns",
+            where=tir.composite_name(function) or "a prim func",
+            fix="build its driver call with tir.driver_call",
+        )
+    pointers = [tir.pointer(parameter) for parameter in function.params]
+    return tir.with_body(function, tir.driver_call(name, [*pointers, *known.scalars.values()]))
+
+
+def driver_calls(**drivers: str) -> Any:
+    """A TIR pass that turns composites into driver calls.
+
+    Args:
+        drivers: name of the C function by name of the pattern, for example
+            `qconv2d="my_npu_qconv2d"`. Other composites stay as they are.
+    """
+
+    def replace(function: Any) -> Any:
+        pattern = tir.composite_name(function).partition(".")[2]
+        if pattern in drivers and parameters_of(function) is not None:
+            return driver_call(function, drivers[pattern])
+        return function
+
+    return tir.prim_func_pass("driver_calls", replace)
+
+
+def c_declaration(name: str, pattern: tuple[Any, ...], dtype: str = "int8") -> str:
+    """The C declaration of the driver that `driver_call` calls.
+
+    Args:
+        name: of the C function.
+        pattern: what the backend registers, for example `patterns.qconv2d()`; its options
+            `requantize` and `broadcast` add arguments.
+        dtype: of data and result.
+
+    Raises:
+        BackendError: the pattern is not one of `umakit.patterns`.
+    """
+    offer = pattern[2] if len(pattern) > 2 else None
+    if not isinstance(offer, Offer):
+        raise BackendError("is no pattern of umakit.patterns", where=name)
+    known = example(offer.kind, dtype, offer.requantize, offer.broadcast)
+    pointers = [
+        f"{'' if pointer == 'result' else 'const '}{kind}_t *{pointer}"
+        for pointer, kind in known.pointer_types.items()
+    ]
+    arguments = [*pointers, *(f"int32_t {scalar}" for scalar in known.scalars)]
+    return f"int32_t {name}({', '.join(arguments)});"

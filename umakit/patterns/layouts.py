@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of weights: how the axes of an array are ordered and cut into blocks.
+
+A layout names axes from the outermost to the innermost: `OHWI`, `HWIO`. A number and a small letter
+is an inner block of an axis: `O/8 HWI 8o` has groups of eight output channels outermost, and inside
+of them rows, columns, input channels, and the eight channels innermost. `OHWI8o`, as TVM writes it,
+is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import BackendError
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+tirx = tvm_api.tirx
+
+CONVOLUTION = "OHWI"
+DENSE = "OI"
+_PART = re.compile(r"\s*(?:([A-Z])(?:/(\d+))?|(\d+)([a-z]))")
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """An order of axes and blocks.
+
+    Attributes:
+        axes: of the array as umakit holds it, for example `OHWI`.
+        parts: (axis, block): from the outermost; block 0 stands for the axis itself, or, if it is
+            blocked, for the number of its blocks.
+        text: as the backend wrote it.
+    """
+
+    axes: str
+    parts: tuple[tuple[str, int], ...]
+    text: str
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """Size of the inner block by axis, for those that have one."""
+        return {axis: block for axis, block in self.parts if block}
+
+    def stored_shape(self, shape: Sequence[int]) -> Shape:
+        """Shape in this layout of an array of a shape; axes are filled up to whole blocks."""
+        extents = dict(zip(self.axes, shape, strict=True))
+        return tuple(
+            block or -(-extents[axis] // self.blocks.get(axis, 1)) for axis, block in self.parts
+        )
+
+    def stored(self, array: Array) -> Array:
+        """An array in this layout; what fills an axis up to whole blocks is 0."""
+        missing = [-extent % self.blocks.get(axis, 1) for axis, extent in self._extents(array)]
+        filled = np.pad(array, [(0, count) for count in missing])
+        split: list[int] = []
+        names: list[tuple[str, bool]] = []
+        for axis, extent in self._extents(filled):
+            block = self.blocks.get(axis)
+            split += [extent // block, block] if block else [extent]
+            names += [(axis, False), (axis, True)] if block else [(axis, False)]
+        order = [names.index((axis, block > 0)) for axis, block in self.parts]
+        return np.ascontiguousarray(filled.reshape(split).transpose(order))
+
+    def index(self, *indices: Any) -> list[Any]:
+        """Indices in this layout, as TIR, of the element that has these in the plain array."""
+        place = dict(zip(self.axes, indices, strict=True))
+        result = []
+        for axis, block in self.parts:
+            if block:
+                result.append(tirx.floormod(place[axis], tirx.IntImm("int32", block)))
+            elif axis in self.blocks:
+                result.append(tirx.floordiv(place[axis], tirx.IntImm("int32", self.blocks[axis])))
+            else:
+                result.append(place[axis])
+        return result
+
+    def _extents(self, array: Array) -> list[tuple[str, int]]:
+        return list(zip(self.axes, array.shape, strict=True))
+
+
+def weight_layout(text: str, axes: str) -> WeightLayout:
+    """Read a layout.
+
+    Args:
+        text: for example `O/8 HWI 8o`.
+        axes: those of the array, for example `OHWI`.
+
+    Raises:
+        BackendError: an axis is missing, named twice, unknown, or blocked in two sizes.
+    """
+    found = list(_PART.finditer(text))
+    parts = [(m[1], 0) if m[1] else (m[4].upper(), int(m[3])) for m in found]
+    outer = [axis for axis, block in parts if not block]
+    inner = [axis for axis, block in parts if block]
+    blocks = dict(part for part in parts if part[1])
+    said = {m[1]: int(m[2]) for m in found if m[2]}
+    wrong = (
+        "".join(m[0] for m in found) != text.rstrip()
+        or sorted(outer) != sorted(axes)
+        or len(set(inner)) != len(inner)
+        or not set(inner) <= set(axes)
+        or any(m[3] and int(m[3]) < 1 for m in found)
+        or any(blocks.get(axis) != size for axis, size in said.items())
+    )
+    if wrong:
+        raise BackendError(
+            f"weight layout {text!r} does not order the axes {', '.join(axes)}",
+            fix=f"name each once, blocks with their size, for example {axes!r} or "
+            f"'O/8 {axes[1:]} 8o'",
+        )
+    return WeightLayout(axes, tuple(parts), text)

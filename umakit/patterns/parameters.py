@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend is told about an offloaded integer operator: one dataclass for each pattern.
+
+A class adds shapes and dtypes to the parameters of `umakit.quantization.operators`, and says in
+which order a driver receives them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+import numpy.typing as npt
+
+from umakit.patterns.layouts import CONVOLUTION, DENSE, WeightLayout, weight_layout
+from umakit.quantization.fixed_point import Rounding
+from umakit.quantization.operators import (
+    OPERATORS,
+    Add,
+    AveragePool2d,
+    Conv2d,
+    Dense,
+    MaxPool2d,
+    Multiply,
+    Pool2d,
+    Requantize,
+)
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+ROUNDINGS = tuple(mode.value for mode in Rounding)
+"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composite:
+    """What all patterns have in common.
+
+    Attributes:
+        data_shape: of the (left) operand.
+        data_dtype: of the operands, for example `int8`.
+        then: a second change of scale behind the operator, in the same call; None for a backend
+            that does not ask for it.
+    """
+
+    data_shape: Shape
+    data_dtype: str
+    then: Requantize | None = None
+
+    POINTERS: ClassVar[tuple[str, ...]] = ("data", "result")
+
+    @classmethod
+    def attribute_names(cls) -> list[str]:
+        """The attributes of the integer operator itself."""
+        operator = next(base for base in cls.__mro__ if base.__name__ in _OPERATORS)
+        return [item.name for item in fields(operator)]
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        """The driver's arguments behind the pointers, by name, in their order."""
+        raise NotImplementedError
+
+    @property
+    def pointer_types(self) -> dict[str, str]:
+        """The dtypes of the driver's pointers by name, in their order."""
+        special = {"bias": "int32", "multipliers": "int32", "shifts": "int8", "weights": "int8"}
+        result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
+        known: Any = self
+        return result | {"result": known.output_dtype}
+
+    def _ending(self) -> dict[str, int]:
+        """The last arguments of every driver: how results become integers."""
+        known: Any = self
+        low, high = known.clip
+        ending = {
+            "output_zero_point": known.output_zero_point,
+            "lowest": low,
+            "highest": high,
+            "rounding": ROUNDINGS.index(known.rounding),
+        }
+        if self.then is not None:
+            ending |= {
+                "then_multiplier": self.then.multiplier,
+                "then_shift": self.then.shift,
+                "then_input_zero_point": self.then.input_zero_point,
+                "then_output_zero_point": self.then.output_zero_point,
+                "then_lowest": self.then.clip[0],
+                "then_highest": self.then.clip[1],
+            }
+        return ending
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Image:
+    """Reads heights, widths and channels out of shapes."""
+
+    @property
+    def data_layout(self) -> str:
+        """`NHWC` or `NCHW`, of data and result."""
+        return str(getattr(self, "layout", "NHWC"))
+
+    def _sizes(self, shape: Shape) -> dict[str, int]:
+        return dict(zip(self.data_layout, shape, strict=True))
+
+    def _size_arguments(self) -> dict[str, int]:
+        known: Any = self
+        data, result = self._sizes(known.data_shape), self._sizes(known.output_shape)
+        return {
+            "batch": data["N"],
+            "height": data["H"],
+            "width": data["W"],
+            "input_channels": data["C"],
+            "output_height": result["H"],
+            "output_width": result["W"],
+            "output_channels": result["C"],
+        }
+
+    @property
+    def batch(self) -> int:
+        """Number of images."""
+        return self._size_arguments()["batch"]
+
+    @property
+    def height(self) -> int:
+        """Rows of the data."""
+        return self._size_arguments()["height"]
+
+    @property
+    def width(self) -> int:
+        """Columns of the data."""
+        return self._size_arguments()["width"]
+
+    @property
+    def input_channels(self) -> int:
+        """Channels of the data."""
+        return self._size_arguments()["input_channels"]
+
+    @property
+    def output_height(self) -> int:
+        """Rows of the result."""
+        return self._size_arguments()["output_height"]
+
+    @property
+    def output_width(self) -> int:
+        """Columns of the result."""
+        return self._size_arguments()["output_width"]
+
+    @property
+    def output_channels(self) -> int:
+        """Channels of the result."""
+        return self._size_arguments()["output_channels"]
+
+
+def _window_arguments(known: Any) -> dict[str, int]:
+    top, left, bottom, right = known.padding
+    return {
+        "stride_y": known.strides[0],
+        "stride_x": known.strides[1],
+        "pad_top": top,
+        "pad_left": left,
+        "pad_bottom": bottom,
+        "pad_right": right,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighted(Composite):
+    """What convolutions and fully connected layers have in common.
+
+    Attributes:
+        weights_shape: (output channels, rows, columns, input channels of a group), or (outputs,
+            inputs), whatever the layout.
+        stored_layout: the layout in which the driver gets the weights.
+        scales: number of multipliers and of shifts: 1, or one for each output channel.
+        zero_point_in_bias: whether the bias holds -input_zero_point * sum(weights) already. The
+            accelerator multiplies the data as they are, and pads with the zero point.
+        weights: int8, of `weights_shape`; values for predicates. In strategies and TIR passes the
+            four arrays are None, because layers of one shape share a kernel, which gets them as
+            pointers.
+        bias: int32[output channels], as the model has it.
+        multipliers: int32[scales].
+        shifts: int8[scales].
+    """
+
+    POINTERS: ClassVar[tuple[str, ...]] = (
+        "data", "weights", "bias", "multipliers", "shifts", "result",
+    )  # fmt: skip
+    AXES: ClassVar[str] = CONVOLUTION
+
+    weights_shape: Shape
+    stored_layout: str
+    scales: int
+    zero_point_in_bias: bool
+    weights: Array | None = field(default=None, compare=False, repr=False)
+    bias: Array | None = field(default=None, compare=False, repr=False)
+    multipliers: Array | None = field(default=None, compare=False, repr=False)
+    shifts: Array | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def weight_layout(self) -> WeightLayout:
+        """The layout in which the driver gets the weights."""
+        return weight_layout(self.stored_layout, self.AXES)
+
+    @property
+    def per_channel(self) -> bool:
+        """Whether each output channel has a scale of its own."""
+        return self.scales > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConv2d(Conv2d, Weighted, _Image):
+    """A convolution with bias, activation and change of scale."""
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Rows and columns of the window."""
+        return self.weights_shape[1], self.weights_shape[2]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each group has one input channel, and there are several."""
+        return self.groups > 1 and self.weights_shape[3] == 1
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            **self._size_arguments(),
+            "kernel_height": self.kernel[0],
+            "kernel_width": self.kernel[1],
+            **_window_arguments(self),
+            "dilation_y": self.dilation[0],
+            "dilation_x": self.dilation[1],
+            "groups": self.groups,
+            "scales": self.scales,
+            "input_zero_point": self.input_zero_point,
+            **self._ending(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDepthwise(QConv2d):
+    """A depthwise convolution: as many groups as input channels; output channel o reads input
+    channel o / (output channels / input channels)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDense(Dense, Weighted):
+    """A fully connected layer with bias, activation and change of scale."""
+
+    AXES: ClassVar[str] = DENSE
+
+    @property
+    def rows(self) -> int:
+        """Of the data."""
+        return self.data_shape[0]
+
+    @property
+    def inputs(self) -> int:
+        """Elements of a row of the data."""
+        return self.weights_shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Elements of a row of the result."""
+        return self.weights_shape[0]
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            "rows": self.rows,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "scales": self.scales,
+            "input_zero_point": self.input_zero_point,
+            **self._ending(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binary(Composite):
+    """What sums and products have in common.
+
+    Attributes:
+        right_shape: of the right operand.
+        broadcasts: whether the driver is told the shapes of both operands, because they may
+            differ; else their number of elements only.
+    """
+
+    POINTERS: ClassVar[tuple[str, ...]] = ("left", "right", "result")
+
+    right_shape: Shape
+    broadcasts: bool
+
+    def _shape_arguments(self) -> dict[str, int]:
+        if not self.broadcasts:
+            elements = 1
+            for extent in self.data_shape:
+                elements *= extent
+            return {"elements": elements}
+        arguments: dict[str, int] = {}
+        for side, shape in (("left", self.data_shape), ("right", self.right_shape)):
+            four = (1,) * (4 - len(shape)) + shape
+            arguments |= {f"{side}_{axis}": n for axis, n in enumerate(four)}
+        return arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAdd(Add, Binary):
+    """A sum: left and right are shifted left, multiplied, added, and multiplied again."""
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        left, right, total = zip(self.multipliers, self.shifts, strict=True)
+        return {
+            **self._shape_arguments(),
+            "left_zero_point": self.zero_points[0],
+            "right_zero_point": self.zero_points[1],
+            "left_shift": self.left_shift,
+            "left_multiplier": left[0],
+            "left_multiplier_shift": left[1],
+            "right_multiplier": right[0],
+            "right_multiplier_shift": right[1],
+            "multiplier": total[0],
+            "shift": total[1],
+            **self._ending(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QMultiply(Multiply, Binary):
+    """A product."""
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            **self._shape_arguments(),
+            "left_zero_point": self.zero_points[0],
+            "right_zero_point": self.zero_points[1],
+            "multiplier": self.multiplier,
+            "shift": self.shift,
+            **self._ending(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QPool2d(Pool2d, Composite, _Image):
+    """A pool; data and result have one scale, and padding does not take part."""
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        sizes = self._size_arguments()
+        del sizes["output_channels"]
+        return {
+            **{name.replace("input_", ""): size for name, size in sizes.items()},
+            "window_height": self.window[0],
+            "window_width": self.window[1],
+            **_window_arguments(self),
+            **self._ending(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAveragePool2d(AveragePool2d, QPool2d):
+    """The mean of each window, ties rounded away from zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QMaxPool2d(MaxPool2d, QPool2d):
+    """The largest of each window."""
+
+
+_OPERATORS = {kind.__name__ for kind in OPERATORS}
+KINDS: tuple[type[Composite], ...] = (
+    QConv2d, QDepthwise, QDense, QAdd, QMultiply, QAveragePool2d, QMaxPool2d,
+)  # fmt: skip
+ARRAYS = ("weights", "bias", "multipliers", "shifts")
