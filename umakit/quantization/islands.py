@@ -14,6 +14,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.quantization import parameters
 from umakit.quantization.fixed_point import Rounding
+from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
@@ -64,6 +65,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self._rounding = rounding
         self._within_nodes = within_nodes
+        self._onnx = (
+            OnnxIslands(self.builder_, self._definition) if rounding is Rounding.ORT else None
+        )
         self.left: list[LeftInFloat] = []
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -110,7 +114,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _quantize(self, call: Any) -> Any:
         try:
-            return self._island(self._result(call))
+            table = None if self._onnx is None else self._onnx.function_of_one(call)
+            return self._island(self._result(call)) if table is None else table
         except NotAnIsland as reason:
             inner = self._definition(call.args[0])
             operator = tvm_api.operator_name(inner) or "quantize"
@@ -138,6 +143,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _island(self, result: Result) -> Any:
         operator = tvm_api.operator_name(result.call)
+        if self._onnx is not None and not self._adds_bias(result.call):
+            handler = self._onnx.handler(operator)
+            if handler is not None:
+                return handler(result)
         if operator == "dequantize":
             source = self._dequantized_call(result.call, result)
             known = parameters.requantize(result, source, self._rounding)
@@ -168,10 +177,16 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         return known.call([operand.integers for operand in operands], result.span)
 
     def _sum_or_linear(self, result: Result) -> Any:
-        first = self._definition(result.call.args[0])
-        if tvm_api.operator_name(first) in ("nn.conv2d", "matmul"):
+        if self._adds_bias(result.call):
+            first = self._definition(result.call.args[0])
             return self._linear(replace(result, call=first), bias=result.call.args[1])
         return self._elementwise(result)
+
+    def _adds_bias(self, call: Any) -> bool:
+        if tvm_api.operator_name(call) != "add":
+            return False
+        first = self._definition(call.args[0])
+        return tvm_api.operator_name(first) in ("nn.conv2d", "matmul")
 
     def _linear(self, result: Result, bias: Any = None) -> Any:
         """A convolution or fully connected layer, with its bias if there is one."""
