@@ -161,11 +161,18 @@ def _rounded_magnitude(magnitude: Any, bits: int) -> tuple[list[Any], Any]:
 
 
 def _smeared(value: Any, bits: int) -> tuple[list[Any], Any]:
-    """A number of at most so many bits with all bits below its highest set."""
-    statements: list[Any] = []
+    """A number of at most so many bits with all bits below its highest set.
+
+    In a local variable: TVM would put expressions in the place of bindings, and each step uses
+    the one before twice.
+    """
+    local = tirx.decl_buffer([1], "int64", "smeared", scope="local")
+    zero = tirx.IntImm("int32", 0)
+    statements = [tirx.AllocBuffer(local), tirx.BufferStore(local, value, [zero])]
     step = 1
     while step < bits:
-        more, value = bind("smeared", value | (value >> int64(step)))
-        statements += more
+        wider = local[zero] | (local[zero] >> int64(step))
+        statements.append(tirx.BufferStore(local, wider, [zero]))
         step *= 2
-    return statements, value
+    more, result = bind("below", local[zero])
+    return [*statements, *more], result
