@@ -27,6 +27,7 @@ from umakit.frontend.model import (
     symbolic_notice,
     type_specification,
 )
+from umakit.frontend.onnx_checks import check_external_data, check_operators
 from umakit.frontend.onnx_quantization import edge_quantizations
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
@@ -83,9 +84,12 @@ def _load(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise ModelError("is a folder, not a model file", where=str(path))
     try:
-        proto = onnx.load(str(path))
+        proto = onnx.load(str(path), load_external_data=False)
         if not proto.opset_import or not proto.graph.node:
             raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+        check_external_data(proto, path)
+        onnx.load_external_data_for_model(proto, str(path.parent))
+        check_operators(proto, path)
         onnx.checker.check_model(proto)
     except DecodeError:
         raise ModelError(
