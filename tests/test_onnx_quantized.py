@@ -70,9 +70,7 @@ class Qdq:
 
     def quantize(self, x: str, scale: float, zero: int | None = None) -> str:
         zero = self.zero_point() if zero is None else zero
-        return self.node(
-            "QuantizeLinear", x, self.constant(scale), self.constant(zero, self.dtype)
-        )
+        return self.node("QuantizeLinear", x, self.constant(scale), self.constant(zero, self.dtype))
 
     def input(self, shape: Sequence[int], scale: float, zero: int | None = None) -> str:
         """A float input, quantized and dequantized as exporters write it."""

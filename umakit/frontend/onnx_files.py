@@ -267,6 +267,7 @@ class _NamingImporter(Importer):  # type: ignore[misc]
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
         self._node_of_result: dict[str, str] = {}
+        self._dequantized: set[str] = set()
         self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
@@ -306,7 +307,9 @@ class _NamingImporter(Importer):  # type: ignore[misc]
             single = onnx.GraphProto()
             single.node.append(node)
             try:
-                if not self._construct_clip(node):
+                if node.op_type == "DequantizeLinear":
+                    self._dequantized.add(node.output[0])
+                if not (self._construct_clip(node) or self._construct_pad(node)):
                     super()._construct_nodes(single)
                 self._bind_result(node)
                 self._check_types(node)
@@ -336,6 +339,25 @@ class _NamingImporter(Importer):  # type: ignore[misc]
             return False
         clip = tvm_api.relax.op.clip(data, *(tvm_api.float_value(bound) for bound in bounds))
         self._nodes[node.output[0]] = self.bb.normalize(clip)
+        return True
+
+    def _construct_pad(self, node: onnx.NodeProto) -> bool:
+        """Import a Pad of a dequantized tensor as one operator; TVM makes a kernel of it."""
+        mode = _attribute(node, "mode", b"constant")
+        if node.op_type != "Pad" or node.input[0] not in self._dequantized or mode != b"constant":
+            return False
+        arrays = [tvm_api.constant_array(self._nodes[name]) for name in node.input[1:] if name]
+        if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
+            return False
+        pads = np.asarray(arrays[0], np.int64).reshape(2, -1)
+        data = self._nodes[node.input[0]]
+        if pads.min() < 0 or pads.shape[1] != len(tvm_api.static_shape(data) or ()):
+            return False
+        value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
+        widths = [int(width) for width in pads.T.reshape(-1)]
+        self._nodes[node.output[0]] = self.bb.normalize(
+            tvm_api.relax.op.nn.pad(data, widths, pad_value=value)
+        )
         return True
 
     def _bind_result(self, node: onnx.NodeProto) -> None:

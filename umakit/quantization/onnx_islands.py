@@ -19,7 +19,7 @@ from umakit.quantization import float32_pairs, parameters
 from umakit.quantization.fixed_point import Rounding, fixed_point
 from umakit.quantization.lookup_tables import FunctionOfOne, conversion, is_identity, quantized
 from umakit.quantization.onnx_operators import GlobalAveragePool, Lookup
-from umakit.quantization.operators import AveragePool2d, MaxPool2d
+from umakit.quantization.operators import MaxPool2d
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import Definition, NotAnIsland, Quantized, Scale, scale_of
 
@@ -116,11 +116,6 @@ class OnnxIslands:
         return parameters.pool2d(MaxPool2d, result, result.call, ORT).call([source], result.span)
 
     def _average_pool(self, result: Result) -> Any:
-        shape = tvm_api.static_shape(result.call.args[0]) or ()
-        known = parameters.pool2d(AveragePool2d, result, result.call, ORT)
-        height, width = (shape[2:] if known.layout == "NCHW" else shape[1:3]) or (0, 0)
-        if known.window == (height, width) and not any(known.padding) and known.layout == "NCHW":
-            raise NotAnIsland("ONNX Runtime adds up its window in floating point")
         raise NotAnIsland("ONNX Runtime adds up its window in floating point")
 
     def _softmax(self, result: Result) -> Any:

@@ -118,11 +118,12 @@ def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[s
 
     def one(channel: Any) -> Any:
         def element(i: Any) -> Any:
-            return int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
+            value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
+            return value - int32(known.input_zero_point)
 
         return sequence(
             tirx.AllocBuffer(total),
-            set_to(total, zero, int32(-known.input_zero_point * count)),
+            set_to(total, zero, zero),
             loop("i", count, lambda i: add_to(total, zero, element(i))),
             store_rescaled(
                 output, unflatten(channel, known.output_shape), int32(total[zero]),
