@@ -145,6 +145,9 @@ def assert_equal(
         onnx.save(model, path)
         library = compile_model(path, [], Path(folder) / "library", notice=notices.append)
         result = umakit.run_library(library.path, inputs)
+        source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
+    if floats == len(inputs) and "float" in source.split("KERNEL static")[-1].split("run_")[0]:
+        raise AssertionError("a kernel behind the inputs computes in floating point")
     if floats is not None:
         assert len(notices) == floats, notices
     for number, name in enumerate(names):
@@ -302,6 +305,16 @@ MOVES: dict[str, Callable[[Qdq, str], str]] = {
     "reshape": lambda g, x: g.node("Reshape", x, g.constant([1, -1], "int64")),
     "pad": lambda g, x: g.node("Pad", x, g.constant([0, 0, 1, 2, 0, 0, 0, 1], "int64")),
     "concat": lambda g, x: g.node("Concat", x, g.input([1, 3, 4, 5], 0.07), axis=1),
+    "resize": lambda g, x: g.node("Resize", x, "", g.constant([1, 1, 2, 3]), mode="nearest"),
+    "upsample": lambda g, x: g.node(
+        "Resize",
+        x,
+        "",
+        g.constant([1, 1, 3, 2]),
+        mode="nearest",
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    ),
     "slice": lambda g, x: g.node(
         "Slice", x, g.constant([1], "int64"), g.constant([3], "int64"), g.constant([2], "int64")
     ),

@@ -28,7 +28,7 @@ from umakit.frontend.model import (
     type_specification,
 )
 from umakit.frontend.onnx_checks import check_external_data, check_operators
-from umakit.frontend.onnx_quantization import edge_quantizations
+from umakit.frontend.onnx_quantization import constant_pad, edge_quantizations
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.names import symbol_part
@@ -347,18 +347,10 @@ class _NamingImporter(Importer):  # type: ignore[misc]
         if node.op_type != "Pad" or node.input[0] not in self._dequantized or mode != b"constant":
             return False
         arrays = [tvm_api.constant_array(self._nodes[name]) for name in node.input[1:] if name]
-        if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
-            return False
-        pads = np.asarray(arrays[0], np.int64).reshape(2, -1)
-        data = self._nodes[node.input[0]]
-        if pads.min() < 0 or pads.shape[1] != len(tvm_api.static_shape(data) or ()):
-            return False
-        value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
-        widths = [int(width) for width in pads.T.reshape(-1)]
-        self._nodes[node.output[0]] = self.bb.normalize(
-            tvm_api.relax.op.nn.pad(data, widths, pad_value=value)
-        )
-        return True
+        padded = constant_pad(self._nodes[node.input[0]], arrays)
+        if padded is not None:
+            self._nodes[node.output[0]] = self.bb.normalize(padded)
+        return padded is not None
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
         """Bind the node's first result to a variable that marks where the node ends."""

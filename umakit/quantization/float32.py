@@ -51,7 +51,7 @@ def round_to_float32(values: Array) -> Array:
         values: int64 of magnitudes below 2**62.
     """
     magnitude = np.abs(values)
-    unit = np.maximum(_highest_power(magnitude) >> (SIGNIFICANT_BITS - 1), 1)
+    unit: Array = np.maximum(_highest_power(magnitude) >> (SIGNIFICANT_BITS - 1), 1)
     odd = ((magnitude & unit) != 0) & (unit > 1)
     rounded = (magnitude + ((unit - 1) >> 1) + odd) & -unit
     return np.where(values < 0, -rounded, rounded)
@@ -59,16 +59,20 @@ def round_to_float32(values: Array) -> Array:
 
 def _highest_power(values: Array) -> Array:
     """The highest power of two in each of some positive integers; 0 in 0."""
-    smeared = values.copy()
+    smeared: Array = values.copy()
     for step in (1, 2, 4, 8, 16, 32):
         smeared |= smeared >> step
-    return (smeared + 1) >> 1
+    highest: Array = (smeared + 1) >> 1
+    return highest
 
 
 def divide_to_even(values: Array, exponent: int) -> Array:
     """Division by 2**exponent to the nearest integer, ties to even."""
     half = (1 << exponent) >> 1
-    return (values + half - 1 + ((values >> exponent) & 1)) >> exponent if half else values
+    if not half:
+        return values
+    result: Array = (values + half - 1 + ((values >> exponent) & 1)) >> exponent
+    return result
 
 
 # --- the same in TIR ----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from umakit.quantization.onnx_operators import Float32Pair, Float32Product, Floa
 from umakit.quantization.tensors import NotAnIsland, Scale
 
 Array = npt.NDArray[Any]
+P = TypeVar("P", bound=Float32Pair)
 MOST_BITS = 60
 """Of intermediate results."""
 
@@ -136,7 +137,7 @@ def exact_results(known: Float32Pair, left: Array, right: Array) -> Array:
     return divide_to_even(total, known.fraction_bits) + known.output_offset
 
 
-def _simplified(known: Any, left: str, right: str) -> Any:
+def _simplified(known: P, left: str, right: str) -> P:
     """With `plain`, if some constant makes the exact sum right for all pairs of integers."""
     a, b = all_integers(left)[:, None], all_integers(right)[None, :]
     low, high = known.clip

@@ -60,7 +60,8 @@ def all_integers(dtype: str) -> Array:
 
 def dequantized(scale: Scale) -> Array:
     """The real numbers of all integers, float32[256]."""
-    return (all_integers(scale.dtype) - scale.zero_point).astype(np.float32) * scale.scale
+    distances: Array = (all_integers(scale.dtype) - scale.zero_point).astype(np.float32)
+    return np.asarray(distances * scale.scale, np.float32)
 
 
 def quantized(values: Array, scale: Scale, clip: tuple[int, int] | None = None) -> Array:
@@ -92,7 +93,7 @@ class FunctionOfOne:
         definition: finds what variables are bound to.
 
     Attributes:
-        source: the integers that the function is of.
+        values: float32[256], for all integers in order.
 
     Raises:
         NotAnIsland: it is something else.
@@ -103,10 +104,16 @@ class FunctionOfOne:
         self._source: Quantized | None = None
         self._results: dict[Any, Array] = {}
         with np.errstate(all="ignore"):
-            self.values = self._evaluate(expression, DEEPEST)
-        if self._source is None or np.isnan(self.values).any() or self.values.shape != (256,):
+            self.values: Array = self._evaluate(expression, DEEPEST)
+        if np.isnan(self.values).any() or self.values.shape != (256,):
             raise NotAnIsland("it is no function of one integer tensor")
-        self.source = self._source
+
+    @property
+    def source(self) -> Quantized:
+        """The integers that the function is of."""
+        if self._source is None:
+            raise NotAnIsland("it is no function of one integer tensor")
+        return self._source
 
     def _evaluate(self, expression: Any, depth: int) -> Array:
         call = self._definition(expression)

@@ -17,6 +17,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.quantization import float32_pairs, parameters
 from umakit.quantization.fixed_point import Rounding, fixed_point
+from umakit.quantization.float32 import LARGEST_FACTOR
 from umakit.quantization.lookup_tables import FunctionOfOne, conversion, is_identity, quantized
 from umakit.quantization.onnx_operators import GlobalAveragePool, Lookup
 from umakit.quantization.operators import MaxPool2d
@@ -31,6 +32,30 @@ MOVEMENTS = frozenset(
     "flatten image.resize2d take tile repeat flip".split()
 )
 """Operators that only move numbers, and may add zeros."""
+
+
+def nearest_places(size: int, result: int, mode: str, rounding: str) -> Any:
+    """Which elements of an axis a nearest-neighbour resize takes, int64[result].
+
+    Raises:
+        NotAnIsland: a mode, or a ratio of sizes, whose rounding is not known to be exact.
+    """
+    if mode not in ("half_pixel", "asymmetric") or result % size:
+        raise NotAnIsland("a resize is not by a whole number, or in an uncommon mode")
+    factor = result // size
+    # Twice the coordinate times the factor: exact.
+    doubled = np.arange(result) * 2 + (1 - factor if mode == "half_pixel" else 0)
+    whole = 2 * factor
+    rounded = {
+        "floor": doubled // whole,
+        "ceil": -(-doubled // whole),
+        "round": -((factor - doubled) // whole),
+        "round_prefer_floor": -((factor - doubled) // whole),
+        "round_prefer_ceil": (doubled + factor) // whole,
+    }.get(rounding)
+    if rounded is None:
+        raise NotAnIsland(f"a resize rounds by {rounding}")
+    return np.clip(rounded, 0, size - 1).astype(np.int64)
 
 
 class OnnxIslands:
@@ -100,7 +125,7 @@ class OnnxIslands:
             raise NotAnIsland("the mean is not over all positions of a channel")
         count = math.prod(shape[2:])
         factor = source.scale.scale / np.float32(result.scale.scale * np.float32(count))
-        if not factor < parameters.LARGEST_FACTOR or count >= 2**23:
+        if not factor < LARGEST_FACTOR or count >= 2**23:
             raise NotAnIsland("the result's scale is too small for the data's")
         scaled = fixed_point([float(factor)])
         known = GlobalAveragePool(
@@ -135,6 +160,8 @@ class OnnxIslands:
         operator = tvm_api.operator_name(call)
         if operator == "nn.pad":
             return self._padded(call, moved, result)
+        if operator == "image.resize2d":
+            return self._resized(call, moved, result)
         return relax.Call(call.op, [moved, *call.args[1:]], call.attrs, None, result.span)
 
     def _padded(self, call: Any, moved: Any, result: Result) -> Any:
@@ -145,8 +172,22 @@ class OnnxIslands:
             value = float(getattr(attributes, "pad_value", 0.0))
         integer = int(quantized(np.array(value), result.scale, result.clip))
         widths = [int(width) for width in attributes.pad_width]
-        padded = relax.op.nn.pad(moved, widths, integer, str(attributes.pad_mode))
+        padded = relax.op.nn.pad(moved, widths, pad_value=integer)
         return tvm_api.make_call(padded, span=result.span)
+
+    def _resized(self, call: Any, moved: Any, result: Result) -> Any:
+        """A nearest-neighbour resize as two gathers, without coordinates in floating point."""
+        attributes, shape = call.attrs, tvm_api.static_shape(call.args[0]) or ()
+        if str(attributes.method) != "nearest_neighbor" or str(attributes.layout) != "NCHW":
+            raise NotAnIsland("ONNX Runtime interpolates in floating point")
+        mode = str(attributes.coordinate_transformation_mode)
+        rounding = str(attributes.rounding_method)
+        for axis in (2, 3):
+            places = nearest_places(shape[axis], result.shape[axis], mode, rounding)
+            moved = relax.op.take(moved, relax.const(places), axis=axis)
+            moved = tvm_api.make_call(moved, span=result.span)
+            moved = self._builder.emit(moved) if axis == 2 else moved
+        return moved
 
     # --- integers -----------------------------------------------------------------------------
 

@@ -140,9 +140,9 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
     ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
     which multiplies the scales in float32 if there is one for all.
     """
-    kind = np.float32 if rounding is Rounding.ORT else np.float64
-    product = source.scale.scale.astype(kind) * weights.channel_scales().astype(kind)
-    factors = product / result.scale.scale.astype(kind)
+    kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
+    product = kind(source.scale.scale) * weights.channel_scales().astype(kind)
+    factors: Array = product / kind(result.scale.scale)
     if rounding is Rounding.ORT and not (factors < LARGEST_FACTOR).all():
         raise NotAnIsland("the result's scale is too small for the operands'")
     return np.asarray(factors, np.float64)
