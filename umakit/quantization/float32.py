@@ -53,8 +53,8 @@ def round_to_float32(values: Array) -> Array:
     magnitude = np.abs(values)
     unit: Array = np.maximum(_highest_power(magnitude) >> (SIGNIFICANT_BITS - 1), 1)
     odd = ((magnitude & unit) != 0) & (unit > 1)
-    rounded = (magnitude + ((unit - 1) >> 1) + odd) & -unit
-    return np.where(values < 0, -rounded, rounded)
+    rounded: Array = (magnitude + ((unit - 1) >> 1) + odd) & -unit
+    return np.asarray(np.where(values < 0, -rounded, rounded))
 
 
 def _highest_power(values: Array) -> Array:

@@ -70,7 +70,7 @@ def quantized(values: Array, scale: Scale, clip: tuple[int, int] | None = None) 
     with np.errstate(over="ignore", invalid="ignore"):
         quotient = values.astype(np.float32) / scale.scale
     integers = np.rint(np.clip(quotient, -1024, 1024)) + scale.zero_point
-    return np.clip(integers, low, high).astype(scale.dtype)
+    return np.asarray(np.clip(integers, low, high), scale.dtype)
 
 
 def conversion(source: Scale, target: Scale, clip: tuple[int, int]) -> Array:
