@@ -144,13 +144,15 @@ def test_inputs_and_outputs_say_what_their_integers_stand_for() -> None:
 
 def convolution(
     *, dtype: str = "int8", scale: float | tuple[()] = 0.1, stride: int = 1,
-    shape: tuple[int, ...] = (1, 4, 4, 2), version: int = 3,
+    shape: tuple[int, ...] = (1, 4, 4, 2), version: int = 3, weights_zero_point: int = 0,
 ) -> bytes:  # fmt: skip
     """One convolution, with something wrong with it or not."""
     file = TfliteFile(version)
     x = file.tensor(shape, dtype, scale=scale, zero_point=3, name="x")
     weights = np.arange(-9, 9, dtype=np.int8).reshape(1, 3, 3, 2)
-    w = file.tensor([1, 3, 3, 2], scale=0.5, data=weights, name="weights")
+    w = file.tensor(
+        [1, 3, 3, 2], scale=0.5, zero_point=weights_zero_point, data=weights, name="weights"
+    )
     y = file.tensor([1, 4, 4, 1], dtype, scale=2.0, zero_point=1, name="conv/y")
     file.operator(
         "CONV_2D", [x, w, -1], [y], "Conv2DOptions", StrideH=stride, StrideW=1,
@@ -198,6 +200,7 @@ REFUSED = {
     "uint8": (convolution(dtype="uint8"), "tensor 'x' is uint8; quantize to int8"),
     "int16": (convolution(dtype="int16"), "tensor 'x' is int16; quantize to int8"),
     "weights of another type": (convolution(dtype="float32"), "mixes integers|dtype"),
+    "weights with a zero point": (convolution(weights_zero_point=2), "a zero point other than 0"),
     "another schema": (convolution(version=2), "has schema version 2, not 3"),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y' is not"),
     "an unknown operator": (single("EXP", dtype="float32"), "EXP that writes 'y' is not supported"),

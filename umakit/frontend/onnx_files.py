@@ -27,7 +27,8 @@ from umakit.frontend.model import (
     symbolic_notice,
     type_specification,
 )
-from umakit.frontend.onnx_quantization import edge_quantizations
+from umakit.frontend.onnx_checks import check_external_data, check_operators
+from umakit.frontend.onnx_quantization import constant_pad, edge_quantizations
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.names import symbol_part
@@ -83,9 +84,12 @@ def _load(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise ModelError("is a folder, not a model file", where=str(path))
     try:
-        proto = onnx.load(str(path))
+        proto = onnx.load(str(path), load_external_data=False)
         if not proto.opset_import or not proto.graph.node:
             raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+        check_external_data(proto, path)
+        onnx.load_external_data_for_model(proto, str(path.parent))
+        check_operators(proto, path)
         onnx.checker.check_model(proto)
     except DecodeError:
         raise ModelError(
@@ -263,6 +267,7 @@ class _NamingImporter(Importer):  # type: ignore[misc]
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
         self._node_of_result: dict[str, str] = {}
+        self._dequantized: set[str] = set()
         self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
@@ -302,7 +307,9 @@ class _NamingImporter(Importer):  # type: ignore[misc]
             single = onnx.GraphProto()
             single.node.append(node)
             try:
-                if not self._construct_clip(node):
+                if node.op_type == "DequantizeLinear":
+                    self._dequantized.add(node.output[0])
+                if not (self._construct_clip(node) or self._construct_pad(node)):
                     super()._construct_nodes(single)
                 self._bind_result(node)
                 self._check_types(node)
@@ -333,6 +340,17 @@ class _NamingImporter(Importer):  # type: ignore[misc]
         clip = tvm_api.relax.op.clip(data, *(tvm_api.float_value(bound) for bound in bounds))
         self._nodes[node.output[0]] = self.bb.normalize(clip)
         return True
+
+    def _construct_pad(self, node: onnx.NodeProto) -> bool:
+        """Import a Pad of a dequantized tensor as one operator; TVM makes a kernel of it."""
+        mode = _attribute(node, "mode", b"constant")
+        if node.op_type != "Pad" or node.input[0] not in self._dequantized or mode != b"constant":
+            return False
+        arrays = [tvm_api.constant_array(self._nodes[name]) for name in node.input[1:] if name]
+        padded = constant_pad(self._nodes[node.input[0]], arrays)
+        if padded is not None:
+            self._nodes[node.output[0]] = self.bb.normalize(padded)
+        return padded is not None
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
         """Bind the node's first result to a variable that marks where the node ends."""

@@ -34,13 +34,10 @@ def quantize_to_integers(model: Model) -> Model:
     if not operators & {"quantize", "dequantize"}:
         return model
     rounding = Rounding(model.arithmetic)
-    if rounding is not Rounding.TFLM:
-        # Islands of ONNX files have other layouts, and no test yet says that they would be exact.
-        notice = "quantized operators compute in floating point; TensorFlow Lite files do not"
-        return replace(model, notices=(*model.notices, notice))
-    module, left = recognize_islands(model.module, rounding, within_nodes=True)
+    exact = rounding is Rounding.TFLM
+    module, left = recognize_islands(model.module, rounding, within_nodes=exact)
     for operator in left:
-        if not operator.intended:
+        if exact and not operator.intended:
             raise ModelError(
                 f"quantized operator {operator.operator} has no integer form: {operator.reason}",
                 where=f"{model.name}, node {operator.name!r}",

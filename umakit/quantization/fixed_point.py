@@ -18,6 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.quantization.float32 import bind_data as bind_data
+from umakit.quantization.float32 import float32_product
+from umakit.quantization.float32 import int64 as int64
 
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
@@ -28,7 +31,8 @@ class Rounding(Enum):
 
     `TFLM` rounds twice, as TensorFlow Lite Micro and gemmlowp: the doubled high half of the
     64-bit product to nearest (ties up), then the shifted result to nearest (ties away from 0).
-    `ORT` rounds the 64-bit product once (ties up), which is what ONNX Runtime's results show.
+    `ORT` yields what ONNX Runtime computes with float32: the sum and its product are rounded to
+    24 bits, then to an integer, ties to even; `float32_product` says how, in integers.
     """
 
     TFLM = "tflm"
@@ -95,11 +99,6 @@ def shift_right_rounding(value: int, exponent: int) -> int:
 # --- the same in TIR ----------------------------------------------------------------------------
 
 
-def int64(value: Any) -> Any:
-    """An expression of, or converted to, 64 bits."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
-
-
 def high_product_expression(left: Any, right: Any) -> Any:
     """`high_product` of two expressions; int64, with a value of 32 bits."""
     return (int64(left) * int64(right) + int64(2**30)) >> int64(31)
@@ -135,7 +134,12 @@ class ShiftRange:
 
 
 def multiply(
-    value: Any, multiplier: Any, shift: Any, shifts: ShiftRange, rounding: Rounding
+    value: Any,
+    multiplier: Any,
+    shift: Any,
+    shifts: ShiftRange,
+    rounding: Rounding,
+    at_most: int = 2**31,
 ) -> tuple[list[Any], Any]:
     """TIR of `value * multiplier * 2**(shift - 31)`, TensorFlow Lite's
     `MultiplyByQuantizedMultiplier`.
@@ -145,15 +149,13 @@ def multiply(
         multiplier, shift: integer expressions, of `fixed_point`.
         shifts: what values the shift can take.
         rounding: of the result.
+        at_most: what the value's magnitude does not exceed.
 
     Returns:
         Statements that bind intermediate values, and the int32 result.
     """
     if rounding is Rounding.ORT:
-        right = int64(31) - int64(shift)
-        half = int64(1) << (right - int64(1))
-        result = (int64(value) * int64(multiplier) + half) >> right
-        return [], result.astype("int32")
+        return float32_product(value, multiplier, int64(31) - int64(shift), at_most)
     if shifts.largest > 0:
         # The reference shifts in 32 bits.
         left = tirx.max(shift.astype("int32"), tirx.IntImm("int32", 0))
@@ -166,15 +168,3 @@ def multiply(
         right = tirx.max(right, int64(0))
     rounded = shift_right_rounding_expression(high, right, at_least_one=shifts.largest < 0)
     return bindings, rounded.astype("int32")
-
-
-def bind_data(name: str, value: Any) -> tuple[list[Any], Any]:
-    """A variable for an int64 value that reads data, and its binding.
-
-    TVM finds common subexpressions by itself where no data is read; a variable for them would be
-    left without a use.
-    """
-    if not tvm_api.collect(value, tvm_api.TensorLoad):
-        return [], value
-    variable = tirx.Var(name, "int64")
-    return [tirx.Bind(variable, value)], variable

@@ -16,6 +16,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.quantization import parameters
 from umakit.quantization.fixed_point import Rounding
+from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
@@ -23,6 +24,7 @@ from umakit.quantization.tensors import (
     NotAnIsland,
     Quantized,
     Scale,
+    Weights,
     dequantized_weights,
     scale_of,
 )
@@ -66,6 +68,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self._rounding = rounding
         self._within_nodes = within_nodes
+        self._onnx = (
+            OnnxIslands(self.builder_, self._definition) if rounding is Rounding.ORT else None
+        )
         self.left: list[LeftInFloat] = []
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -112,14 +117,17 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _quantize(self, call: Any) -> Any:
         try:
-            return self._island(self._result(call))
+            table = None if self._onnx is None else self._onnx.function_of_one(call)
+            return self._island(self._result(call)) if table is None else table
         except NotAnIsland as reason:
             inner = self._definition(call.args[0])
             operator = tvm_api.operator_name(inner) or "quantize"
             name = tvm_api.name_of(call) or str(call.args[0])
             intended = isinstance(reason, FloatInTheModel)
             self.left.append(LeftInFloat(name, operator, str(reason), intended))
-            return self._quantize_floats(call) if intended else call
+            # ONNX Runtime rounds ties to even, as Relax does.
+            away = intended and self._rounding is Rounding.TFLM
+            return self._quantize_floats(call) if away else call
 
     def _quantize_floats(self, call: Any) -> Any:
         """A quantize of what the model computes in float, with TensorFlow Lite's rounding."""
@@ -148,6 +156,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _island(self, result: Result) -> Any:
         operator = tvm_api.operator_name(result.call)
+        if self._onnx is not None and not self._adds_bias(result.call):
+            handler = self._onnx.handler(operator)
+            if handler is not None:
+                return handler(result)
         if operator == "dequantize":
             source = self._dequantized_call(result.call, result)
             known = parameters.requantize(result, source, self._rounding)
@@ -178,17 +190,23 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         return known.call([operand.integers for operand in operands], result.span)
 
     def _sum_or_linear(self, result: Result) -> Any:
-        first = self._definition(result.call.args[0])
-        if tvm_api.operator_name(first) in ("nn.conv2d", "matmul"):
+        if self._adds_bias(result.call):
+            first = self._definition(result.call.args[0])
             return self._linear(replace(result, call=first), bias=result.call.args[1])
         return self._elementwise(result)
+
+    def _adds_bias(self, call: Any) -> bool:
+        if tvm_api.operator_name(call) != "add":
+            return False
+        first = self._definition(call.args[0])
+        return tvm_api.operator_name(first) in ("nn.conv2d", "matmul")
 
     def _linear(self, result: Result, bias: Any = None) -> Any:
         """A convolution or fully connected layer, with its bias if there is one."""
         source = self._dequantized(result.call.args[0], result)
         self._check_node(self._definition(result.call.args[1]), result.span)
-        weights = dequantized_weights(result.call.args[1], self._definition)
-        biases = None if bias is None else dequantized_weights(bias, self._definition)
+        weights = self._weights(result.call.args[1])
+        biases = None if bias is None else self._weights(bias)
         if tvm_api.operator_name(result.call) == "nn.conv2d":
             return parameters.conv2d(result, source, weights, biases, self._rounding)
         return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
@@ -206,6 +224,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         return tvm_api.relax.Call(call.op, [moved, *call.args[1:]], call.attrs, None, result.span)
 
     # --- reading ------------------------------------------------------------------------------
+
+    def _weights(self, expression: Any) -> Weights:
+        symmetric = self._rounding is Rounding.TFLM
+        return dequantized_weights(expression, self._definition, symmetric=symmetric)
 
     def _definition(self, expression: Any) -> Any:
         """What a variable is bound to; anything else is its own definition."""

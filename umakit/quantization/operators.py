@@ -3,7 +3,8 @@
 
 Each takes and yields integers and says as attributes all there is to know about it, so that CPU
 kernels, a backend's patterns (`is_op("relax.quantized.conv2d")`), its predicates and its operator
-strategies read the same thing. Data is NHWC.
+strategies read the same thing. Data is NHWC unless `layout` says NCHW; weights are then
+[O, I/groups, KH, KW]. Weights are int16 where a zero point was taken off that needs more bits.
 
     conv2d         (data, weights int8[O, KH, KW, I/groups], bias int32[O], multipliers, shifts)
     dense          (data [rows, I], weights int8[O, I], bias int32[O], multipliers, shifts)
@@ -22,7 +23,7 @@ Multipliers (int32) and shifts (int8) have one element or one for each output ch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from umakit import tvm_api
@@ -82,10 +83,12 @@ class WindowParameters(Parameters):
     Attributes:
         strides: rows, columns.
         padding: top, left, bottom, right; padded places stand for 0.
+        layout: of data and result, `NHWC` or `NCHW`.
     """
 
     strides: Pair
     padding: tuple[int, int, int, int]
+    layout: str = field(default="NHWC", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -237,9 +240,11 @@ def _result_type(call: Any, builder: Any) -> Any:
     )
 
 
-def _register(infer: Callable[[Any, Any], Any]) -> None:
-    for kind in OPERATORS:
+def register(kinds: Sequence[type[Parameters]]) -> None:
+    """Make Relax operators of kinds of parameters."""
+    infer: Callable[[Any, Any], Any] = _result_type
+    for kind in kinds:
         tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), infer)
 
 
-_register(_result_type)
+register(OPERATORS)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.quantization.fixed_point import FixedPoint, Rounding, fixed_point
+from umakit.quantization.float32 import LARGEST_FACTOR
 from umakit.quantization.operators import (
     Add,
     AveragePool2d,
@@ -82,10 +83,10 @@ def conv2d(
         NotAnIsland: a layout other than NHWC, or scales that integers cannot express.
     """
     attributes = result.call.attrs
-    if str(attributes.data_layout) != "NHWC":
-        raise NotAnIsland(f"the data layout is {attributes.data_layout}, not NHWC")
+    data_layout = _data_layout(attributes.data_layout)
     layout = str(attributes.kernel_layout)
-    weights = weights.transposed([layout.index(axis) for axis in "OHWI"])
+    order = "OIHW" if data_layout == "NCHW" else "OHWI"
+    weights = weights.transposed([layout.index(axis) for axis in order])
     known = Conv2d(
         **result.common(rounding),
         strides=_pair(attributes.strides),
@@ -93,9 +94,9 @@ def conv2d(
         dilation=_pair(attributes.dilation),
         groups=int(attributes.groups),
         input_zero_point=source.scale.zero_point,
+        layout=data_layout,
     )
-    scales = weights.channel_scales().astype(np.float64)
-    factors = np.float64(source.scale.scale) * scales / np.float64(result.scale.scale)
+    factors = _factors(source, weights, result, rounding)
     operands = _linear_operands(result, source, weights, bias, factors)
     return known.call([source.integers, *operands], result.span)
 
@@ -119,9 +120,7 @@ def dense(
     outputs, inputs = weights.integers.shape
     shape = tvm_api.static_shape(source.integers) or ()
     rows = int(np.prod(shape[:-1]))
-    # In float64, unlike LiteRT, which multiplies the scales in float32 if there is one for all.
-    product = np.float64(source.scale.scale) * weights.channel_scales().astype(np.float64)
-    factors = product / np.float64(result.scale.scale)
+    factors = _factors(source, weights, result, rounding)
     operands = _linear_operands(result, source, weights, bias, factors)
     fields = result.common(rounding) | {"output_shape": (rows, outputs)}
     known = Dense(**fields, input_zero_point=source.scale.zero_point)
@@ -135,12 +134,26 @@ def dense(
     return tvm_api.make_call(reshape(builder.emit(call), result.shape), span=result.span)
 
 
+def _factors(source: Quantized, weights: Weights, result: Result, rounding: Rounding) -> Array:
+    """What a linear layer's sums are multiplied with, one factor or one for each channel.
+
+    ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
+    which multiplies the scales in float32 if there is one for all.
+    """
+    kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
+    product = kind(source.scale.scale) * weights.channel_scales().astype(kind)
+    factors: Array = product / kind(result.scale.scale)
+    if rounding is Rounding.ORT and not (factors < LARGEST_FACTOR).all():
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    return np.asarray(factors, np.float64)
+
+
 def _linear_operands(
     result: Result, source: Quantized, weights: Weights, bias: Weights | None, factors: Array
 ) -> list[Any]:
     """Weights, bias, multipliers and shifts as constants."""
-    if weights.integers.dtype != np.int8:
-        raise NotAnIsland(f"the weights are {weights.integers.dtype}, not int8")
+    if weights.integers.dtype not in (np.int8, np.int16):
+        raise NotAnIsland(f"the weights are {weights.integers.dtype}, not of 8 bits")
     channels = weights.integers.shape[0]
     biases = np.zeros(channels, np.int32) if bias is None else _bias(bias, channels)
     if bias is not None:
@@ -223,8 +236,6 @@ def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) ->
     """
     attributes = call.attrs
     padding = _four(attributes.padding)
-    if str(attributes.layout) != "NHWC":
-        raise NotAnIsland(f"the data layout is {attributes.layout}, not NHWC")
     if _pair(attributes.dilation) != (1, 1) or bool(attributes.ceil_mode):
         raise NotAnIsland("a pool is dilated or rounds its size up")
     counts_padding = bool(getattr(attributes, "count_include_pad", False)) and any(padding)
@@ -235,6 +246,7 @@ def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) ->
         strides=_pair(attributes.strides),
         padding=padding,
         window=_pair(attributes.pool_size),
+        layout=_data_layout(attributes.layout),
     )
 
 
@@ -274,6 +286,17 @@ def _fixed_point(factors: Sequence[float]) -> FixedPoint:
         return fixed_point(factors)
     except ValueError as error:
         raise NotAnIsland(str(error)) from None
+
+
+def _data_layout(layout: Any) -> str:
+    """NHWC or NCHW.
+
+    Raises:
+        NotAnIsland: another layout.
+    """
+    if str(layout) not in ("NHWC", "NCHW"):
+        raise NotAnIsland(f"the data layout is {layout}, not NHWC or NCHW")
+    return str(layout)
 
 
 def _pair(values: Any) -> tuple[int, int]:

@@ -120,22 +120,29 @@ def scale_of(call: Any, dtype: str) -> Scale:
     return Scale(value, int(zero_point.reshape(-1)[0]), dtype)
 
 
-def dequantized_weights(expression: Any, definition: Definition) -> Weights:
+def dequantized_weights(
+    expression: Any, definition: Definition, *, symmetric: bool = False
+) -> Weights:
     """A constant, dequantized tensor, looked at through reshapes and transpositions.
 
+    Args:
+        expression: of the real numbers.
+        definition: finds what variables are bound to.
+        symmetric: whether zero points must be 0, as TensorFlow Lite takes them for granted.
+
     Raises:
-        NotAnIsland: it is something else, or a zero point is not 0.
+        NotAnIsland: it is something else, or has scales that make no sense.
     """
     value = definition(expression)
     operator = tvm_api.operator_name(value)
     if operator == "reshape":
-        inner = dequantized_weights(value.args[0], definition)
+        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric)
         shape = tvm_api.static_shape(value)
         if shape is None:
             raise NotAnIsland("the weights have no static shape")
         return Weights(inner.integers.reshape(shape), inner.scales.reshape(shape))
     if operator == "permute_dims":
-        inner = dequantized_weights(value.args[0], definition)
+        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric)
         return inner.transposed(_order(value, inner.integers.ndim))
     if operator != "dequantize":
         raise NotAnIsland("the weights are no dequantized constant")
@@ -143,8 +150,6 @@ def dequantized_weights(expression: Any, definition: Definition) -> Weights:
     scale, zero_point = (tvm_api.constant_array(argument) for argument in value.args[1:3])
     if integers is None or scale is None or zero_point is None:
         raise NotAnIsland("the weights, their scale or zero point are no constant")
-    if np.any(zero_point != 0):
-        raise NotAnIsland("the weights have a zero point other than 0")
     if not (np.isfinite(scale) & (scale >= 0)).all():
         raise NotAnIsland("a scale of the weights is negative or no number")
     extents = [1] * integers.ndim
@@ -153,7 +158,31 @@ def dequantized_weights(expression: Any, definition: Definition) -> Weights:
         if integers.shape[axis] != scale.size:
             raise NotAnIsland("the weights' scales do not fit their axis")
         extents[axis] = scale.size
-    return Weights(integers, np.broadcast_to(scale.reshape(extents), integers.shape))
+    if np.any(zero_point != 0):
+        if symmetric:
+            raise NotAnIsland("the weights have a zero point other than 0")
+        at = extents if zero_point.size > 1 else [1] * integers.ndim
+        integers = _without_zero_point(integers, zero_point.reshape(at))
+    return Weights(_signed(integers), np.broadcast_to(scale.reshape(extents), integers.shape))
+
+
+def _without_zero_point(integers: Array, zero_point: Array) -> Array:
+    """8-bit integers less their zero point, in 16 bits.
+
+    Raises:
+        NotAnIsland: they have more bits.
+    """
+    if integers.dtype.itemsize > 1:
+        raise NotAnIsland("a bias has a zero point other than 0")
+    return integers.astype(np.int16) - zero_point.astype(np.int16)
+
+
+def _signed(integers: Array) -> Array:
+    """8 or 16-bit integers as int8 where they fit, else as int16; others as they are."""
+    if integers.dtype not in (np.uint8, np.int16):
+        return integers
+    fit = integers.size == 0 or (integers.min() >= -128 and integers.max() <= 127)
+    return integers.astype(np.int8 if fit else np.int16)
 
 
 def _constant(expression: Any, definition: Definition) -> Array | None:

@@ -10,7 +10,20 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.lower.integer import convolution, elementwise, pooling, softmax
+from umakit.lower.integer import (
+    channels_first,
+    convolution,
+    elementwise,
+    float32_kernels,
+    pooling,
+    softmax,
+)
+from umakit.quantization.onnx_operators import (
+    Float32Product,
+    Float32Sum,
+    GlobalAveragePool,
+    Lookup,
+)
 from umakit.quantization.operators import (
     PREFIX,
     Add,
@@ -19,6 +32,7 @@ from umakit.quantization.operators import (
     Dense,
     MaxPool2d,
     Multiply,
+    Parameters,
     Quantize,
     Requantize,
     Softmax,
@@ -43,6 +57,14 @@ def legalizations() -> dict[str, Rule]:
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
     rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
+    rules |= {
+        Lookup.operator: _rule_of(Lookup, float32_kernels.lookup),
+        Float32Sum.operator: _rule_of(Float32Sum, float32_kernels.pair),
+        Float32Product.operator: _rule_of(Float32Product, float32_kernels.pair),
+        GlobalAveragePool.operator: _rule_of(
+            GlobalAveragePool, float32_kernels.global_average_pool
+        ),
+    }
     return {f"relax.{PREFIX}{operator}": rule for operator, rule in rules.items()}
 
 
@@ -77,7 +99,9 @@ def _conv2d(builder: Any, call: Any) -> Any:
     arrays = layer.arrays()
     if convolution.suits_tiles(known, shape, layer):
         function = convolution.tiled_conv2d(known, shape, dtype, layer, zero_point)
-        arrays[0] = convolution.channels_last(layer.weights)
+        arrays[0] = convolution.channels_last(known, layer.weights)
+    elif known.layout == "NCHW":
+        function = channels_first.conv2d(known, shape, dtype, layer, zero_point)
     else:
         function = convolution.conv2d(known, shape, dtype, layer, zero_point)
     return _call(builder, call, function, [data, *_constants(arrays)])
@@ -117,6 +141,16 @@ def _operands(call: Any) -> tuple[list[tuple[int, ...]], list[str]]:
     return [_shape(arg) for arg in call.args], [tvm_api.dtype_of(arg) for arg in call.args]
 
 
+def _rule_of(kind: type[Parameters], function_of: Callable[..., Any]) -> Rule:
+    """A rule for a kernel (parameters, shapes, dtypes) -> prim func."""
+
+    def rule(builder: Any, call: Any) -> Any:
+        function = function_of(kind.of(call), *_operands(call))
+        return _call(builder, call, function, list(call.args))
+
+    return rule
+
+
 def _add_of(kind: type[Add]) -> Rule:
     def rule(builder: Any, call: Any) -> Any:
         shapes, dtypes = _operands(call)
@@ -129,7 +163,9 @@ def _add_of(kind: type[Add]) -> Rule:
 def _pool_of(kind: type[AveragePool2d] | type[MaxPool2d]) -> Rule:
     def rule(builder: Any, call: Any) -> Any:
         data = call.args[0]
-        function = pooling.pool2d(kind.of(call), _shape(data), tvm_api.dtype_of(data))
+        known = kind.of(call)
+        pool = channels_first.pool2d if known.layout == "NCHW" else pooling.pool2d
+        function = pool(known, _shape(data), tvm_api.dtype_of(data))
         return _call(builder, call, function, [data])
 
     return rule

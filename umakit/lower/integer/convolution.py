@@ -27,7 +27,7 @@ from umakit.lower.integer.loops import (
 )
 from umakit.lower.integer.windows import Axis
 from umakit.quantization.fixed_point import ShiftRange
-from umakit.quantization.operators import Conv2d, Dense
+from umakit.quantization.operators import Conv2d, Dense, WindowParameters
 
 tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
@@ -39,12 +39,16 @@ SHORT_RUN = 32
 """Products in a row of the window below which output channels make the longer vectors."""
 
 
+FEW_CHANNELS = 8
+"""Output channels below which, in NCHW, positions make the longer vectors."""
+
+
 @dataclass(frozen=True)
 class Linear:
     """The constants of a linear layer.
 
     Attributes:
-        weights: int8, output channels first.
+        weights: int8 or int16, output channels first.
         bias: int32[O].
         multipliers, shifts: one, or one for each output channel.
     """
@@ -63,6 +67,19 @@ class Linear:
         moved = (self.bias.astype(np.int64) - zero_point * sums).astype(np.uint64)
         bias = (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
         return Linear(self.weights, bias, self.multipliers, self.shifts)
+
+    def at_most(self, data_dtype: str, zero_point: int) -> int:
+        """What the magnitude of a sum does not exceed, whatever the data and the padding.
+
+        Args:
+            data_dtype: of the data.
+            zero_point: what is taken off the data; 0 if it is in the bias already.
+        """
+        limits = np.iinfo(data_dtype)
+        largest = max(abs(int(limits.min) - zero_point), abs(int(limits.max) - zero_point))
+        weights = np.abs(self.weights.reshape(len(self.bias), -1).astype(np.int64)).sum(axis=1)
+        bound = int((np.abs(self.bias.astype(np.int64)) + largest * weights).max())
+        return min(bound, 2**31)
 
     def arrays(self) -> list[Array]:
         """The constants in the order of a kernel's parameters."""
@@ -100,6 +117,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
     total = accumulators(1)
+    at_most = layer.at_most(data_dtype, 0)
 
     def one(row: Any, channel: Any) -> Any:
         return sequence(
@@ -110,7 +128,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
             )),
             store_rescaled(
                 output, [row, channel], int32(total[int32(0)]),
-                layer.factor(multipliers, shifts, channel), known,
+                layer.factor(multipliers, shifts, channel), known, at_most,
             ),
         )  # fmt: skip
 
@@ -118,12 +136,27 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
+def image_size(known: WindowParameters, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of data, a result or a window in the operator's layout."""
+    return (shape[2], shape[3]) if known.layout == "NCHW" else (shape[1], shape[2])
+
+
+def channel_count(known: WindowParameters, shape: tuple[int, ...]) -> int:
+    """Channels of data or a result in the operator's layout."""
+    return shape[1] if known.layout == "NCHW" else shape[3]
+
+
+def place(known: WindowParameters, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+    """Indices of an element of data or a result in the operator's layout."""
+    return [n, c, y, x] if known.layout == "NCHW" else [n, y, x, c]
+
+
 def window_axes(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> tuple[Axis, Axis]:
     """Rows and columns of a convolution's window."""
-    _, height, width, _ = data_shape
-    _, kernel_height, kernel_width, _ = layer.weights.shape
+    height, width = image_size(known, data_shape)
+    kernel_height, kernel_width = image_size(known, layer.weights.shape)
     top, left, _, _ = known.padding
-    _, rows, columns, _ = known.output_shape
+    rows, columns = image_size(known, known.output_shape)
     (vertical, horizontal), (down, right) = known.strides, known.dilation
     return (
         Axis(height, rows, kernel_height, vertical, down, top),
@@ -153,6 +186,7 @@ def conv2d(
     output = buffer("output", known.output_shape, known.output_dtype)
     total = accumulators(1)
     inputs, outputs = channels // known.groups, known.output_shape[3] // known.groups
+    at_most = layer.at_most(data_dtype, zero_point)
 
     def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
         def term(o: Any, row: Any, column: Any, i: Any) -> Any:
@@ -171,7 +205,7 @@ def conv2d(
                 ),
                 store_rescaled(
                     output, [n, y, x, o], int32(total[int32(0)]),
-                    layer.factor(multipliers, shifts, o), known,
+                    layer.factor(multipliers, shifts, o), known, at_most,
                 ),
             )  # fmt: skip
 
@@ -223,15 +257,18 @@ def tiled_conv2d(
 ) -> Any:
     """The same, with the sums of a tile of output channels at once.
 
-    It suits depthwise convolutions and those of few input channels. The weights are those of
-    `channels_last`, so that the innermost loop over output channels is contiguous.
+    It suits depthwise convolutions and those of few input channels, and any ungrouped one of
+    data in NCHW. The weights are those of `channels_last`, so that the innermost loop over output
+    channels is contiguous.
     """
-    batch, _, _, channels = data_shape
-    outputs = known.output_shape[3]
+    batch, channels = data_shape[0], channel_count(known, data_shape)
+    outputs = channel_count(known, known.output_shape)
+    at_most = layer.at_most(data_dtype, zero_point)
     vertical, horizontal = window_axes(known, data_shape, layer)
     data = buffer("data", data_shape, data_dtype)
     _, bias, multipliers, shifts = layer.buffers()
-    weights = buffer("weights", channels_last(layer.weights).shape, "int8")
+    last = channels_last(known, layer.weights)
+    weights = buffer("weights", last.shape, str(last.dtype))
     output = buffer("output", known.output_shape, known.output_dtype)
     sums = accumulators(min(TILE, outputs))
 
@@ -241,11 +278,12 @@ def tiled_conv2d(
             source = i
             if is_depthwise(known, data_shape):
                 source = tirx.floordiv(channel, int32(outputs // channels))
-            value = data[n, vertical.source(y, ky), horizontal.source(x, kx), source]
+            iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
+            value = data[tuple(place(known, n, iy, ix, source))]
             return product(value, weights[ky, kx, i, channel], zero_point)
 
         def one_tile(first: Any, width: Any) -> Any:
-            window = [("row", rows[1]), ("column", columns[1]), ("i", layer.weights.shape[3])]
+            window = [("row", rows[1]), ("column", columns[1]), ("i", last.shape[2])]
             return sequence(
                 tirx.AllocBuffer(sums),
                 loop("c", width, lambda c: set_to(sums, c, bias[first + c])),
@@ -253,8 +291,8 @@ def tiled_conv2d(
                     sums, c, term(row, column, i, first + c)
                 )),
                 loop("c", width, lambda c: store_rescaled(
-                    output, [n, y, x, first + c], int32(sums[c]),
-                    layer.factor(multipliers, shifts, first + c), known,
+                    output, place(known, n, y, x, first + c), int32(sums[c]),
+                    layer.factor(multipliers, shifts, first + c), known, at_most,
                 )),
             )  # fmt: skip
 
@@ -264,18 +302,21 @@ def tiled_conv2d(
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
-def channels_last(weights: Array) -> Array:
-    """[O, KH, KW, I] as [KH, KW, I, O]."""
-    return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
+def channels_last(known: Conv2d, weights: Array) -> Array:
+    """Weights as [KH, KW, I, O]."""
+    order = (2, 3, 1, 0) if known.layout == "NCHW" else (1, 2, 3, 0)
+    return np.ascontiguousarray(weights.transpose(order))
 
 
 def is_depthwise(known: Conv2d, data_shape: tuple[int, ...]) -> bool:
     """Whether each group has one input channel."""
-    return known.groups == data_shape[3] and known.groups > 1
+    return known.groups == channel_count(known, data_shape) and known.groups > 1
 
 
 def suits_tiles(known: Conv2d, data_shape: tuple[int, ...], layer: Linear) -> bool:
     """Whether `tiled_conv2d` is the faster one."""
+    if known.layout == "NCHW":
+        return known.groups == 1 and len(layer.bias) >= FEW_CHANNELS
     if is_depthwise(known, data_shape):
         return True
     outputs, _, kernel_width, inputs = layer.weights.shape

@@ -108,7 +108,7 @@ def _binary(
     def one(i: Any) -> Any:
         place = unflatten(i, known.output_shape)
         left, right = (
-            operand[tuple(_broadcast(place, shape))]
+            operand[tuple(broadcast(place, shape))]
             for operand, shape in zip(operands, shapes, strict=True)
         )
         statements, value = combine(left, right)
@@ -117,7 +117,7 @@ def _binary(
     return kernel([*operands, output], loop("i", math.prod(known.output_shape), one))
 
 
-def _broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
     """Indices into an operand for a place of the result; axes of one element repeat."""
     own = place[len(place) - len(shape) :]
     return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

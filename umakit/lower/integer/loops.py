@@ -114,6 +114,7 @@ def store_rescaled(
     value: Any,
     factor: tuple[Any, Any, ShiftRange],
     known: Parameters,
+    at_most: int = 2**31,
 ) -> Any:
     """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
 
@@ -123,9 +124,10 @@ def store_rescaled(
         value: an int32 expression.
         factor: multiplier, shift, and the values that shifts can take.
         known: about the output.
+        at_most: what the value's magnitude does not exceed.
     """
     multiplier, shift, shifts = factor
-    bindings, rescaled = multiply(value, multiplier, shift, shifts, known.rounding_mode)
+    bindings, rescaled = multiply(value, multiplier, shift, shifts, known.rounding_mode, at_most)
     shifted = rescaled + int32(known.output_zero_point)
     return sequence(*bindings, store_clipped(output, indices, shifted, known))
 

@@ -44,7 +44,7 @@ def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
     horizontal = Axis(width, columns, known.window[1], known.strides[1], 1, left)
     data = buffer("data", data_shape, data_dtype)
     output = buffer("output", known.output_shape, known.output_dtype)
-    pool = _average if isinstance(known, AveragePool2d) else _largest
+    pool = pool_of(known)
 
     def one_position(n: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
         def element(row: Any, column: Any, c: Any) -> Any:
@@ -69,6 +69,11 @@ def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
 
     body = at_positions(batch, vertical, horizontal, one_position)
     return kernel([data, output], body)
+
+
+def pool_of(known: Pool2d) -> Callable[[int, Any], _Pool]:
+    """(channels at once, elements of the window) -> how a window becomes one number."""
+    return _average if isinstance(known, AveragePool2d) else _largest
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized ONNX files (QDQ): every output equals ONNX Runtime's, and files that are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from networks import Array, fold_batch_norms, mobilenet_v1, resnet18
+from onnx import TensorProto, helper, numpy_helper
+
+import umakit
+from umakit.compile import compile_model
+from umakit.errors import ModelError
+from umakit.frontend import import_model
+from umakit.quantization.fixed_point import fixed_point
+from umakit.quantization.float32 import round_to_float32
+
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "5")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+INFERENCES = 6
+
+dtypes = st.sampled_from(["int8", "uint8"])
+scales = st.floats(1e-3, 0.5)
+seeds = st.integers(0, 2**32 - 1)
+channels = st.sampled_from([1, 2, 3, 8, 17])
+sizes = st.integers(1, 9)
+
+
+class Qdq:
+    """A model with 8-bit inputs and outputs and float operators between them."""
+
+    def __init__(self, dtype: str, seed: int) -> None:
+        self.dtype, self.random = dtype, np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.shapes: list[tuple[int, ...]] = []
+
+    def constant(self, values: Any, dtype: str = "float32") -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
+        return name
+
+    def zero_point(self) -> int:
+        limits = np.iinfo(self.dtype)
+        return int(self.random.integers(limits.min, limits.max + 1))
+
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
+        return name
+
+    def dequantize(self, x: str, scale: Any, zero: Any, dtype: str, **attributes: Any) -> str:
+        return self.node(
+            "DequantizeLinear", x, self.constant(scale), self.constant(zero, dtype), **attributes
+        )
+
+    def quantize(self, x: str, scale: float, zero: int | None = None) -> str:
+        zero = self.zero_point() if zero is None else zero
+        return self.node("QuantizeLinear", x, self.constant(scale), self.constant(zero, self.dtype))
+
+    def input(self, shape: Sequence[int], scale: float, zero: int | None = None) -> str:
+        """A float input, quantized and dequantized as exporters write it."""
+        name = f"x{len(self.inputs)}"
+        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        self.shapes.append(tuple(shape))
+        zero = self.zero_point() if zero is None else zero
+        return self.dequantize(self.quantize(name, scale, zero), scale, zero, self.dtype)
+
+    def weights(self, shape: Sequence[int], dtype: str, per_channel: bool, zero: int = 0) -> Any:
+        """(dequantized weights, their scales)."""
+        count = shape[0] if per_channel else 1
+        deviation = np.exp(self.random.uniform(-7, -3, count)).astype(np.float32)
+        limits = np.iinfo(dtype)
+        integers = self.random.integers(limits.min, limits.max + 1, shape)
+        name = self.constant(integers, dtype)
+        if not per_channel:
+            return self.dequantize(name, deviation[0], zero, dtype), deviation
+        return self.dequantize(name, deviation, np.zeros(count), dtype, axis=0), deviation
+
+    def bias(self, count: int, scale: Array) -> str:
+        integers = self.random.integers(-(2**12), 2**12, count)
+        scale = np.broadcast_to(scale, (count,)) if scale.size > 1 else scale[0]
+        zero = np.zeros(np.shape(scale))
+        return self.dequantize(self.constant(integers, "int32"), scale, zero, "int32", axis=0)
+
+    def model(self, output: str) -> onnx.ModelProto:
+        """With the result dequantized: ONNX Runtime keeps int8 results of a graph in float32."""
+        last = next(node for node in self.nodes if node.output[0] == output)
+        result_name = self.node("DequantizeLinear", output, *last.input[1:])
+        result = helper.make_tensor_value_info(result_name, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "g", self.inputs, [result], self.constants)
+        opsets = [helper.make_opsetid("", 17)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        return onnx.shape_inference.infer_shapes(model)
+
+    def check(self, output: str, reach: float, *, step: float = 0.0, floats: int = 1) -> Array:
+        """Compile, run and compare with ONNX Runtime.
+
+        Args:
+            output: the integers to compare.
+            reach: largest float input.
+            step: by how much results may differ.
+            floats: of nodes in floating point: the inputs' quantization.
+        """
+        inputs = {
+            f"x{number}": self.random.uniform(-reach, reach, (INFERENCES, *shape)).astype("f4")
+            for number, shape in enumerate(self.shapes)
+        }
+        return assert_equal(self.model(output), inputs, step=step, floats=floats * len(inputs) + 1)
+
+
+def runtime(model: onnx.ModelProto | Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def assert_equal(
+    model: onnx.ModelProto, inputs: dict[str, Array], *, step: float = 0.0,
+    floats: int | None = None, unequal: float = 0.0,
+) -> Array:  # fmt: skip
+    """Every output of every inference equals ONNX Runtime's; `floats` nodes are named.
+
+    `unequal` is the part of the elements that may differ.
+    """
+    session = runtime(model)
+    count = len(next(iter(inputs.values())))
+    names = [value.name for value in session.get_outputs()]
+    wanted = [
+        session.run(names, {name: values[i] for name, values in inputs.items()})
+        for i in range(count)
+    ]
+    notices: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        onnx.save(model, path)
+        library = compile_model(path, [], Path(folder) / "library", notice=notices.append)
+        result = umakit.run_library(library.path, inputs)
+        source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
+    if floats == len(inputs) + 1:
+        kernels = [part.split("\n}\n")[0] for part in source.split("KERNEL static void ")[1:]]
+        real = [kernel for kernel in kernels if re.search(r"\b(float|double)\b", kernel)]
+        assert len(real) <= len(inputs) + 1, "only inputs and results are real numbers"
+    if floats is not None:
+        assert len(notices) == floats, notices
+    for number, name in enumerate(names):
+        expected = np.stack([values[number] for values in wanted])
+        got = result.outputs[name].reshape(expected.shape)
+        assert got.dtype == expected.dtype
+        if step:
+            assert np.abs(got - expected).max() <= step * 1.001
+        elif unequal:
+            assert (got != expected).mean() <= unequal
+        else:
+            np.testing.assert_array_equal(got, expected)
+    return got
+
+
+# --- the arithmetic -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [-13, -9, -6, -4])
+def test_integers_are_rounded_as_float32(exponent: int) -> None:
+    values = np.random.default_rng(1).integers(-(2**61), 2**61, 100_000)
+    values >>= np.arange(100_000) % 61
+    np.testing.assert_array_equal(
+        round_to_float32(values), values.astype(np.float32).astype(np.int64)
+    )
+    factor = np.float32(2.0**exponent * 1.37)
+    scaled = fixed_point([float(factor)])
+    exact = int(scaled.multipliers[0]) * 2.0 ** (int(scaled.shifts[0]) - 31)
+    assert exact == float(factor), "a float32 factor is exact in fixed point"
+
+
+@pytest.mark.parametrize("factor", [2.0**-7, 0.00255189254, 1.30735823e-05])
+def test_every_sum_is_rescaled_as_onnx_runtime_does(factor: float) -> None:
+    """All sums whose results are not clipped: ties, neighbours of ties, sums above 2**24."""
+    limit = min(int(130 / factor), 2**24 + 2**16)
+    sums = np.arange(-limit, limit + 1)
+    if len(sums) > 2_000_000:
+        product = np.abs(sums * np.float64(np.float32(factor)))
+        near = np.abs(product - np.floor(product) - 0.5) < 1e-4
+        sums = sums[near | (np.abs(sums) > 2**24 - 1000)]
+    # A fully connected layer of no inputs but a bias is a sum for each output.
+    for part in np.array_split(sums, -(-len(sums) // 400_000)):
+        graph = Qdq("int8", 0)
+        x = graph.input([1, 1], 1.0, 0)
+        weights = graph.dequantize(
+            graph.constant(np.zeros((len(part), 1)), "int8"), np.float32(factor), 0, "int8"
+        )
+        bias = graph.dequantize(graph.constant(part, "int32"), np.float32(factor), 0, "int32")
+        y = graph.quantize(graph.node("Gemm", x, weights, bias, transB=1), 1.0, 0)
+        inputs = {"x0": np.zeros((1, 1, 1), np.float32)}
+        assert_equal(graph.model(y), inputs, floats=2)
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(
+    dtypes, st.sampled_from(["int8", "int8", "uint8"]), st.booleans(), sizes, sizes, channels,
+    channels, st.tuples(st.integers(1, 3), st.integers(1, 3)), st.integers(1, 2),
+    st.tuples(*[st.integers(0, 2)] * 4), st.integers(1, 2), st.sampled_from([0, 0, 1, 2]),
+    st.booleans(), seeds,
+)  # fmt: skip
+def test_convolution(
+    dtype: str, weight_dtype: str, per_channel: bool, height: int, width: int, inputs: int,
+    outputs: int, window: tuple[int, int], stride: int, pads: tuple[int, ...], dilation: int,
+    grouping: int, biased: bool, seed: int,
+) -> None:  # fmt: skip
+    """Groups, depthwise, strides, dilation, uneven padding, weights with a zero point."""
+    height += (window[0] - 1) * dilation
+    width += (window[1] - 1) * dilation
+    groups = (1, inputs, 2)[grouping]
+    inputs, outputs = (inputs, outputs) if groups == 1 else (inputs * groups, outputs * groups)
+    per_channel = per_channel and weight_dtype == "int8" and outputs > 1
+    graph = Qdq(dtype, seed)
+    x = graph.input([2, inputs, height, width], 0.03)
+    zero = 121 if weight_dtype == "uint8" else 0
+    weights, weight_scales = graph.weights(
+        [outputs, inputs // groups, *window], weight_dtype, per_channel, zero
+    )
+    bias = [graph.bias(outputs, np.float32(0.03) * weight_scales)] if biased else []
+    y = graph.node(
+        "Conv", x, weights, *bias, group=groups, strides=[stride] * 2, pads=list(pads),
+        dilations=[dilation] * 2, kernel_shape=list(window),
+    )  # fmt: skip
+    graph.check(graph.quantize(y, float(weight_scales.max()) * 2), 4.0)
+
+
+@EXAMPLES
+@given(dtypes, st.booleans(), st.booleans(), channels, st.sampled_from([1, 7, 600]), seeds)
+def test_fully_connected(
+    dtype: str, gemm: bool, per_channel: bool, outputs: int, inputs: int, seed: int
+) -> None:
+    graph = Qdq(dtype, seed)
+    x = graph.input([3, inputs], 0.03)
+    weights, weight_scales = graph.weights([outputs, inputs], "int8", gemm and per_channel)
+    if gemm:
+        bias = graph.bias(outputs, np.float32(0.03) * weight_scales)
+        y = graph.node("Gemm", x, weights, bias, transB=1)
+    else:
+        graph.nodes.pop()
+        rows = graph.random.integers(-127, 128, (inputs, outputs))
+        name = graph.constant(rows, "int8")
+        y = graph.node("MatMul", x, graph.dequantize(name, weight_scales[0], 0, "int8"))
+    graph.check(graph.quantize(y, float(weight_scales.max()) * inputs**0.5), 4.0)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(["Add", "Mul"]), dtypes, scales, scales, scales, st.booleans(),
+    st.sampled_from([(), (1,), (3, 1, 1), (5,)]), seeds,
+)  # fmt: skip
+def test_sum_and_product(
+    operator: str, dtype: str, left: float, right: float, result: float, ties: bool,
+    shape: tuple[int, ...], seed: int,
+) -> None:  # fmt: skip
+    """All pairs of integers, and operands that broadcast."""
+    graph = Qdq(dtype, seed)
+    if ties:
+        right, result = left, 2 * left
+    full = [1, 3, 300, 5] if shape else [1, 3, 100, 100]
+    a = graph.input(full, left)
+    b = graph.input(list(shape) or full, right)
+    result = result * 8 if operator == "Mul" else result
+    graph.check(graph.quantize(graph.node(operator, a, b), result), 200 * max(left, right))
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish"])
+def test_functions_of_one_tensor_are_tables(operator: str) -> None:
+    graph = Qdq("int8", 3)
+    x = graph.input([1, 4096], 0.04)
+    bounds = (graph.constant(-1.0), graph.constant(2.5)) if operator == "Clip" else ()
+    y = graph.node(operator, x, *bounds)
+    graph.check(graph.quantize(y, 0.021), 6.0)
+
+
+@EXAMPLES
+@given(dtypes, st.booleans(), channels, sizes, st.integers(1, 3), st.integers(0, 1), seeds)
+def test_pools(
+    dtype: str, everything: bool, count: int, size: int, stride: int, pad: int, seed: int
+) -> None:
+    graph = Qdq(dtype, seed)
+    zero = graph.zero_point()
+    x = graph.input([2, count, size + 2, size + 1], 0.05, zero)
+    if everything:
+        graph.check(graph.quantize(graph.node("GlobalAveragePool", x), 0.031), 5.0)
+    else:
+        y = graph.node(
+            "MaxPool", x, kernel_shape=[2, 2], strides=[stride] * 2, pads=[pad, 0, 0, pad]
+        )
+        graph.check(graph.quantize(y, 0.05, zero), 5.0)
+
+
+MOVES: dict[str, Callable[[Qdq, str], str]] = {
+    "flatten": lambda g, x: g.node("Flatten", x),
+    "transpose": lambda g, x: g.node("Transpose", x, perm=[0, 2, 3, 1]),
+    "reshape": lambda g, x: g.node("Reshape", x, g.constant([1, -1], "int64")),
+    "pad": lambda g, x: g.node("Pad", x, g.constant([0, 0, 1, 2, 0, 0, 0, 1], "int64")),
+    "concat": lambda g, x: g.node("Concat", x, g.input([1, 3, 4, 5], 0.07), axis=1),
+    "resize": lambda g, x: g.node("Resize", x, "", g.constant([1, 1, 2, 3]), mode="nearest"),
+    "upsample": lambda g, x: g.node(
+        "Resize",
+        x,
+        "",
+        g.constant([1, 1, 3, 2]),
+        mode="nearest",
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    ),
+    "slice": lambda g, x: g.node(
+        "Slice", x, g.constant([1], "int64"), g.constant([3], "int64"), g.constant([2], "int64")
+    ),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("same_scale", [True, False])
+def test_movements_stay_integers(move: str, same_scale: bool) -> None:
+    graph = Qdq("uint8", 5)
+    x = graph.input([1, 3, 4, 5], 0.05, 77)
+    scale, zero = (0.05, 77) if same_scale else (0.11, 130)
+    graph.check(graph.quantize(MOVES[move](graph, x), scale, zero), 6.0)
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "AveragePool"])
+def test_what_onnx_runtime_computes_in_floats_is_named(operator: str) -> None:
+    graph = Qdq("uint8", 5)
+    x = graph.input([1, 3, 4, 6], 0.05)
+    attributes = {"kernel_shape": [2, 2]} if operator == "AveragePool" else {}
+    y = graph.node(operator, x, **attributes)
+    graph.check(graph.quantize(y, 1 / 255), 5.0, step=1 / 255, floats=4)
+
+
+def test_consumers_may_share_a_dequantize() -> None:
+    graph = Qdq("uint8", 5)
+    x = graph.input([1, 3, 6, 6], 0.05)
+    weights, weight_scales = graph.weights([3, 3, 1, 1], "int8", True)
+    y = graph.quantize(graph.node("Conv", x, weights), float(weight_scales.max()) * 5, 100)
+    y = graph.dequantize(y, float(weight_scales.max()) * 5, 100, "uint8")
+    graph.check(graph.quantize(graph.node("Add", x, y), 0.2), 6.0)
+
+
+# --- whole networks -----------------------------------------------------------------------------
+
+
+class Calibration:
+    """Random images for quantize_static."""
+
+    def __init__(self, name: str, images: Array) -> None:
+        self._items = iter([{name: image} for image in images])
+
+    def get_next(self) -> dict[str, Array] | None:
+        return next(self._items, None)
+
+
+def quantized_network(model: onnx.ModelProto, folder: Path, images: Array, kind: str) -> Path:
+    """A network as onnxruntime.quantization writes it."""
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    source, target = folder / "float.onnx", folder / "quantized.onnx"
+    onnx.save(fold_batch_norms(model), source)
+    types = {"s": quantization.QuantType.QInt8, "u": quantization.QuantType.QUInt8}
+    quantization.quantize_static(
+        source, target, Calibration(model.graph.input[0].name, images[:4]),
+        quant_format=quantization.QuantFormat.QDQ, per_channel=kind != "uu",
+        activation_type=types[kind[0]], weight_type=types[kind[1]],
+    )  # fmt: skip
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ss", "us", "uu"])
+@pytest.mark.parametrize("network", [mobilenet_v1, resnet18])
+def test_networks(network: Any, kind: str, tmp_path: Path) -> None:
+    arguments = {"alpha": 0.25} if network is mobilenet_v1 else {}
+    model = network(size=32, **arguments)
+    count = int(os.environ.get("UMAKIT_INFERENCES", "20"))
+    images = np.random.default_rng(0).normal(size=(count, 1, 3, 32, 32)).astype(np.float32)
+    path = quantized_network(model, tmp_path, images, kind)
+    # ONNX Runtime leaves int8 tensors with two consumers, and what uses them, in float32 on x86.
+    unequal = {"us": 0.0, "uu": 0.0, "ss": 1e-5 if network is mobilenet_v1 else 0.2}[kind]
+    assert_equal(onnx.load(path), {model.graph.input[0].name: images}, unequal=unequal)
+
+
+# --- files that are refused ---------------------------------------------------------------------
+
+
+def small() -> tuple[Qdq, onnx.ModelProto]:
+    graph = Qdq("int8", 1)
+    x = graph.input([1, 2, 3, 3], 0.05)
+    weights, _ = graph.weights([2, 2, 1, 1], "int8", False)
+    return graph, graph.model(graph.quantize(graph.node("Conv", x, weights), 0.5))
+
+
+def refusal(model: onnx.ModelProto, folder: Path) -> str:
+    path = folder / "bad.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError) as caught:
+        import_model(path)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def _node(model: onnx.ModelProto, operator: str) -> onnx.NodeProto:
+    return next(node for node in model.graph.node if node.op_type == operator)
+
+
+def test_qoperator_files_are_told_how_to_become_qdq(tmp_path: Path) -> None:
+    _, model = small()
+    _node(model, "Conv").op_type = "QLinearConv"
+    assert "QuantFormat.QDQ" in refusal(model, tmp_path)
+
+
+def test_scales_must_be_there_and_constant(tmp_path: Path) -> None:
+    _, model = small()
+    node = _node(model, "QuantizeLinear")
+    name = node.input[1]
+    del node.input[1:]
+    assert "scale" in refusal(model, tmp_path)
+    node.input.extend(["given"])
+    model.graph.input.append(helper.make_tensor_value_info("given", TensorProto.FLOAT, []))
+    assert "is no constant" in refusal(model, tmp_path)
+    node.input[1] = name
+    scale = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    scale.CopyFrom(numpy_helper.from_array(np.float32(0.0), name))
+    assert "not a positive number" in refusal(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("../secret.bin", "outside the model's folder"),
+        ("/etc/passwd", "outside the model's folder"),
+        ("..\\secret.bin", "outside the model's folder"),
+        ("link.bin", "outside the model's folder"),
+        ("missing.bin", "does not exist"),
+        ("short.bin", "too short"),
+    ],
+)
+def test_external_data(location: str, words: str, tmp_path: Path) -> None:
+    _, model = small()
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(64))
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (folder / "short.bin").write_bytes(b"1")
+    tensor = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 4)
+    onnx.external_data_helper.set_external_data(tensor, location, offset=0, length=4)
+    tensor.ClearField("raw_data")
+    assert words in refusal(model, folder)
+
+
+def test_truncated_files_and_custom_operators(tmp_path: Path) -> None:
+    _, model = small()
+    path = tmp_path / "half.onnx"
+    path.write_bytes(model.SerializeToString()[:-40])
+    with pytest.raises(ModelError) as caught:
+        import_model(path)
+    assert caught.value.exit_code == 2
+    _node(model, "Conv").domain = "com.acme"
+    model.opset_import.append(helper.make_opsetid("com.acme", 1))
+    assert "com.acme" in refusal(model, tmp_path)
+
+
+def test_symbolic_dimensions_are_bound_with_a_notice(tmp_path: Path) -> None:
+    graph, model = small()
+    dimension = model.graph.input[0].type.tensor_type.shape.dim[0]
+    dimension.Clear()
+    dimension.dim_param = "batch"
+    path = tmp_path / "symbolic.onnx"
+    onnx.save(model, path)
+    assert any("'batch' is bound to 1" in notice for notice in import_model(path).notices)
+    assert graph.shapes == [(1, 2, 3, 3)]

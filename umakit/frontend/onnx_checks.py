@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ONNX files must not hold, found before TVM stumbles over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+
+from umakit.errors import ModelError
+
+QOPERATORS = frozenset(
+    "QLinearConv QLinearMatMul ConvInteger MatMulInteger DynamicQuantizeLinear QLinearAdd "
+    "QLinearMul QLinearConcat QLinearSigmoid QLinearSoftmax QLinearLeakyRelu QLinearAveragePool "
+    "QLinearGlobalAveragePool QLinearReduceMean QLinearWhere QGemm QAttention "
+    "MatMulIntegerToFloat DynamicQuantizeMatMul".split()
+)
+"""Operators of files that ONNX Runtime quantized in its own format."""
+
+STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse weights in files outside the model's folder, or in none.
+
+    Args:
+        proto: loaded without external data.
+        path: of the model.
+
+    Raises:
+        ModelError: names the tensor and the file.
+    """
+    for tensor in _tensors(proto.graph):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        what = f"weights {tensor.name!r} are in the file {location!r}"
+        parts = PurePosixPath(location).parts
+        absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).drive
+        inside = (path.parent / location).resolve().is_relative_to(path.parent.resolve())
+        if not location or absolute or ".." in parts or "\\" in location or not inside:
+            raise ModelError(f"{what}, which is outside the model's folder", where=str(path))
+        file = path.parent / location
+        if not file.is_file():
+            raise ModelError(
+                f"{what}, which does not exist", where=str(path), fix="copy it beside the model"
+            )
+        _check_extent(entries, file, what, path)
+
+
+def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) -> None:
+    try:
+        offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
+    except ValueError:
+        raise ModelError(f"{what} at a place that is no number", where=str(path)) from None
+    if offset < 0 or length < 0 or offset + length > file.stat().st_size:
+        raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
+
+
+def check_operators(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse operators of other domains, and quantization that is no constant.
+
+    Raises:
+        ModelError: names operator, node and file.
+    """
+    constants = _constants(proto.graph)
+    for node in _nodes(proto.graph):
+        where = f"{path}, node {node.name!r}" if node.name else str(path)
+        if node.op_type in QOPERATORS:
+            raise ModelError(
+                f"operator {node.op_type} is of the QOperator format",
+                where=where,
+                fix="quantize the float model with quant_format=QuantFormat.QDQ",
+            )
+        quantizes = node.op_type in ("QuantizeLinear", "DequantizeLinear")
+        microsoft = node.domain == "com.microsoft" and quantizes
+        if node.domain not in STANDARD_DOMAINS and not microsoft:
+            raise ModelError(
+                f"operator {node.op_type} is of the custom domain {node.domain!r}",
+                where=where,
+                fix="export the model with standard ONNX operators only",
+            )
+        if microsoft:
+            # ONNX Runtime writes them so for integers that older opsets lack.
+            node.domain = ""
+        if quantizes:
+            _check_scale(node, constants, where)
+
+
+def _check_scale(
+    node: onnx.NodeProto, constants: dict[str, onnx.TensorProto | None], where: str
+) -> None:
+    if len(node.input) < 2 or not node.input[1]:
+        raise ModelError(f"{node.op_type} has no scale", where=where)
+    for name, what in zip(node.input[1:3], ("scale", "zero point"), strict=False):
+        if name and name not in constants:
+            raise ModelError(
+                f"the {what} {name!r} of {node.op_type} is no constant",
+                where=where,
+                fix="quantize statically: quantize_static, not quantize_dynamic",
+            )
+    scale = constants[node.input[1]]
+    if scale is None:
+        return
+    values = onnx.numpy_helper.to_array(scale)
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ModelError(f"a scale of {node.op_type} is not a positive number", where=where)
+
+
+def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto | None]:
+    """Constant tensors by name, None where the values are not at hand."""
+    found: dict[str, onnx.TensorProto | None] = {t.name: t for t in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            values = [a.t for a in node.attribute if a.name == "value"]
+            found[node.output[0]] = values[0] if values else None
+        elif node.op_type == "Identity" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
+    return found
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and constants of a graph."""
+    yield from graph.initializer
+    for node in _nodes(graph):
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                yield from attribute.g.initializer

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integer convolutions and pools of data in NCHW, without a transposition.
+
+Convolutions of many output channels are `convolution.tiled_conv2d`, in either layout. Here are
+those with groups or few output channels: the positions of a row of the result are computed at
+once, so that the innermost loop runs along a row of the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.convolution import Linear, at_positions, product, window_axes
+from umakit.lower.integer.loops import (
+    TILE,
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_clipped,
+    store_rescaled,
+    tiles,
+)
+from umakit.lower.integer.pooling import pool_of
+from umakit.lower.integer.windows import Axis
+from umakit.quantization.operators import Conv2d, Pool2d
+
+tirx = tvm_api.tirx
+
+
+def conv2d(
+    known: Conv2d, data_shape: tuple[int, ...], data_dtype: str, layer: Linear, zero_point: int
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+
+    Args:
+        known: parameters of the operator.
+        data_shape: [N, C, H, W].
+        data_dtype: of the data.
+        layer: the constants; weights are [O, C / groups, KH, KW].
+        zero_point: of the data; 0 if it is in the bias already.
+    """
+    vertical, horizontal = window_axes(known, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", known.output_shape, known.output_dtype)
+    sums = accumulators(min(TILE, horizontal.outputs))
+    outputs, per_group_in = layer.weights.shape[:2]
+    per_group_out = outputs // known.groups
+    at_most = layer.at_most(data_dtype, zero_point)
+
+    def one_row(n: Any, o: Any, y: Any) -> Any:
+        channel = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
+        first_row, row_count = vertical.clipped(y)
+
+        def one_tile(first: Any, width: Any) -> Any:
+            def weight_row(c: Any, row: Any, kx: Any) -> Any:
+                ky = first_row + row
+                begin, count = _positions(horizontal, kx, first, width)
+                return loop("x", count, lambda x: add_to(sums, begin + x, product(
+                    data[
+                        n, channel + c, vertical.source(y, ky),
+                        horizontal.source(first + begin + x, kx),
+                    ],
+                    weights[o, c, ky, kx], zero_point,
+                )))  # fmt: skip
+
+            window = [("c", per_group_in), ("row", row_count), ("kx", horizontal.extent)]
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("x", width, lambda x: set_to(sums, x, bias[o])),
+                loops(window, weight_row),
+                loop("x", width, lambda x: store_rescaled(
+                    output, [n, o, y, first + x], int32(sums[x]),
+                    layer.factor(multipliers, shifts, o), known, at_most,
+                )),
+            )  # fmt: skip
+
+        return tiles(horizontal.outputs, one_tile)
+
+    extents = [("n", data_shape[0]), ("o", outputs), ("y", vertical.outputs)]
+    return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one_row))
+
+
+def _positions(axis: Axis, element: Any, first: Any, width: Any) -> tuple[Any, Any]:
+    """At which positions of a tile an element of the window is inside the image.
+
+    Args:
+        axis: of the window.
+        element: of the window.
+        first: position of the tile.
+        width: of the tile.
+
+    Returns:
+        First position, counted from the tile's, and how many there are, which may be below 0.
+    """
+    if axis.inside:
+        return int32(0), int32(width)
+    # Position p reads p * stride + offset, which must lie in [0, size).
+    offset = element * int32(axis.dilation) - int32(axis.before)
+    begin = tirx.max(_ceiling(int32(0) - offset, axis.stride) - first, int32(0))
+    end = tirx.min(_ceiling(int32(axis.size) - offset, axis.stride) - first, int32(width))
+    return begin, end - begin
+
+
+def _ceiling(distance: Any, stride: int) -> Any:
+    """max(0, distance) / stride, rounded up."""
+    positive = tirx.max(distance, int32(0))
+    if stride == 1:
+        return positive
+    return tirx.truncdiv(positive + int32(stride - 1), int32(stride))
+
+
+def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
+    """Kernel (data, output) of an average or max pool; padding does not take part.
+
+    Args:
+        known: parameters of the operator.
+        data_shape: [N, C, H, W].
+        data_dtype: of the data.
+    """
+    batch, channels, height, width = data_shape
+    top, left, _, _ = known.padding
+    _, _, rows, columns = known.output_shape
+    vertical = Axis(height, rows, known.window[0], known.strides[0], 1, top)
+    horizontal = Axis(width, columns, known.window[1], known.strides[1], 1, left)
+    data = buffer("data", data_shape, data_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    zero = int32(0)
+
+    def one_channel(plane: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
+        n, c = tirx.floordiv(plane, int32(channels)), tirx.floormod(plane, int32(channels))
+        kind = pool_of(known)(1, in_rows[1] * in_columns[1])
+
+        def element(row: Any, column: Any) -> Any:
+            iy = vertical.source(y, in_rows[0] + row)
+            return int32(data[n, c, iy, horizontal.source(x, in_columns[0] + column)])
+
+        return sequence(
+            tirx.AllocBuffer(kind.results),
+            kind.start(zero),
+            loops(
+                [("row", in_rows[1]), ("column", in_columns[1])],
+                lambda row, column: kind.update(zero, element(row, column)),
+            ),
+            kind.finish(zero, lambda value: store_clipped(output, [n, c, y, x], value, known)),
+        )
+
+    body = at_positions(batch * channels, vertical, horizontal, one_channel)
+    return kernel([data, output], body)

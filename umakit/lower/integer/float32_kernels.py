@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of the operators of `umakit.quantization.onnx_operators`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.elementwise import broadcast
+from umakit.lower.integer.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_clipped,
+    store_rescaled,
+    unflatten,
+)
+from umakit.quantization.fixed_point import ShiftRange
+from umakit.quantization.float32 import (
+    bind,
+    divide_to_even_expression,
+    float32_rounding,
+    int64,
+)
+from umakit.quantization.onnx_operators import (
+    Float32Pair,
+    Float32Product,
+    GlobalAveragePool,
+    Lookup,
+)
+
+tirx = tvm_api.tirx
+Shapes = list[tuple[int, ...]]
+
+
+def lookup(known: Lookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output)."""
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    table = buffer("table", [256], known.output_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    least = 128 if dtypes[0] == "int8" else 0
+
+    def one(i: Any) -> Any:
+        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+        return tirx.BufferStore(output, table[index], unflatten(i, known.output_shape))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of a sum or product."""
+    left, right = (
+        buffer(name, shape, dtype)
+        for name, shape, dtype in zip(("left", "right"), shapes, dtypes, strict=True)
+    )
+    output = buffer("output", known.output_shape, known.output_dtype)
+
+    def one(i: Any) -> Any:
+        place = unflatten(i, known.output_shape)
+        a, b = (
+            int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
+            for operand, shape, offset in zip((left, right), shapes, known.offsets, strict=True)
+        )
+        statements, value = _combined(known, a, b)
+        value = value + int32(known.output_offset)
+        return sequence(*statements, store_clipped(output, place, value, known))
+
+    return kernel([left, right, output], loop("i", math.prod(known.output_shape), one))
+
+
+def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
+    """Statements and the int32 result of two int32 expressions, before the offset.
+
+    The steps are those of `float32_pairs.exact_results`.
+    """
+    constant = int64(known.constant)
+    if isinstance(known, Float32Product):
+        parts = [int64(a * b) * int64(known.factors[0])]
+        first, second = 0, None
+    else:
+        parts = [int64(a) * int64(known.factors[0]), int64(b) * int64(known.factors[1])]
+        first, second = (0, 1) if known.scalar == 1 else (1, 0)
+    if known.plain:
+        statements, total = bind("total", sum(parts[1:], parts[0]) + constant)
+        return statements, _limited(total >> int64(known.fraction_bits))
+    part, statements = parts[first], []
+    if known.scalar or second is None:
+        statements, part = float32_rounding(part)
+    more, total = float32_rounding(part + constant)
+    if second is not None:
+        again, total = float32_rounding(total + parts[second])
+        more = more + again
+    return [*statements, *more], divide_to_even_expression(total, known.fraction_bits)
+
+
+def _limited(value: Any) -> Any:
+    """An int64 as int32."""
+    return tirx.max(tirx.min(value, int64(2**30)), int64(-(2**30))).astype("int32")
+
+
+def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data [N, C, ...], output)."""
+    (shape,) = shapes
+    data = buffer("data", shape, dtypes[0])
+    output = buffer("output", known.output_shape, known.output_dtype)
+    count = math.prod(shape[2:])
+    total, zero = accumulators(1), int32(0)
+    factor = (
+        int32(known.multiplier), int32(known.shift), ShiftRange(known.shift, known.shift)
+    )  # fmt: skip
+
+    def one(channel: Any) -> Any:
+        def element(i: Any) -> Any:
+            value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
+            return value - int32(known.input_zero_point)
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, zero, zero),
+            loop("i", count, lambda i: add_to(total, zero, element(i))),
+            store_rescaled(
+                output, unflatten(channel, known.output_shape), int32(total[zero]),
+                factor, known, 255 * count,
+            ),
+        )  # fmt: skip
+
+    return kernel([data, output], loop("channel", math.prod(shape[:2]), one))

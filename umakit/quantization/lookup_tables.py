@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one 8-bit tensor as tables of 256 results.
+
+What stands between a dequantize and a quantize may be any function of single elements: a change of
+scale, an activation, or several operators. Its 256 results are computed here in float32, operator
+by operator, as ONNX Runtime does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.quantization.tensors import (
+    Definition,
+    NotAnIsland,
+    Quantized,
+    Scale,
+    scale_of,
+)
+
+Array = npt.NDArray[Any]
+DEEPEST = 64
+"""Most operators on one way from quantize to dequantize."""
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
+
+
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "nn.relu": lambda x: np.maximum(x, 0),
+    "nn.relu6": lambda x: np.clip(x, 0, 6),
+    "clip": lambda x, low, high: np.clip(x, low, high),
+    "sigmoid": _sigmoid,
+    "tanh": lambda x: np.tanh(x.astype(np.float64)),
+    "nn.silu": lambda x: x * _sigmoid(x),
+    "exp": lambda x: np.exp(x.astype(np.float64)),
+    "abs": np.abs,
+    "negative": np.negative,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+"""Values of operators on float32; each result is rounded to float32."""
+
+
+def all_integers(dtype: str) -> Array:
+    """The 256 integers of an 8-bit dtype, in order."""
+    limits = np.iinfo(dtype)
+    return np.arange(limits.min, limits.max + 1, dtype=np.int64)
+
+
+def dequantized(scale: Scale) -> Array:
+    """The real numbers of all integers, float32[256]."""
+    distances: Array = (all_integers(scale.dtype) - scale.zero_point).astype(np.float32)
+    return np.asarray(distances * scale.scale, np.float32)
+
+
+def quantized(values: Array, scale: Scale, clip: tuple[int, int] | None = None) -> Array:
+    """The integers of real numbers: nearest, ties to even, limited."""
+    low, high = clip or scale.limits
+    with np.errstate(over="ignore", invalid="ignore"):
+        quotient = values.astype(np.float32) / scale.scale
+    integers = np.rint(np.clip(quotient, -1024, 1024)) + scale.zero_point
+    return np.asarray(np.clip(integers, low, high), scale.dtype)
+
+
+def conversion(source: Scale, target: Scale, clip: tuple[int, int]) -> Array:
+    """The table of a change of scale."""
+    return quantized(dequantized(source), target, clip)
+
+
+def is_identity(table: Array, source: Scale) -> bool:
+    """Whether a table changes nothing."""
+    return str(table.dtype) == source.dtype and bool(
+        (table == all_integers(source.dtype).astype(table.dtype)).all()
+    )
+
+
+class FunctionOfOne:
+    """A float32 expression of a single dequantized tensor.
+
+    Args:
+        expression: what is quantized.
+        definition: finds what variables are bound to.
+
+    Attributes:
+        values: float32[256], for all integers in order.
+
+    Raises:
+        NotAnIsland: it is something else.
+    """
+
+    def __init__(self, expression: Any, definition: Definition) -> None:
+        self._definition = definition
+        self._source: Quantized | None = None
+        self._results: dict[Any, Array] = {}
+        with np.errstate(all="ignore"):
+            self.values: Array = self._evaluate(expression, DEEPEST)
+        if np.isnan(self.values).any() or self.values.shape != (256,):
+            raise NotAnIsland("it is no function of one integer tensor")
+
+    @property
+    def source(self) -> Quantized:
+        """The integers that the function is of."""
+        if self._source is None:
+            raise NotAnIsland("it is no function of one integer tensor")
+        return self._source
+
+    def _evaluate(self, expression: Any, depth: int) -> Array:
+        call = self._definition(expression)
+        if call in self._results:
+            return self._results[call]
+        constant = tvm_api.constant_array(call)
+        if constant is not None and constant.size == 1:
+            return constant.reshape(()).astype(np.float32)
+        operator = tvm_api.operator_name(call)
+        if depth == 0:
+            raise NotAnIsland("too many operators follow each other")
+        if operator == "dequantize":
+            result = self._dequantize(call)
+        elif operator == "nn.leakyrelu":
+            x = self._evaluate(call.args[0], depth - 1)
+            result = np.where(x >= 0, x, x * np.float32(call.attrs.alpha))
+        elif operator in FUNCTIONS:
+            arguments = [self._argument(argument, depth) for argument in call.args]
+            result = np.asarray(FUNCTIONS[operator](*arguments), np.float32)
+        else:
+            raise NotAnIsland(f"there is no integer form of {operator or 'a constant'}")
+        self._results[call] = result
+        return result
+
+    def _argument(self, argument: Any, depth: int) -> Array:
+        if tvm_api.dtype_of(argument) == "float32" and tvm_api.static_shape(argument) is not None:
+            return self._evaluate(argument, depth - 1)
+        try:
+            return np.asarray(tvm_api.float_argument(argument), np.float32)
+        except ValueError as error:
+            raise NotAnIsland(str(error)) from None
+
+    def _dequantize(self, call: Any) -> Array:
+        if tvm_api.constant_array(self._definition(call.args[0])) is not None:
+            raise NotAnIsland("an operand is constant")
+        scale = scale_of(call, tvm_api.dtype_of(call.args[0]))
+        if self._source is not None and self._source.integers is not call.args[0]:
+            raise NotAnIsland("it is a function of several tensors")
+        self._source = Quantized(call.args[0], scale)
+        return dequantized(scale)
