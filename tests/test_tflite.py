@@ -24,7 +24,7 @@ from umakit.frontend import import_model
 from umakit.quantization import quantize_to_integers
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
-EACH = 70
+EACH = 334
 """Inputs of each kind."""
 
 
