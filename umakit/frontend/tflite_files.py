@@ -29,18 +29,28 @@ from umakit.frontend.tflite_converter import Converter
 from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
 from umakit.names import symbol_part
 
-FLOAT_OPERATORS = frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RESHAPE PAD CONCATENATION RELU RELU6 LOGISTIC TANH".split()
+MOVEMENTS = frozenset(
+    "RESHAPE PAD PADV2 CONCATENATION SQUEEZE EXPAND_DIMS TRANSPOSE STRIDED_SLICE SLICE SPLIT "
+    "SPLIT_V RESIZE_NEAREST_NEIGHBOR MAXIMUM MINIMUM".split()
 )
-INTEGER_OPERATORS = frozenset(
+"""Operators that yield numbers of their operands."""
+
+FLOAT_OPERATORS = MOVEMENTS | frozenset(
     "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RESHAPE PAD CONCATENATION RELU RELU6 QUANTIZE DEQUANTIZE".split()
+    "RELU RELU6 LOGISTIC TANH".split()
 )
-SAME_SCALE_OPERATORS = frozenset("AVERAGE_POOL_2D MAX_POOL_2D PAD CONCATENATION RELU6".split())
+INTEGER_OPERATORS = MOVEMENTS | frozenset(
+    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D "
+    "MAX_POOL_2D MEAN SOFTMAX RELU RELU6 LEAKY_RELU HARD_SWISH LOGISTIC TANH QUANTIZE "
+    "DEQUANTIZE".split()
+)
+SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
 """Operators that leave the scale alone: their kernels do not look at it."""
 
-LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+DATA_INPUTS = {"SPLIT": 1, "TRANSPOSE_CONV": 2}
+"""Which input is the data, where it is not the first one."""
+
+LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -146,7 +156,10 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
 
 def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where: str) -> None:
     """Refuse mixtures of integers and floats, and changes of scale that kernels do not make."""
-    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    position = DATA_INPUTS.get(operator.code, 0)
+    if len(operator.inputs) <= position or operator.inputs[position] < 0:
+        raise ModelError(f"{label} lacks its input {position}", where=where)
+    source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
     if operator.code == "QUANTIZE":
         allowed = source.dtype in ("float32", "int8") and result.dtype == "int8"
     elif operator.code == "DEQUANTIZE":
@@ -165,12 +178,11 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
             where=where,
             fix="quantize weights and activations to int8, or neither",
         )
-    activations = operator.inputs if operator.code == "CONCATENATION" else operator.inputs[:1]
-    if operator.code not in SAME_SCALE_OPERATORS or result.dtype != "int8":
+    if operator.code not in SAME_SCALE_OPERATORS:
         return
-    for number in activations:
+    for number in (*operator.inputs, *operator.outputs):
         tensor = graph.tensors[number]
-        if not _same_quantization(tensor, result):
+        if tensor.dtype == "int8" and not _same_quantization(tensor, result):
             raise ModelError(
                 f"{label} would change the scale of tensor {tensor.name!r}",
                 where=where,
@@ -210,8 +222,9 @@ def _module(graph: TfliteGraph, where: str) -> Any:
             for number, parameter in zip(graph.inputs, parameters, strict=True):
                 converter.values[number] = parameter
             for position, operator in enumerate(graph.operators):
-                variable = _convert(converter, graph, operator, position, where)
-                ends[str(variable.name)] = graph.tensors[operator.outputs[0]].name
+                variables = _convert(converter, graph, operator, position, where)
+                for number, variable in zip(operator.outputs, variables, strict=True):
+                    ends[str(variable.name)] = graph.tensors[number].name
             values = [converter.value(number) for number in graph.outputs]
             result = values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
             result = builder.emit_output(result)
@@ -221,28 +234,32 @@ def _module(graph: TfliteGraph, where: str) -> Any:
 
 def _convert(
     converter: Converter, graph: TfliteGraph, operator: TfliteOperator, position: int, where: str
-) -> Any:
-    """Convert an operator and bind its result to a variable that marks where it ends."""
+) -> list[Any]:
+    """Convert an operator and bind its results to variables that mark where they end."""
     label = operator_label(graph, operator)
-    if len(operator.outputs) != 1:
-        raise ModelError(f"{label} has several outputs", where=where)
-    expected = graph.tensors[operator.outputs[0]]
     try:
         value = converter.convert(operator)
     except ModelError as error:
         raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
         raise ModelError(f"{label} cannot be imported: {last_line(error)}", where=where) from error
-    shape, dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
-    if (shape, dtype) != (expected.shape, expected.dtype):
-        raise ModelError(
-            f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM imports "
-            f"it as {dtype}{list(shape or ())}",
-            where=where,
-        )
-    variable = converter.bb.emit(value, name_hint=f"result{position}")
-    converter.values[operator.outputs[0]] = variable
-    return variable
+    values = value if isinstance(value, list) else [value]
+    if len(values) != len(operator.outputs):
+        raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)
+    variables = []
+    for number, item in zip(operator.outputs, values, strict=True):
+        expected = graph.tensors[number]
+        shape, dtype = tvm_api.static_shape(item), tvm_api.dtype_of(item)
+        if (shape, dtype) != (expected.shape, expected.dtype):
+            raise ModelError(
+                f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM "
+                f"imports it as {dtype}{list(shape or ())}",
+                where=where,
+            )
+        variable = converter.bb.emit(item, name_hint=f"result{position}")
+        converter.values[number] = variable
+        variables.append(variable)
+    return variables
 
 
 def _named(module: Any, ends: Mapping[str, str]) -> Any:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tvm_api
-from umakit.quantization import parameters
+from umakit.quantization import further_parameters, parameters
 from umakit.quantization.fixed_point import Rounding
+from umakit.quantization.further_operators import FURTHER_OPERATORS
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
@@ -25,7 +26,9 @@ from umakit.quantization.tensors import (
     scale_of,
 )
 
-KINDS = {f"{PREFIX}{kind.operator}": kind for kind in OPERATORS}
+KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
+
+LINEAR = ("nn.conv2d", "nn.conv2d_transpose", "matmul")
 
 MOVEMENTS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 """Operators that only move numbers: on integers they do the same if all have one scale."""
@@ -146,10 +149,15 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             return self._movement(result)
         handlers: dict[str, Callable[[Result], Any]] = {
             "nn.conv2d": self._linear,
+            "nn.conv2d_transpose": self._linear,
             "matmul": self._linear,
             "add": self._sum_or_linear,
             "subtract": self._elementwise,
-            "multiply": self._elementwise,
+            "multiply": self._product_or_lookup,
+            "sigmoid": self._lookup,
+            "tanh": self._lookup,
+            "nn.leakyrelu": self._lookup,
+            "mean": self._mean,
             "nn.avg_pool2d": self._unary,
             "nn.max_pool2d": self._unary,
             "nn.softmax": self._unary,
@@ -162,6 +170,19 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         source = self._dequantized(result.call.args[0], result)
         return parameters.unary(result, source, self._rounding)
 
+    def _mean(self, result: Result) -> Any:
+        source = self._dequantized(result.call.args[0], result)
+        return further_parameters.mean(result, source, self._rounding)
+
+    def _lookup(self, result: Result, argument: Any = None) -> Any:
+        """An activation function of the only argument of the island, or of another expression."""
+        source = self._dequantized(argument or result.call.args[0], result)
+        return further_parameters.lookup(result, source, self._rounding)
+
+    def _product_or_lookup(self, result: Result) -> Any:
+        argument = further_parameters.hard_swish_argument(result.call, self._definition)
+        return self._lookup(result, argument) if argument else self._elementwise(result)
+
     def _elementwise(self, result: Result) -> Any:
         operands = [self._dequantized(argument, result) for argument in result.call.args]
         known = parameters.elementwise(result, operands, self._rounding)
@@ -169,7 +190,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _sum_or_linear(self, result: Result) -> Any:
         first = self._definition(result.call.args[0])
-        if tvm_api.operator_name(first) in ("nn.conv2d", "matmul"):
+        if tvm_api.operator_name(first) in LINEAR:
             return self._linear(replace(result, call=first), bias=result.call.args[1])
         return self._elementwise(result)
 
@@ -179,7 +200,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         self._check_node(self._definition(result.call.args[1]), result.span)
         weights = dequantized_weights(result.call.args[1], self._definition)
         biases = None if bias is None else dequantized_weights(bias, self._definition)
-        if tvm_api.operator_name(result.call) == "nn.conv2d":
+        operator = tvm_api.operator_name(result.call)
+        if operator == "nn.conv2d_transpose":
+            return further_parameters.conv2d_transpose(
+                result, source, weights, biases, self._rounding
+            )
+        if operator == "nn.conv2d":
             return parameters.conv2d(result, source, weights, biases, self._rounding)
         return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
 

@@ -15,7 +15,7 @@ strategies read the same thing. Data is NHWC.
     requantize     (data)
 
 Multipliers (int32) and shifts (int8) have one element or one for each output channel; see
-`fixed_point`.
+`fixed_point`. More operators are in `further_operators`.
 """
 
 from __future__ import annotations
@@ -226,9 +226,11 @@ def _result_type(call: Any, builder: Any) -> Any:
     )
 
 
-def _register(infer: Callable[[Any, Any], Any]) -> None:
-    for kind in OPERATORS:
+def register_kinds(kinds: Sequence[type[Parameters]]) -> None:
+    """Make Relax operators of parameter classes."""
+    infer: Callable[[Any, Any], Any] = _result_type
+    for kind in kinds:
         tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), infer)
 
 
-_register(_result_type)
+register_kinds(OPERATORS)

@@ -96,7 +96,7 @@ def conv2d(
     )
     scales = weights.channel_scales().astype(np.float64)
     factors = np.float64(source.scale.scale) * scales / np.float64(result.scale.scale)
-    operands = _linear_operands(result, source, weights, bias, factors)
+    operands = linear_operands(result, source, weights, bias, factors)
     return known.call([source.integers, *operands], result.span)
 
 
@@ -122,7 +122,7 @@ def dense(
     # In float64, unlike LiteRT, which multiplies the scales in float32 if there is one for all.
     product = np.float64(source.scale.scale) * weights.channel_scales().astype(np.float64)
     factors = product / np.float64(result.scale.scale)
-    operands = _linear_operands(result, source, weights, bias, factors)
+    operands = linear_operands(result, source, weights, bias, factors)
     fields = result.common(rounding) | {"output_shape": (rows, outputs)}
     known = Dense(**fields, input_zero_point=source.scale.zero_point)
     reshape = tvm_api.relax.op.reshape
@@ -135,7 +135,7 @@ def dense(
     return tvm_api.make_call(reshape(builder.emit(call), result.shape), span=result.span)
 
 
-def _linear_operands(
+def linear_operands(
     result: Result, source: Quantized, weights: Weights, bias: Weights | None, factors: Array
 ) -> list[Any]:
     """Weights, bias, multipliers and shifts as constants."""
@@ -260,6 +260,9 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
         NotAnIsland: scales that integers cannot express.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
+    if result.activation and rounding is Rounding.TFLM:
+        # RELU divides the scales in float32 (activations_common.cc), QUANTIZE in float64.
+        factor = float(source.scale.scale / result.scale.scale)
     scaled = _fixed_point([factor])
     return Requantize(
         **result.common(rounding),

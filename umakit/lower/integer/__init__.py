@@ -10,7 +10,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.lower.integer import convolution, elementwise, pooling, softmax
+from umakit.lower.integer import convolution, elementwise, lookup, pooling, softmax, transposed
+from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
 from umakit.quantization.operators import (
     PREFIX,
     Add,
@@ -38,6 +39,9 @@ def legalizations() -> dict[str, Rule]:
         Softmax.operator: _softmax,
         Requantize.operator: _requantize,
         Multiply.operator: _multiply,
+        Conv2dTranspose.operator: _conv2d_transpose,
+        Lookup.operator: _lookup,
+        Mean.operator: _mean,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
     rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
@@ -86,6 +90,25 @@ def _dense(builder: Any, call: Any) -> Any:
     layer = _linear(call).without_zero_point(known.input_zero_point)
     function = convolution.dense(known, _shape(data), tvm_api.dtype_of(data), layer)
     return _call(builder, call, function, [data, *_constants(layer.arrays())])
+
+
+def _conv2d_transpose(builder: Any, call: Any) -> Any:
+    data, layer = call.args[0], _linear(call)
+    function = transposed.conv2d_transpose(
+        Conv2dTranspose.of(call), _shape(data), tvm_api.dtype_of(data), layer
+    )
+    return _call(builder, call, function, [data, *_constants(layer.arrays())])
+
+
+def _lookup(builder: Any, call: Any) -> Any:
+    function = lookup.lookup(Lookup.of(call), _shape(call.args[0]))
+    return _call(builder, call, function, list(call.args))
+
+
+def _mean(builder: Any, call: Any) -> Any:
+    data = call.args[0]
+    function = lookup.mean(Mean.of(call), _shape(data), tvm_api.dtype_of(data))
+    return _call(builder, call, function, [data])
 
 
 def _softmax(builder: Any, call: Any) -> Any:
