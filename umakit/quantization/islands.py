@@ -176,12 +176,16 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _lookup(self, result: Result, argument: Any = None) -> Any:
         """An activation function of the only argument of the island, or of another expression."""
-        source = self._dequantized(argument or result.call.args[0], result)
+        if argument is None:
+            argument = result.call.args[0]
+        source = self._dequantized(argument, result)
         return further_parameters.lookup(result, source, self._rounding)
 
     def _product_or_lookup(self, result: Result) -> Any:
         argument = further_parameters.hard_swish_argument(result.call, self._definition)
-        return self._lookup(result, argument) if argument else self._elementwise(result)
+        if argument is None:
+            return self._elementwise(result)
+        return self._lookup(result, argument)
 
     def _elementwise(self, result: Result) -> Any:
         operands = [self._dequantized(argument, result) for argument in result.call.args]

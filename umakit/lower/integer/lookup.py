@@ -78,15 +78,13 @@ def mean(known: Mean, shape: tuple[int, ...], dtype: str) -> Any:
         def one_tile(first: Any, width: Any) -> Any:
             return sequence(
                 tirx.AllocBuffer(sums),
-                loop("c", width, lambda c: set_to(
-                    sums, c, int32(-known.input_zero_point * terms)
-                )),
+                loop("c", width, lambda c: set_to(sums, c, int32(0))),
                 loops([*inner, ("c", width)], lambda *place: add_to(
                     sums, place[-1], int32(data[source(fixed, place[:-1], first + place[-1])])
                 )),
                 loop("c", width, lambda c: store_rescaled(
                     output, unflatten(number * int32(channels) + first + c, known.output_shape),
-                    int32(sums[c]), factor, known,
+                    int32(sums[c]) - int32(known.input_zero_point * terms), factor, known,
                 )),
             )  # fmt: skip
 
