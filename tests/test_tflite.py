@@ -185,7 +185,7 @@ REFUSED = {
     "another schema": (convolution(version=2), "has schema version 2, not 3"),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y' is not"),
     "an unknown operator": (single("EXP", dtype="float32"), "EXP that writes 'y' is not supported"),
-    "a quantized one": (single("LOGISTIC"), "LOGISTIC that writes 'y' is not supported as a quant"),
+    "a quantized one": (single("ELU"), "ELU that writes 'y' is not supported as a quant"),
     "a hot softmax": (single("SOFTMAX", "SoftmaxOptions", Beta=0.5), "its beta is 0.5"),
     "options of nothing": (single("SOFTMAX"), "its options are missing"),
     "a strange scale": (

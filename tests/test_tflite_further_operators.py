@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
-    assert_exact,
+    SANITIZED,
     channels,
     kernels,
     paddings,
@@ -23,8 +24,10 @@ from tflite_exactness import (
     weights_and_bias,
     zero_points,
 )
+from tflite_exactness import assert_exact as assert_exact_with
 from tflite_networks import TfliteFile
 
+assert_exact = partial(assert_exact_with, flags=SANITIZED)
 ALL_INTEGERS = np.arange(-128, 128).astype(np.int8).reshape(1, 1, 256)
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
 

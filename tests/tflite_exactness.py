@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tflite_networks import Array, TfliteFile, tflite_micro
 
 import umakit
+from umakit import build
 
 EXAMPLES = settings(
     max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "6")),
@@ -38,39 +41,54 @@ ties = st.integers(3, 127).flatmap(
 """Ratios of scales at which products lie between two integers, where the last bit matters."""
 
 
-def random_integers(shape: tuple[int, ...], seed: int) -> Array:
+SANITIZED = (*build.FLAGS, "-fsanitize=undefined", "-fno-sanitize-recover=all")
+"""Flags with which undefined behaviour ends the program."""
+
+
+def random_integers(shape: tuple[int, ...], seed: int, dtype: str = "int8") -> Array:
     """Several inputs: extremes and noise."""
-    random = np.random.default_rng(seed)
-    inputs = random.integers(-128, 128, (INFERENCES, *shape)).astype(np.int8)
-    inputs[0], inputs[1] = -128, 127
-    inputs[2] = random.choice([-128, 127], shape)
+    random, limits = np.random.default_rng(seed), np.iinfo(dtype)
+    inputs = random.integers(limits.min, limits.max + 1, (INFERENCES, *shape)).astype(dtype)
+    inputs[0], inputs[1] = limits.min, limits.max
+    inputs[2] = random.choice([limits.min, limits.max], shape)
     return inputs
 
 
 def assert_exact(
-    file: bytes, shape: tuple[int, ...], seed: int = 0, *, inputs: Array | None = None
+    file: bytes,
+    shape: tuple[int, ...],
+    seed: int = 0,
+    *,
+    inputs: Array | None = None,
+    dtype: str = "int8",
+    floats: bool = False,
+    flags: Sequence[str] = build.FLAGS,
 ) -> Array:
-    """Compile a model with one int8 input `x` and compare it with the oracle.
+    """Compile a model with one input `x` and compare it with the oracle, bit by bit.
 
     Args:
         file: the model.
         shape: of the input.
         seed: of random inputs.
         inputs: several inputs instead.
+        dtype: of the input.
+        floats: whether the model asks for floating point.
+        flags: of the C compiler.
 
     Returns:
         The outputs.
     """
-    inputs = random_integers(shape, seed) if inputs is None else inputs
+    inputs = random_integers(shape, seed, dtype) if inputs is None else inputs
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "single.tflite"
         path.write_bytes(file)
         expected = tflite_micro(file, inputs)
         library = umakit.compile_model(path, [], Path(folder) / "library")
-        result = umakit.run_library(library.path, {"x": inputs})
+        with mock.patch.object(build, "FLAGS", tuple(flags)):
+            result = umakit.run_library(library.path, {"x": inputs})
         source = (library.path / "codegen/host/src/tvmgen_single.c").read_text()
         kernel_text = source[source.index("static ") :] if "static " in source else ""
-        assert "float" not in kernel_text and "double" not in kernel_text
+        assert floats or ("float" not in kernel_text and "double" not in kernel_text)
     (output,) = result.outputs.values()
     assert output.dtype == expected.dtype
     np.testing.assert_array_equal(output, expected)

@@ -47,6 +47,26 @@ INTEGER_OPERATORS = MOVEMENTS | frozenset(
 SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
 """Operators that leave the scale alone: their kernels do not look at it."""
 
+EVERYTHING = FLOAT_OPERATORS | INTEGER_OPERATORS
+INTEGER_DTYPES = {
+    "int8": EVERYTHING,
+    "uint8": frozenset(["QUANTIZE", "DEQUANTIZE"]),
+    "int16": MOVEMENTS
+    | frozenset(
+        "ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D MEAN RELU RELU6 QUANTIZE DEQUANTIZE".split()
+    ),
+}
+"""Dtypes of quantized tensors, and which operators take them."""
+
+QUANTIZATIONS = {
+    ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
+    ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
+}  # fmt: skip
+"""(operand, result) of QUANTIZE, which also changes scales."""
+
+BINARY_OPERATORS = frozenset("ADD SUB MUL MAXIMUM MINIMUM CONCATENATION".split())
+"""Operators whose operands all have one dtype."""
+
 DATA_INPUTS = {"SPLIT": 1, "TRANSPOSE_CONV": 2}
 """Which input is the data, where it is not the first one."""
 
@@ -128,14 +148,17 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
         raise ModelError(f"operator {operator.code} has no input or no output", where=where)
     label = operator_label(graph, operator)
+    quantized = [tensor for tensor in tensors if tensor.dtype in INTEGER_DTYPES]
     for tensor in tensors:
-        if tensor.dtype in ("uint8", "int16") or tensor.dtype.startswith("type"):
+        allowed = INTEGER_DTYPES.get(tensor.dtype, EVERYTHING)
+        # Unsupported operators are named as such below, whatever they work on.
+        known = operator.code in EVERYTHING
+        if tensor.dtype.startswith("type") or (known and operator.code not in allowed):
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
                 where=where,
                 fix="quantize to int8",
             )
-    quantized = [tensor for tensor in tensors if tensor.dtype == "int8"]
     supported = INTEGER_OPERATORS if quantized else FLOAT_OPERATORS
     if operator.code not in supported:
         kind = "a quantized operator" if quantized else "an operator"
@@ -145,13 +168,22 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
             fix=f"supported are {', '.join(sorted(supported))}",
         )
     for tensor in quantized:
-        if tensor.scales.size == 0 or (tensor.scales == 0).any():
-            raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
-        if (np.abs(tensor.zero_points + 0.5) > 127.5).any():
-            raise ModelError(
-                f"{label}: tensor {tensor.name!r} has a zero point that is no int8", where=where
-            )
+        _check_scale(tensor, label, where)
     _check_kinds(graph, operator, label, where)
+
+
+def _check_scale(tensor: TfliteTensor, label: str, where: str) -> None:
+    """Refuse integers without a scale, and zero points that kernels do not take."""
+    if tensor.scales.size == 0 or (tensor.scales == 0).any():
+        raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
+    limits = np.iinfo(tensor.dtype)
+    low, high = (0, 0) if tensor.dtype == "int16" else (limits.min, limits.max)
+    if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
+        raise ModelError(
+            f"{label}: tensor {tensor.name!r} has a zero point that is no {tensor.dtype}"
+            + (" of symmetric quantization" if low == high else ""),
+            where=where,
+        )
 
 
 def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where: str) -> None:
@@ -161,11 +193,14 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
         raise ModelError(f"{label} lacks its input {position}", where=where)
     source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
     if operator.code == "QUANTIZE":
-        allowed = source.dtype in ("float32", "int8") and result.dtype == "int8"
+        allowed = (source.dtype, result.dtype) in QUANTIZATIONS
     elif operator.code == "DEQUANTIZE":
-        allowed = source.dtype == "int8" and result.dtype == "float32"
+        allowed = source.dtype in INTEGER_DTYPES and result.dtype == "float32"
     else:
         allowed = source.dtype == result.dtype
+    if operator.code in BINARY_OPERATORS:
+        kinds = {graph.tensors[number].dtype for number in operator.inputs if number >= 0}
+        allowed = allowed and kinds == {source.dtype}
     if operator.code in LINEAR_OPERATORS:
         allowed = (
             allowed
@@ -182,7 +217,7 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
         return
     for number in (*operator.inputs, *operator.outputs):
         tensor = graph.tensors[number]
-        if tensor.dtype == "int8" and not _same_quantization(tensor, result):
+        if tensor.dtype in INTEGER_DTYPES and not _same_quantization(tensor, result):
             raise ModelError(
                 f"{label} would change the scale of tensor {tensor.name!r}",
                 where=where,

@@ -124,6 +124,31 @@ def extremum(function: Any) -> Convert:
     return convert
 
 
+def quantize(converter: Converter, operator: TfliteOperator) -> Any:
+    """QUANTIZE of integers as a change of scale, of real numbers in float32.
+
+    Ties are rounded away from zero (`AffineQuantize` of `quantize.h`), where TVM's own operator
+    rounds them to even numbers.
+    """
+    result = converter.tensor(operator.outputs[0])
+    if converter.tensor(operator.inputs[0]).dtype != "float32":
+        return converter.island(operator, lambda data: data)
+    zero_point, limits = int(result.zero_points[0]), np.iinfo(result.dtype)
+    bb, op = converter.bb, relax.op
+    scale = relax.const(result.scales[0], "float32")
+    quotient = bb.emit(op.divide(converter.value(operator.inputs[0]), scale))
+    size = bb.emit(op.abs(quotient))
+    whole = bb.emit(op.floor(size))
+    tie = op.greater_equal(op.subtract(size, whole), relax.const(0.5, "float32"))
+    rounded = bb.emit(op.add(whole, op.astype(tie, "float32")))
+    negative = op.less(quotient, relax.const(0.0, "float32"))
+    signed = bb.emit(op.where(negative, op.negative(rounded), rounded))
+    low, high = (float(limit - zero_point) for limit in (limits.min, limits.max))
+    clipped = op.clip(signed, tvm_api.float_value(low), tvm_api.float_value(high))
+    shifted = op.add(op.astype(clipped, "int32"), relax.const(zero_point, "int32"))
+    return op.astype(shifted, result.dtype)
+
+
 # --- movements ----------------------------------------------------------------------------------
 
 
@@ -299,6 +324,7 @@ CONVERTERS: dict[str, Convert] = {
     "MINIMUM": extremum(relax.op.minimum),
     "PAD": pad,
     "PADV2": pad,
+    "QUANTIZE": quantize,
     "RESHAPE": reshape,
     "RESIZE_NEAREST_NEIGHBOR": resize_nearest,
     "SLICE": slice_,

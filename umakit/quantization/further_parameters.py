@@ -22,8 +22,8 @@ from umakit.quantization.tensors import Array, NotAnIsland, Quantized, Weights
 
 Tables = dict[str, Callable[[Result, Quantized], Array]]
 
-MOST_TERMS = 2**23
-"""Of a mean: sums of as many 8-bit integers without their zero point have 32 bits."""
+MOST_OF_A_SUM = 2**30
+"""Of the terms of a mean, which are added in 32 bits with and without their zero point."""
 
 
 def conv2d_transpose(
@@ -64,7 +64,8 @@ def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
     given = result.call.attrs.axis
     axes = range(len(shape)) if given is None else {int(axis) % len(shape) for axis in given}
     terms = math.prod(shape[axis] for axis in axes)
-    if not 0 < terms < MOST_TERMS:
+    magnitude = source.scale.magnitude * terms
+    if not 0 < magnitude < MOST_OF_A_SUM:
         raise NotAnIsland(f"a mean is over {terms} elements")
     try:
         factor = float(source.scale.scale) / float(result.scale.scale)
@@ -72,6 +73,7 @@ def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
     except ValueError as error:
         raise NotAnIsland(str(error)) from None
     shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
+    parameters.check_headroom(magnitude, output_shift - shift, rounding)
     known = Mean(
         **result.common(rounding),
         axes=tuple(sorted(axes)),

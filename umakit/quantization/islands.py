@@ -81,7 +81,11 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             return self._quantize(call)
         if operator == "clip":
             return self._clip_integers(call)
-        if operator == "nn.max_pool2d" and tvm_api.dtype_of(call.args[0]) in ("int8", "uint8"):
+        if operator == "nn.max_pool2d" and tvm_api.dtype_of(call.args[0]) in (
+            "int8",
+            "uint8",
+            "int16",
+        ):
             return self._max_pool_of_integers(call)
         return call
 
@@ -124,7 +128,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _result(self, call: Any) -> Result:
         """The value that a quantize rounds."""
-        scale = scale_of(call, tvm_api.dtype_of(call))
+        scale = self._scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
         self._check_node(value, call.span)
@@ -244,7 +248,13 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _dequantized_call(self, call: Any, result: Result) -> Quantized:
         self._check_node(call, result.span)
-        return Quantized(call.args[0], scale_of(call, tvm_api.dtype_of(call.args[0])))
+        return Quantized(call.args[0], self._scale(call, tvm_api.dtype_of(call.args[0])))
+
+    def _scale(self, call: Any, dtype: str) -> Scale:
+        """The scale of a quantize or dequantize call."""
+        if dtype == "int16" and self._rounding is not Rounding.TFLM:
+            raise NotAnIsland("16 bits are known only as TensorFlow Lite Micro computes them")
+        return scale_of(call, dtype)
 
     def _check_node(self, call: Any, span: Any) -> None:
         if self._within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):

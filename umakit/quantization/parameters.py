@@ -35,8 +35,8 @@ from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
 Array = npt.NDArray[Any]
 
 ONE = np.float32(1)
-ADD_LEFT_SHIFT = 20
-"""TensorFlow Lite's left shift of the operands of an addition of 8-bit integers."""
+ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
 
 BIAS_TOLERANCE = 0.02
 """How far, in steps of the result, a bias's scale may be from that of the accumulator."""
@@ -171,14 +171,18 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     operator = tvm_api.operator_name(result.call)
     if operator == "multiply":
         factor = _fixed_point([float(left.scale) * float(right.scale) / output])
+        check_headroom(left.magnitude * right.magnitude, int(factor.shifts[0]), rounding)
         return Multiply(
             **fields, multiplier=int(factor.multipliers[0]), shift=int(factor.shifts[0])
         )
-    twice_largest = 2.0 * float(max(left.scale, right.scale))
+    left_shift = ADD_LEFT_SHIFTS[result.scale.dtype]
+    # SUB divides scales in float32 (sub_common.cc), ADD in float64 (add_common.cc).
+    exact = np.float32 if operator == "subtract" and rounding is Rounding.TFLM else np.float64
+    twice_largest = exact(2) * exact(max(left.scale, right.scale))
     factors = [
-        float(left.scale) / twice_largest,
-        float(right.scale) / twice_largest,
-        twice_largest / (2.0**ADD_LEFT_SHIFT * output),
+        float(exact(left.scale) / twice_largest),
+        float(exact(right.scale) / twice_largest),
+        float(twice_largest / (exact(2**left_shift) * exact(output))),
     ]
     if factors[2] >= 1.0:
         raise NotAnIsland("the result's scale is too small for the operands'")
@@ -188,7 +192,7 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     shifts = [int(value) for value in scaled.shifts]
     return kind(
         **fields,
-        left_shift=ADD_LEFT_SHIFT,
+        left_shift=left_shift,
         multipliers=(first, second, third),
         shifts=(shifts[0], shifts[1], shifts[2]),
     )
@@ -264,12 +268,23 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
         # RELU divides the scales in float32 (activations_common.cc), QUANTIZE in float64.
         factor = float(source.scale.scale / result.scale.scale)
     scaled = _fixed_point([factor])
+    check_headroom(source.scale.magnitude, int(scaled.shifts[0]), rounding)
     return Requantize(
         **result.common(rounding),
         input_zero_point=source.scale.zero_point,
         multiplier=int(scaled.multipliers[0]),
         shift=int(scaled.shifts[0]),
     )
+
+
+def check_headroom(magnitude: int, shift: int, rounding: Rounding) -> None:
+    """Refuse left shifts that the reference makes in 32 bits and that need more.
+
+    Raises:
+        NotAnIsland: the largest value has no 32 bits after the shift.
+    """
+    if rounding is Rounding.TFLM and magnitude << max(shift, 0) >= 2**31:
+        raise NotAnIsland("the result's scale is too small for the operands'")
 
 
 def _fixed_point(factors: Sequence[float]) -> FixedPoint:

@@ -33,12 +33,17 @@ class Scale:
     Attributes:
         scale: float32, positive and finite.
         zero_point: within the dtype.
-        dtype: `int8` or `uint8`.
+        dtype: `int8`, `uint8` or `int16`.
     """
 
     scale: np.float32
     zero_point: int
     dtype: str
+
+    @property
+    def magnitude(self) -> int:
+        """The largest absolute difference to the zero point."""
+        return max(abs(limit - self.zero_point) for limit in self.limits)
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -112,8 +117,8 @@ def scale_of(call: Any, dtype: str) -> Scale:
         raise NotAnIsland("a scale or zero point is no constant")
     if scale.size != 1 or zero_point.size != 1:
         raise NotAnIsland("an activation has a scale for each channel")
-    if dtype not in ("int8", "uint8"):
-        raise NotAnIsland(f"integers are {dtype}, not int8 or uint8")
+    if dtype not in ("int8", "uint8", "int16"):
+        raise NotAnIsland(f"integers are {dtype}, not int8, uint8 or int16")
     value = np.float32(scale.reshape(-1)[0])
     if not np.isfinite(value) or value <= 0:
         raise NotAnIsland(f"a scale is {value}")
