@@ -19,6 +19,7 @@ from tflite_exactness import (
     seeds,
     sizes,
     ties,
+    weights_and_bias,
 )
 from tflite_exactness import assert_exact as assert_exact_with
 from tflite_networks import TfliteFile
@@ -109,6 +110,52 @@ def test_arithmetic_of_16_bits(
     options = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}[code]
     file.operator(code, [x, c], [y], options, FusedActivationFunction=activation)
     assert_exact(file.finish([x], [y]), SHAPE, seed, dtype="int16")
+
+
+LINEAR = {
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "FULLY_CONNECTED": "FullyConnectedOptions",
+}
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(sorted(LINEAR)), sizes, sizes, channels, channels,
+    st.tuples(st.integers(1, 3), st.integers(1, 4)), st.integers(1, 2), paddings, activations,
+    scales, st.floats(20.0, 2e4), st.booleans(), st.sampled_from(["int64", "int32", ""]), seeds,
+)  # fmt: skip
+def test_linear_operators_of_16_bits(
+    code: str, height: int, width: int, inputs: int, outputs: int, window: tuple[int, int],
+    step: int, padding: int, activation: int, scale: float, ratio: float, per_channel: bool,
+    bias: str, seed: int,
+) -> None:  # fmt: skip
+    """Sums of 64 bits, or of 32 with a bias of 32; depthwise ones always have 64."""
+    dense, depthwise = code == "FULLY_CONNECTED", code == "DEPTHWISE_CONV_2D"
+    if depthwise:
+        outputs, bias = 2 * inputs, "int64" if bias else ""
+    shape = (height, inputs) if dense else (1, height + 2, width + 3, inputs)
+    rows, columns = (
+        -(-size // step) if padding == 0 else (size - extent) // step + 1
+        for size, extent in zip((height + 2, width + 3), window, strict=True)
+    )
+    file = TfliteFile()
+    x = file.tensor(shape, "int16", scale=scale, name="x")
+    weights = (1 if depthwise else outputs, *window, outputs if depthwise else inputs)
+    constants, product = weights_and_bias(
+        file, (outputs, inputs) if dense else weights, outputs, 3 if depthwise else 0, scale, seed,
+        per_channel, bias or "int64",
+    )  # fmt: skip
+    result = (height, outputs) if dense else (1, rows, columns, outputs)
+    y = file.tensor(result, "int16", scale=product * ratio, name="y")
+    options = {"FusedActivationFunction": activation}
+    if not dense:
+        options |= {"Padding": padding, "StrideH": step, "StrideW": step, "DilationHFactor": 1,
+                    "DilationWFactor": 1}  # fmt: skip
+    if depthwise:
+        options["DepthMultiplier"] = 2
+    file.operator(code, [x, *(constants if bias else constants[:1])], [y], LINEAR[code], **options)
+    assert_exact(file.finish([x], [y]), shape, seed, dtype="int16")
 
 
 @EXAMPLES

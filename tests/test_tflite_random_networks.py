@@ -17,6 +17,9 @@ SHAPE = (1, 6, 5, 4)
 LARGEST = 20
 """Rows, columns or channels, above which nothing grows any more."""
 
+LARGEST_ARGUMENT = 15.0
+"""Scale above which the fixed point of LOGISTIC and TANH ends."""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -64,6 +67,8 @@ def activation(
     code: str, result: tuple[float, int] | None, options: str = "", **values: Any
 ) -> Any:
     def add(net: Network, x: Value) -> None:
+        if result and x.scale > LARGEST_ARGUMENT:
+            return
         y = net.value(x.shape, *result) if result else net.other(x, 1.1)
         net.add(code, [x.number], y, options, **values)
 

@@ -69,6 +69,30 @@ WEIGHTS = (np.ones((1, 1, 1, 4), np.int8), 0.1)
 IMAGE = (1, 2, 2, 4)
 
 REFUSED = {
+    "a depthwise convolution of 16 bits with a bias of 32": (
+        one(
+            "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", source="int16", result="int16",
+            shape=IMAGE, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            DepthMultiplier=1, extra=(WEIGHTS, (integers(1, 2, 3, 4), 0.01)),
+        ),
+        "DEPTHWISE_CONV_2D that writes 'y': its bias is int32, not int64",
+    ),
+    "a bias of more than 32 bits": (
+        one(
+            "CONV_2D", "Conv2DOptions", source="int16", result="int16", shape=IMAGE,
+            result_shape=(1, 2, 2, 1), StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            extra=(WEIGHTS, (np.array([2**40], np.int64), 0.01)),
+        ),
+        "CONV_2D that writes 'y': its bias needs more than 32 bits",
+    ),
+    "sums of 32 bits without a bias that says so": (
+        one(
+            "CONV_2D", "Conv2DOptions", source="int16", result="int16", shape=IMAGE,
+            result_shape=(1, 2, 2, 1), StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            QuantizedBiasType=2, extra=(WEIGHTS,),
+        ),
+        "CONV_2D that writes 'y': it has no bias but sums of 32 bits",
+    ),
     "RELU_N1_TO_1, which TFLM lacks": (
         one("RELU_N1_TO_1"), "RELU_N1_TO_1 that writes 'y' is not supported as a quantized"
     ),

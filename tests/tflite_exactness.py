@@ -103,6 +103,7 @@ def weights_and_bias(
     data_scale: float,
     seed: int,
     per_channel: bool,
+    dtype: str = "int32",
 ) -> tuple[list[int], float]:
     """Constant weights and bias, and the largest scale of their products."""
     random = np.random.default_rng(seed)
@@ -114,7 +115,7 @@ def weights_and_bias(
     )  # fmt: skip
     product = np.float32(data_scale) * weight_scales
     bias = file.tensor(
-        [outputs], "int32", scale=product,
-        data=random.integers(-(2**14), 2**14, outputs).astype(np.int32), name="bias",
+        [outputs], dtype, scale=product,
+        data=random.integers(-(2**14), 2**14, outputs).astype(dtype), name="bias",
     )  # fmt: skip
     return [weights, bias], float(product.max())

@@ -56,6 +56,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             "SOFTMAX": self._softmax,
         }
         self._check_steps(operator)
+        self._check_wide_bias(operator)
         if operator.code in CONVERTERS:
             value = CONVERTERS[operator.code](self, operator)
             if isinstance(value, list):
@@ -70,7 +71,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The expression of a tensor, which may be a constant."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
-            self.values[number] = relax.const(self.get_tensor_value(wrapper))
+            values = self.get_tensor_value(wrapper)
+            self.values[number] = relax.const(values, str(values.dtype))
         return self.values[number]
 
     def tensor(self, number: int) -> TfliteTensor:
@@ -154,6 +156,19 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             wrappers.pop()
         return wrappers
 
+    def dequantize(self, expr: Any, tensor: Any) -> Any:
+        """Real numbers; a bias of 64 bits is converted to 32 first, as TVM dequantizes no more.
+
+        Raises:
+            ModelError: its values need more than 32 bits.
+        """
+        values = tvm_api.constant_array(expr)
+        if values is not None and values.dtype == np.int64:
+            if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
+                raise ModelError("its bias needs more than 32 bits")
+            expr = relax.op.astype(expr, "int32")
+        return super().dequantize(expr, tensor)
+
     def is_prefetched(self, input_tensor_idx: int) -> bool:
         """No values are kept aside."""
         return False
@@ -181,6 +196,23 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             step = getattr(options, name, lambda: 1)()
             if not 1 <= step <= MOST_STEPS:
                 raise ModelError(f"its {name} is {step}")
+
+    def _check_wide_bias(self, operator: TfliteOperator) -> None:
+        """Sums of 16-bit data have 64 bits, or those of the bias; DEPTHWISE_CONV_2D has no choice.
+
+        So it is in TensorFlow Lite Micro (conv.cc, fully_connected.cc, depthwise_conv.cc).
+        """
+        linear = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+        if operator.code not in linear or self.tensor(operator.inputs[0]).dtype != "int16":
+            return
+        number = operator.inputs[2] if len(operator.inputs) > 2 else -1
+        dtype = self.tensor(number).dtype if number >= 0 else "int64"
+        allowed = ("int64",) if operator.code == "DEPTHWISE_CONV_2D" else ("int64", "int32")
+        if dtype not in allowed:
+            raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
+        kind = getattr(self._options(operator), "QuantizedBiasType", None)
+        if number < 0 and kind is not None and kind() == tflite.TensorType.INT32:
+            raise ModelError("it has no bias but sums of 32 bits")
 
     def _options(self, operator: TfliteOperator) -> Any:
         """The operator's options, None when it has none that matter here."""

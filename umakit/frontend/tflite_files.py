@@ -53,7 +53,8 @@ INTEGER_DTYPES = {
     "uint8": frozenset(["QUANTIZE", "DEQUANTIZE"]),
     "int16": MOVEMENTS
     | frozenset(
-        "ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D MEAN RELU RELU6 QUANTIZE DEQUANTIZE".split()
+        "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D MEAN "
+        "RELU RELU6 QUANTIZE DEQUANTIZE".split()
     ),
 }
 """Dtypes of quantized tensors, and which operators take them."""
@@ -205,7 +206,8 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
         allowed = (
             allowed
             and len(operator.inputs) > 1
-            and (graph.tensors[operator.inputs[1]].dtype == source.dtype)
+            and graph.tensors[operator.inputs[1]].dtype
+            == ("int8" if source.dtype == "int16" else source.dtype)
         )
     if not allowed:
         raise ModelError(

@@ -38,6 +38,10 @@ ONE = np.float32(1)
 ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
 
+MOST_OF_A_WIDE_BIAS = 2.0**46
+MOST_OF_WIDE_SHIFTS = 8
+"""Bounds within which products of 64-bit sums do not overflow."""
+
 BIAS_TOLERANCE = 0.02
 """How far, in steps of the result, a bias's scale may be from that of the accumulator."""
 
@@ -142,21 +146,40 @@ def linear_operands(
     if weights.integers.dtype != np.int8:
         raise NotAnIsland(f"the weights are {weights.integers.dtype}, not int8")
     channels = weights.integers.shape[0]
-    biases = np.zeros(channels, np.int32) if bias is None else _bias(bias, channels)
+    # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
+    wide = source.scale.dtype == "int16" and (bias is None or bias.integers.dtype == np.int64)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    biases = np.zeros(channels, dtype) if bias is None else _bias(bias, channels, dtype)
     if bias is not None:
         accumulator = source.scale.scale * weights.channel_scales()
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
             raise NotAnIsland("the bias has another scale than the products")
     scaled = _fixed_point([float(factor) for factor in factors])
+    scaled = reduced_multipliers(scaled) if wide else scaled
     arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
-    return [tvm_api.relax.const(np.ascontiguousarray(array)) for array in arrays]
+    # Without a dtype, TVM would make int32 of int64.
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
-def _bias(bias: Weights, channels: int) -> Array:
-    if bias.integers.dtype != np.int32 or bias.integers.size != channels:
-        raise NotAnIsland("the bias is not one int32 for each output channel")
+def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
+    if bias.integers.dtype != dtype or bias.integers.size != channels:
+        raise NotAnIsland(f"the bias is not one {dtype} for each output channel")
+    if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
+        raise NotAnIsland("the bias is too large for its products")
     return bias.integers.reshape(-1)
+
+
+def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
+    """Multipliers of 15 bits for sums of 64, of `MultiplyByQuantizedMultiplier` (common.cc).
+
+    Raises:
+        NotAnIsland: the reference does not take the shifts.
+    """
+    if (scaled.shifts >= MOST_OF_WIDE_SHIFTS).any():
+        raise NotAnIsland("the result's scale is too small for the products'")
+    reduced = np.minimum((scaled.multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+    return FixedPoint(reduced.astype(np.int32), scaled.shifts)
 
 
 def elementwise(result: Result, operands: Sequence[Quantized], rounding: Rounding) -> Parameters:

@@ -162,17 +162,22 @@ def dequantized_weights(expression: Any, definition: Definition) -> Weights:
 
 
 def _constant(expression: Any, definition: Definition) -> Array | None:
-    """The values of a constant, looked at through reshapes and transpositions."""
+    """The values of a constant, looked at through reshapes, transpositions and casts.
+
+    A cast of a constant is what becomes of a bias of 64 bits; it keeps its dtype here.
+    """
     value = definition(expression)
     array = tvm_api.constant_array(value)
     if array is not None:
         return array
     operator = tvm_api.operator_name(value)
-    if operator not in ("reshape", "permute_dims"):
+    if operator not in ("reshape", "permute_dims", "astype"):
         return None
     inner = _constant(value.args[0], definition)
     if inner is None:
         return None
+    if operator == "astype":
+        return inner if inner.dtype == np.int64 else None
     if operator == "permute_dims":
         return inner.transpose(_order(value, inner.ndim))
     shape = tvm_api.static_shape(value)

@@ -68,7 +68,7 @@ def _linear(call: Any) -> convolution.Linear:
 
 
 def _constants(arrays: list[Any]) -> list[Any]:
-    return [tvm_api.relax.const(np.ascontiguousarray(array)) for array in arrays]
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
 def _conv2d(builder: Any, call: Any) -> Any:

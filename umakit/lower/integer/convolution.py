@@ -23,6 +23,7 @@ from umakit.lower.integer.loops import (
     set_to,
     store_rescaled,
     tiles,
+    total_of,
 )
 from umakit.lower.integer.windows import Axis
 from umakit.quantization.fixed_point import ShiftRange
@@ -41,7 +42,7 @@ class Linear:
 
     Attributes:
         weights: int8, output channels first.
-        bias: int32[O].
+        bias: int32[O], or int64[O] for sums of 64 bits.
         multipliers, shifts: one, or one for each output channel.
     """
 
@@ -55,10 +56,17 @@ class Linear:
 
         That holds where no padding is left out, and in integers that wrap around always.
         """
+        if zero_point == 0:
+            return self
         sums = self.weights.reshape(len(self.bias), -1).astype(np.int64).sum(axis=1)
         moved = (self.bias.astype(np.int64) - zero_point * sums).astype(np.uint64)
         bias = (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
         return Linear(self.weights, bias, self.multipliers, self.shifts)
+
+    @property
+    def bits(self) -> int:
+        """Of sums."""
+        return 8 * self.bias.itemsize
 
     def arrays(self) -> list[Array]:
         """The constants in the order of a kernel's parameters."""
@@ -95,7 +103,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1)
+    total = accumulators(1, layer.bits)
 
     def one(row: Any, channel: Any) -> Any:
         return sequence(
@@ -105,7 +113,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
                 total, int32(0), product(data[row, i], weights[channel, i], 0)
             )),
             store_rescaled(
-                output, [row, channel], int32(total[int32(0)]),
+                output, [row, channel], total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, channel), known,
             ),
         )  # fmt: skip
@@ -147,7 +155,7 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1)
+    total = accumulators(1, layer.bits)
     per_group_in = channels // known.groups
     per_group_out = known.output_shape[3] // known.groups
     contiguous = known.groups == 1 and horizontal.dilation == 1
@@ -180,7 +188,7 @@ def conv2d(
                 set_to(total, int32(0), bias[o]),
                 loop("row", row_count, lambda row: window_row(o, row)),
                 store_rescaled(
-                    output, [n, y, x, o], int32(total[int32(0)]),
+                    output, [n, y, x, o], total_of(total, int32(0)),
                     layer.factor(multipliers, shifts, o), known,
                 ),
             )  # fmt: skip
@@ -222,7 +230,7 @@ def tiled_conv2d(
     _, bias, multipliers, shifts = layer.buffers()
     weights = buffer("weights", channels_last(layer.weights).shape, "int8")
     output = buffer("output", known.output_shape, known.output_dtype)
-    sums = accumulators(min(TILE, outputs))
+    sums = accumulators(min(TILE, outputs), layer.bits)
 
     def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
         def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
@@ -242,7 +250,7 @@ def tiled_conv2d(
                     sums, c, term(row, column, i, first + c)
                 )),
                 loop("c", width, lambda c: store_rescaled(
-                    output, [n, y, x, first + c], int32(sums[c]),
+                    output, [n, y, x, first + c], total_of(sums, c),
                     layer.factor(multipliers, shifts, first + c), known,
                 )),
             )  # fmt: skip
