@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
@@ -25,8 +25,6 @@ from tflite_exactness import assert_exact as assert_exact_with
 from tflite_networks import TfliteFile
 
 assert_exact = partial(assert_exact_with, flags=SANITIZED)
-
-SHAPE = (1, 4, 5, 3)
 
 
 def zero_point(dtype: str, share: float) -> int:
@@ -98,18 +96,19 @@ def test_dequantize(dtype: str) -> None:
 def test_arithmetic_of_16_bits(
     code: str, broadcast: bool, activation: int, left: float, right: float, ratio: float, seed: int
 ) -> None:
-    other = (3,) if broadcast else SHAPE
+    shape = (1, 32, 32, 12)  # many elements: 16 bits seldom show how operands were rounded
+    other = (12,) if broadcast else shape
     data = np.random.default_rng(seed).integers(-(2**15), 2**15, other).astype(np.int16)
     file = TfliteFile()
-    x = file.tensor(SHAPE, "int16", scale=left, name="x")
+    x = file.tensor(shape, "int16", scale=left, name="x")
     c = file.tensor(other, "int16", scale=right, data=data, name="c")
     y = file.tensor(
-        SHAPE, "int16", name="y",
+        shape, "int16", name="y",
         scale=ratio * (left * right * 2000 if code == "MUL" else max(left, right)),
     )  # fmt: skip
     options = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}[code]
     file.operator(code, [x, c], [y], options, FusedActivationFunction=activation)
-    assert_exact(file.finish([x], [y]), SHAPE, seed, dtype="int16")
+    assert_exact(file.finish([x], [y]), shape, seed, dtype="int16")
 
 
 LINEAR = {
@@ -120,6 +119,8 @@ LINEAR = {
 
 
 @EXAMPLES
+@example("CONV_2D", 3, 3, 3, 5, (2, 3), 1, 0, 0, 0.1, 500.0, True, "int64", 1)
+@example("FULLY_CONNECTED", 3, 1, 9, 16, (1, 1), 1, 0, 0, 0.1, 300.0, False, "int32", 2)
 @given(
     st.sampled_from(sorted(LINEAR)), sizes, sizes, channels, channels,
     st.tuples(st.integers(1, 3), st.integers(1, 4)), st.integers(1, 2), paddings, activations,
@@ -185,14 +186,15 @@ def test_pool_of_16_bits(
 def test_unary_operators_of_16_bits(code: str, scale: float, ratio: float, seed: int) -> None:
     if code == "RELU6":
         scale, ratio = scale / 4, 1.0
+    shape = (1, 50, 40, 3)  # many elements: scales in float32 would show in few
     file = TfliteFile()
-    x = file.tensor(SHAPE, "int16", scale=scale, name="x")
-    result = (1, 3) if code == "MEAN" else SHAPE
+    x = file.tensor(shape, "int16", scale=scale, name="x")
+    result = (1, 3) if code == "MEAN" else shape
     y = file.tensor(result, "int16", scale=scale * ratio, name="y")
     axes = file.tensor([2], "int32", data=np.array([1, 2], np.int32), name="axes")
     mean = code == "MEAN"
     file.operator(code, [x, axes] if mean else [x], [y], "ReducerOptions" if mean else "")
-    assert_exact(file.finish([x], [y]), SHAPE, seed, dtype="int16")
+    assert_exact(file.finish([x], [y]), shape, seed, dtype="int16")
 
 
 def test_movements_of_16_bits() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
@@ -29,6 +29,7 @@ from tflite_networks import TfliteFile
 
 assert_exact = partial(assert_exact_with, flags=SANITIZED)
 ALL_INTEGERS = np.arange(-128, 128).astype(np.int8).reshape(1, 1, 256)
+HARD_SWISH_SCALES = 0.19804100692272186, 0.21648317575454712
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
 
 # --- activations --------------------------------------------------------------------------------
@@ -54,6 +55,13 @@ def test_logistic_and_tanh_of_all_integers(
 ) -> None:
     code, result, result_zero = kind
     content = activation(code, scale, zero_point, result, result_zero)
+    assert_exact(content, (1, 256), inputs=ALL_INTEGERS)
+
+
+def test_hard_swish_where_float32_would_round_a_multiplier_otherwise() -> None:
+    """A pair of scales whose 16-bit multiplier differs between float32 and float64."""
+    scale, result = HARD_SWISH_SCALES
+    content = activation("HARD_SWISH", scale, -5, result, 9)
     assert_exact(content, (1, 256), inputs=ALL_INTEGERS)
 
 
@@ -298,6 +306,9 @@ def test_axes_of_one_element(code: str, shape: tuple[int, ...], options: str) ->
 
 @EXAMPLES
 @given(sizes, sizes, sizes, sizes, channels, st.booleans(), st.booleans())
+@example(4, 3, 7, 8, 2, True, False)
+@example(4, 3, 7, 8, 2, False, True)
+@example(2, 3, 41, 3, 2, False, True)  # float64 would take another neighbour
 def test_resize_nearest_neighbor(
     height: int, width: int, rows: int, columns: int, count: int, align: bool, half: bool
 ) -> None:

@@ -70,10 +70,10 @@ def hard_swish_table(source: Scale, result: Scale) -> Array:
     Raises:
         ValueError: the reference does not take the scales.
     """
-    fine = np.float32(1 / 128) * source.scale
-    output_by, output_shift = _short_multiplier(float(fine / result.scale))
-    slope = np.float32(3.0) / np.float32(32768.0)
-    ramp_by, ramp_shift = _short_multiplier(float(fine / slope))
+    # In float64, as the released runtime computes, though hard_swish_common.cc reads like float32.
+    fine = float(source.scale) / 128
+    output_by, output_shift = _short_multiplier(fine / float(result.scale))
+    ramp_by, ramp_shift = _short_multiplier(fine / (3.0 / 32768.0))
     if not (-15 <= output_shift <= 0 and -15 <= ramp_shift <= 31):
         raise ValueError("the scales of operand and result are too far apart for 16 bits")
 
@@ -109,8 +109,10 @@ def leaky_relu_table(source: Scale, result: Scale, slope: float) -> Array:
     Raises:
         ValueError: factors that have no fixed-point multiplier.
     """
-    positive = quantize_multiplier(float(source.scale / result.scale))
-    factor = float(source.scale * np.float32(slope) / result.scale)
+    # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
+    ratio = float(source.scale) / float(result.scale)
+    positive = quantize_multiplier(ratio)
+    factor = float(source.scale) * float(np.float32(slope)) / float(result.scale)
     negative = quantize_multiplier(abs(factor))
 
     def function(integer: int) -> int:

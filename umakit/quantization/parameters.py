@@ -199,13 +199,11 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
             **fields, multiplier=int(factor.multipliers[0]), shift=int(factor.shifts[0])
         )
     left_shift = ADD_LEFT_SHIFTS[result.scale.dtype]
-    # SUB divides scales in float32 (sub_common.cc), ADD in float64 (add_common.cc).
-    exact = np.float32 if operator == "subtract" and rounding is Rounding.TFLM else np.float64
-    twice_largest = exact(2) * exact(max(left.scale, right.scale))
+    twice_largest = 2.0 * float(max(left.scale, right.scale))
     factors = [
-        float(exact(left.scale) / twice_largest),
-        float(exact(right.scale) / twice_largest),
-        float(twice_largest / (exact(2**left_shift) * exact(output))),
+        float(left.scale) / twice_largest,
+        float(right.scale) / twice_largest,
+        twice_largest / (2.0**left_shift * output),
     ]
     if factors[2] >= 1.0:
         raise NotAnIsland("the result's scale is too small for the operands'")
@@ -287,9 +285,6 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
         NotAnIsland: scales that integers cannot express.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
-    if result.activation and rounding is Rounding.TFLM:
-        # RELU divides the scales in float32 (activations_common.cc), QUANTIZE in float64.
-        factor = float(source.scale.scale / result.scale.scale)
     scaled = _fixed_point([factor])
     check_headroom(source.scale.magnitude, int(scaled.shifts[0]), rounding)
     return Requantize(
