@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -359,6 +361,19 @@ def test_consumers_may_share_a_dequantize() -> None:
     graph.check(graph.quantize(graph.node("Add", x, y), 0.2), 6.0)
 
 
+def test_16_bits_stay_in_floating_point() -> None:
+    """Their integers are known only as TensorFlow Lite Micro computes them."""
+    graph = Qdq("int16", 5)
+    y = graph.node("Relu", graph.node("Sigmoid", graph.input([1, 3, 4, 6], 1e-3, 0)))
+    model = graph.model(graph.quantize(y, 1e-4, 0))
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    images = graph.random.uniform(-6, 6, (INFERENCES, 1, 3, 4, 6)).astype("f4")
+    assert_equal(model, {"x0": images}, step=1e-4)
+
+
 # --- whole networks -----------------------------------------------------------------------------
 
 
@@ -398,6 +413,19 @@ def test_networks(network: Any, kind: str, tmp_path: Path) -> None:
     # ONNX Runtime leaves int8 tensors with two consumers, and what uses them, in float32 on x86.
     unequal = {"us": 0.0, "uu": 0.0, "ss": 1e-5 if network is mobilenet_v1 else 0.2}[kind]
     assert_equal(onnx.load(path), {model.graph.input[0].name: images}, unequal=unequal)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_integers_compile_without_a_warning(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    path = Path(__file__).parents[1] / "examples/digits/digits_int8.onnx"
+    library = compile_model(path, [], tmp_path / "library")
+    sources = sorted((library.path / "codegen/host/src").glob("*.c"))
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 # --- files that are refused ---------------------------------------------------------------------

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,73 +10,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tflite_networks import Array, TfliteFile, tflite_micro
+from tflite_exactness import (
+    EXAMPLES,
+    activations,
+    assert_exact,
+    channels,
+    kernels,
+    paddings,
+    scales,
+    seeds,
+    sizes,
+    strides,
+    ties,
+    weights_and_bias,
+    zero_points,
+)
+from tflite_networks import TfliteFile
 
 import umakit
-
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "6")),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-INFERENCES = 6
-
-channels = st.sampled_from([1, 2, 3, 5, 8, 16, 65])
-sizes = st.integers(1, 9)
-kernels = st.integers(1, 4)
-strides = st.integers(1, 3)
-zero_points = st.integers(-128, 127)
-scales = st.floats(1e-3, 4.0)
-paddings = st.sampled_from([0, 1])
-"""SAME, VALID."""
-activations = st.sampled_from([0, 0, 1, 2, 3])
-"""None, ReLU, ReLU_N1_TO_1, ReLU6."""
-seeds = st.integers(0, 2**32 - 1)
-ties = st.integers(3, 127).flatmap(
-    lambda n: st.integers(n // 2, n - 1).map(lambda k: (2 * n) / (2 * k + 1))
-)
-"""Ratios of scales at which products lie between two integers, where the last bit matters."""
-
-
-def random_integers(shape: tuple[int, ...], seed: int) -> Array:
-    """Several inputs: extremes and noise."""
-    random = np.random.default_rng(seed)
-    inputs = random.integers(-128, 128, (INFERENCES, *shape)).astype(np.int8)
-    inputs[0], inputs[1] = -128, 127
-    inputs[2] = random.choice([-128, 127], shape)
-    return inputs
-
-
-def assert_exact(
-    file: bytes, shape: tuple[int, ...], seed: int = 0, *, inputs: Array | None = None
-) -> Array:
-    """Compile a model with one int8 input `x` and compare it with the oracle.
-
-    Args:
-        file: the model.
-        shape: of the input.
-        seed: of random inputs.
-        inputs: several inputs instead.
-
-    Returns:
-        The outputs.
-    """
-    inputs = random_integers(shape, seed) if inputs is None else inputs
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "single.tflite"
-        path.write_bytes(file)
-        expected = tflite_micro(file, inputs)
-        library = umakit.compile_model(path, [], Path(folder) / "library")
-        result = umakit.run_library(library.path, {"x": inputs})
-        source = (library.path / "codegen/host/src/tvmgen_single.c").read_text()
-        kernel_text = source[source.index("static ") :] if "static " in source else ""
-        assert "float" not in kernel_text and "double" not in kernel_text
-    (output,) = result.outputs.values()
-    assert output.dtype == expected.dtype
-    np.testing.assert_array_equal(output, expected)
-    return output
 
 
 def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
@@ -85,31 +37,6 @@ def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -
     if padding == 0:
         return -(-size // stride)
     return (size - (kernel - 1) * dilation - 1) // stride + 1
-
-
-def weights_and_bias(
-    file: TfliteFile,
-    shape: tuple[int, ...],
-    outputs: int,
-    axis: int,
-    data_scale: float,
-    seed: int,
-    per_channel: bool,
-) -> tuple[list[int], float]:
-    """Constant weights and bias, and the largest scale of their products."""
-    random = np.random.default_rng(seed)
-    count = outputs if per_channel else 1
-    weight_scales = np.exp(random.uniform(-6, -1, count)).astype(np.float32)
-    weights = file.tensor(
-        shape, scale=weight_scales, axis=axis if per_channel and count > 1 else 0,
-        data=random.integers(-127, 128, shape).astype(np.int8), name="weights",
-    )  # fmt: skip
-    product = np.float32(data_scale) * weight_scales
-    bias = file.tensor(
-        [outputs], "int32", scale=product,
-        data=random.integers(-(2**14), 2**14, outputs).astype(np.int32), name="bias",
-    )  # fmt: skip
-    return [weights, bias], float(product.max())
 
 
 def convolution_options(

@@ -27,6 +27,7 @@ TYPES = {
     "int16": tflite.TensorType.INT16,
     "uint8": tflite.TensorType.UINT8,
     "int32": tflite.TensorType.INT32,
+    "int64": tflite.TensorType.INT64,
 }
 MODELS_VARIABLE = "UMAKIT_MODELS"
 

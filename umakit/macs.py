@@ -36,6 +36,9 @@ def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
     if operator in ("quantized.conv2d", "quantized.dense"):
         weights = tvm_api.static_shape(call.args[1])
         return math.prod(output) * math.prod(weights[1:]) if weights else 0
+    if operator == "quantized.conv2d_transpose":
+        weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
+        return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
     if operator == "matmul":
         left = tvm_api.static_shape(call.args[0])
         return math.prod(output) * left[-1] if left else 0

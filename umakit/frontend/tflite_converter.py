@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator
+from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor
+from umakit.frontend.tflite_operators import CONVERTERS
 
 frontend = tvm_api.tflite_frontend()
 OperatorConverter: Any = frontend.OperatorConverter
@@ -42,21 +44,24 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.values: dict[int, Any] = {}
 
     def convert(self, operator: TfliteOperator) -> Any:
-        """The Relax expression of an operator's result.
+        """The Relax expression of an operator's result; a list for several results.
 
         Raises:
             ModelError: an option that is not supported.
             Exception: whatever TVM's converter raises.
         """
         converters = {
-            "RESHAPE": self._reshape,
             "FULLY_CONNECTED": self._fully_connected,
             "AVERAGE_POOL_2D": self._average_pool,
             "SOFTMAX": self._softmax,
-            "PAD": self._pad,
         }
         self._check_steps(operator)
-        if operator.code in converters:
+        self._check_wide_bias(operator)
+        if operator.code in CONVERTERS:
+            value = CONVERTERS[operator.code](self, operator)
+            if isinstance(value, list):
+                return [self.bb.normalize(item) for item in value]
+        elif operator.code in converters:
             value = converters[operator.code](operator)
         else:
             value = self.convert_map[operator.code](op=operator.table)
@@ -66,8 +71,72 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The expression of a tensor, which may be a constant."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
-            self.values[number] = relax.const(self.get_tensor_value(wrapper))
+            values = self.get_tensor_value(wrapper)
+            self.values[number] = relax.const(values, str(values.dtype))
         return self.values[number]
+
+    def tensor(self, number: int) -> TfliteTensor:
+        """What the file says about a tensor."""
+        return self._graph.tensors[number]
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of a tensor."""
+        return self._graph.tensors[number].shape
+
+    def constant(self, operator: TfliteOperator, position: int) -> Any:
+        """The values of an input that must be a constant.
+
+        Raises:
+            ModelError: it is not, or is left out.
+        """
+        number = operator.inputs[position] if position < len(operator.inputs) else -1
+        if number < 0 or not self._graph.tensors[number].constant:
+            raise ModelError(f"its input {position} is no constant")
+        (wrapper,) = self.get_tensors([number])
+        return self.get_tensor_value(wrapper)
+
+    def integers(self, operator: TfliteOperator, position: int) -> list[int]:
+        """The values of a constant input of integers, in one row.
+
+        Raises:
+            ModelError: it is no constant, or holds no integers.
+        """
+        values = self.constant(operator, position)
+        if values.dtype.kind != "i":
+            raise ModelError(f"its input {position} is {values.dtype}, not integer")
+        return [int(value) for value in values.reshape(-1)]
+
+    def options(self, operator: TfliteOperator, kind: Any) -> Any:
+        """The operator's options of a kind, which must be there."""
+        table = operator.table.BuiltinOptions()
+        number = getattr(tflite.BuiltinOptions, kind.__name__)
+        if table is None or operator.table.BuiltinOptionsType() != number:
+            raise ModelError("its options are missing")
+        options = kind()
+        options.Init(table.Bytes, table.Pos)
+        return options
+
+    def dequantized(self, number: int) -> Any:
+        """The real numbers of a tensor, bound to a variable."""
+        if not self._graph.tensors[number].scales.size:
+            return self.value(number)
+        (wrapper,) = self.get_tensors([number])
+        return self.bb.emit(self.dequantize(self.value(number), wrapper))
+
+    def quantized(self, operator: TfliteOperator, value: Any, activation: int = 0) -> Any:
+        """Real numbers as the operator's result, after a fused activation."""
+        bounds = _activation_bounds(activation)
+        if bounds is not None:
+            low, high = (tvm_api.float_value(bound) for bound in bounds)
+            value = relax.op.clip(value, low, high)
+        (wrapper,) = self.get_tensors(operator.outputs[:1])
+        if not self._graph.tensors[operator.outputs[0]].scales.size:
+            return value
+        return self.quantize(self.bb.emit(value), wrapper)
+
+    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
+        """A function of the first input's real numbers, as the operator's result."""
+        return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
@@ -86,6 +155,19 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         while wrappers and wrappers[-1].tensor_idx < 0:
             wrappers.pop()
         return wrappers
+
+    def dequantize(self, expr: Any, tensor: Any) -> Any:
+        """Real numbers; a bias of 64 bits is converted to 32 first, as TVM dequantizes no more.
+
+        Raises:
+            ModelError: its values need more than 32 bits.
+        """
+        values = tvm_api.constant_array(expr)
+        if values is not None and values.dtype == np.int64:
+            if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
+                raise ModelError("its bias needs more than 32 bits")
+            expr = relax.op.astype(expr, "int32")
+        return super().dequantize(expr, tensor)
 
     def is_prefetched(self, input_tensor_idx: int) -> bool:
         """No values are kept aside."""
@@ -115,6 +197,23 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             if not 1 <= step <= MOST_STEPS:
                 raise ModelError(f"its {name} is {step}")
 
+    def _check_wide_bias(self, operator: TfliteOperator) -> None:
+        """Sums of 16-bit data have 64 bits, or those of the bias; DEPTHWISE_CONV_2D has no choice.
+
+        So it is in TensorFlow Lite Micro (conv.cc, fully_connected.cc, depthwise_conv.cc).
+        """
+        linear = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+        if operator.code not in linear or self.tensor(operator.inputs[0]).dtype != "int16":
+            return
+        number = operator.inputs[2] if len(operator.inputs) > 2 else -1
+        dtype = self.tensor(number).dtype if number >= 0 else "int64"
+        allowed = ("int64",) if operator.code == "DEPTHWISE_CONV_2D" else ("int64", "int32")
+        if dtype not in allowed:
+            raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
+        kind = getattr(self._options(operator), "QuantizedBiasType", None)
+        if number < 0 and kind is not None and kind() == tflite.TensorType.INT32:
+            raise ModelError("it has no bias but sums of 32 bits")
+
     def _options(self, operator: TfliteOperator) -> Any:
         """The operator's options, None when it has none that matter here."""
         kinds = {
@@ -124,27 +223,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             "AVERAGE_POOL_2D": tflite.Pool2DOptions,
             "MAX_POOL_2D": tflite.Pool2DOptions,
             "SOFTMAX": tflite.SoftmaxOptions,
+            "TRANSPOSE_CONV": tflite.TransposeConvOptions,
         }
         if operator.code not in kinds:
             return None
-        kind = kinds[operator.code]
-        table = operator.table.BuiltinOptions()
-        number = getattr(tflite.BuiltinOptions, kind.__name__)
-        if table is None or operator.table.BuiltinOptionsType() != number:
-            raise ModelError("its options are missing")
-        options = kind()
-        options.Init(table.Bytes, table.Pos)
-        return options
+        return self.options(operator, kinds[operator.code])
 
     def _result_shape(self, operator: TfliteOperator) -> tuple[int, ...]:
         return self._graph.tensors[operator.outputs[0]].shape
-
-    def _reshape(self, operator: TfliteOperator) -> Any:
-        shape = self._result_shape(operator)
-        data = self.value(operator.inputs[0])
-        if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
-            raise ModelError(f"its result of shape {list(shape)} has another number of elements")
-        return relax.op.reshape(data, shape)
 
     def _fully_connected(self, operator: TfliteOperator) -> Any:
         """Rows of inputs: TVM does not flatten data of more dimensions."""
@@ -171,10 +257,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def _average_pool(self, operator: TfliteOperator) -> Any:
         """Between dequantize and quantize: TVM's own truncates where the mean is rounded."""
-        if self._graph.tensors[operator.inputs[0]].dtype != "int8":
+        if self._graph.tensors[operator.inputs[0]].dtype == "float32":
             return self.convert_pool2d(operator.table, "average")
-        (source,) = self.get_tensors([operator.inputs[0]])
-        (target,) = self.get_tensors([operator.outputs[0]])
         data = self.value(operator.inputs[0])
         options = self._options(operator)
         padding = [0, 0, 0, 0]
@@ -187,30 +271,15 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             )
             padding = [top, left, bottom, right]
         pooled = relax.op.nn.avg_pool2d(
-            self.dequantize(data, source), window, strides, padding, layout="NHWC"
+            self.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
         )
-        bounds = _activation_bounds(options.FusedActivationFunction())
-        if bounds is not None:
-            low, high = (tvm_api.float_value(bound) for bound in bounds)
-            pooled = relax.op.clip(pooled, low, high)
-        return self.quantize(pooled, target)
+        return self.quantized(operator, pooled, options.FusedActivationFunction())
 
     def _softmax(self, operator: TfliteOperator) -> Any:
         beta = self._options(operator).Beta()
         if beta != 1.0:
             raise ModelError(f"its beta is {beta}, only 1 is supported")
         return self.convert_softmax(op=operator.table)
-
-    def _pad(self, operator: TfliteOperator) -> Any:
-        """Zeros around a tensor; in integers, the zero point."""
-        paddings = self.get_tensor_value(*self.get_tensors(operator.inputs[1:2]))
-        tensor = self._graph.tensors[operator.inputs[0]]
-        data = self.value(operator.inputs[0])
-        widths = [int(width) for width in paddings.reshape(-1)]
-        if len(widths) != 2 * len(tensor.shape) or min(widths, default=0) < 0:
-            raise ModelError(f"its paddings are {widths}")
-        zero = int(tensor.zero_points[0]) if tensor.dtype == "int8" else 0
-        return relax.op.nn.pad(data, widths, pad_value=zero)
 
 
 def _activation_bounds(activation: int) -> tuple[float, float] | None:

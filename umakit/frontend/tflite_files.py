@@ -30,18 +30,49 @@ from umakit.frontend.tflite_converter import Converter
 from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
 from umakit.names import symbol_part
 
-FLOAT_OPERATORS = frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RESHAPE PAD CONCATENATION RELU RELU6 LOGISTIC TANH".split()
+MOVEMENTS = frozenset(
+    "RESHAPE PAD PADV2 CONCATENATION SQUEEZE EXPAND_DIMS TRANSPOSE STRIDED_SLICE SLICE SPLIT "
+    "SPLIT_V RESIZE_NEAREST_NEIGHBOR MAXIMUM MINIMUM".split()
 )
-INTEGER_OPERATORS = frozenset(
+"""Operators that yield numbers of their operands."""
+
+FLOAT_OPERATORS = MOVEMENTS | frozenset(
     "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RESHAPE PAD CONCATENATION RELU RELU6 QUANTIZE DEQUANTIZE".split()
+    "RELU RELU6 LOGISTIC TANH".split()
 )
-SAME_SCALE_OPERATORS = frozenset("AVERAGE_POOL_2D MAX_POOL_2D PAD CONCATENATION RELU6".split())
+INTEGER_OPERATORS = MOVEMENTS | frozenset(
+    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D "
+    "MAX_POOL_2D MEAN SOFTMAX RELU RELU6 LEAKY_RELU HARD_SWISH LOGISTIC TANH QUANTIZE "
+    "DEQUANTIZE".split()
+)
+SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
 """Operators that leave the scale alone: their kernels do not look at it."""
 
-LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+EVERYTHING = FLOAT_OPERATORS | INTEGER_OPERATORS
+INTEGER_DTYPES = {
+    "int8": EVERYTHING,
+    "uint8": frozenset(["QUANTIZE", "DEQUANTIZE"]),
+    "int16": MOVEMENTS
+    | frozenset(
+        "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D MEAN "
+        "RELU RELU6 QUANTIZE DEQUANTIZE".split()
+    ),
+}
+"""Dtypes of quantized tensors, and which operators take them."""
+
+QUANTIZATIONS = {
+    ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
+    ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
+}  # fmt: skip
+"""(operand, result) of QUANTIZE, which also changes scales."""
+
+BINARY_OPERATORS = frozenset("ADD SUB MUL MAXIMUM MINIMUM CONCATENATION".split())
+"""Operators whose operands all have one dtype."""
+
+DATA_INPUTS = {"SPLIT": 1, "TRANSPOSE_CONV": 2}
+"""Which input is the data, where it is not the first one."""
+
+LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -119,14 +150,17 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
         raise ModelError(f"operator {operator.code} has no input or no output", where=where)
     label = operator_label(graph, operator)
+    quantized = [tensor for tensor in tensors if tensor.dtype in INTEGER_DTYPES]
     for tensor in tensors:
-        if tensor.dtype in ("uint8", "int16") or tensor.dtype.startswith("type"):
+        allowed = INTEGER_DTYPES.get(tensor.dtype, EVERYTHING)
+        # Unsupported operators are named as such below, whatever they work on.
+        known = operator.code in EVERYTHING
+        if tensor.dtype.startswith("type") or (known and operator.code not in allowed):
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
                 where=where,
                 fix="quantize to int8",
             )
-    quantized = [tensor for tensor in tensors if tensor.dtype == "int8"]
     supported = INTEGER_OPERATORS if quantized else FLOAT_OPERATORS
     if operator.code not in supported:
         kind = "a quantized operator" if quantized else "an operator"
@@ -136,29 +170,45 @@ def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) ->
             fix=f"supported are {', '.join(sorted(supported))}",
         )
     for tensor in quantized:
-        if tensor.scales.size == 0 or (tensor.scales == 0).any():
-            raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
-        if (np.abs(tensor.zero_points + 0.5) > 127.5).any():
-            raise ModelError(
-                f"{label}: tensor {tensor.name!r} has a zero point that is no int8", where=where
-            )
+        _check_scale(tensor, label, where)
     _check_kinds(graph, operator, label, where)
+
+
+def _check_scale(tensor: TfliteTensor, label: str, where: str) -> None:
+    """Refuse integers without a scale, and zero points that kernels do not take."""
+    if tensor.scales.size == 0 or (tensor.scales == 0).any():
+        raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
+    limits = np.iinfo(tensor.dtype)
+    low, high = (0, 0) if tensor.dtype == "int16" else (limits.min, limits.max)
+    if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
+        raise ModelError(
+            f"{label}: tensor {tensor.name!r} has a zero point that is no {tensor.dtype}"
+            + (" of symmetric quantization" if low == high else ""),
+            where=where,
+        )
 
 
 def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where: str) -> None:
     """Refuse mixtures of integers and floats, and changes of scale that kernels do not make."""
-    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    position = DATA_INPUTS.get(operator.code, 0)
+    if len(operator.inputs) <= position or operator.inputs[position] < 0:
+        raise ModelError(f"{label} lacks its input {position}", where=where)
+    source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
     if operator.code == "QUANTIZE":
-        allowed = source.dtype in ("float32", "int8") and result.dtype == "int8"
+        allowed = (source.dtype, result.dtype) in QUANTIZATIONS
     elif operator.code == "DEQUANTIZE":
-        allowed = source.dtype == "int8" and result.dtype == "float32"
+        allowed = source.dtype in INTEGER_DTYPES and result.dtype == "float32"
     else:
         allowed = source.dtype == result.dtype
+    if operator.code in BINARY_OPERATORS:
+        kinds = {graph.tensors[number].dtype for number in operator.inputs if number >= 0}
+        allowed = allowed and kinds == {source.dtype}
     if operator.code in LINEAR_OPERATORS:
         allowed = (
             allowed
             and len(operator.inputs) > 1
-            and (graph.tensors[operator.inputs[1]].dtype == source.dtype)
+            and graph.tensors[operator.inputs[1]].dtype
+            == ("int8" if source.dtype == "int16" else source.dtype)
         )
     if not allowed:
         raise ModelError(
@@ -166,12 +216,11 @@ def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where
             where=where,
             fix="quantize weights and activations to int8, or neither",
         )
-    activations = operator.inputs if operator.code == "CONCATENATION" else operator.inputs[:1]
-    if operator.code not in SAME_SCALE_OPERATORS or result.dtype != "int8":
+    if operator.code not in SAME_SCALE_OPERATORS:
         return
-    for number in activations:
+    for number in (*operator.inputs, *operator.outputs):
         tensor = graph.tensors[number]
-        if not _same_quantization(tensor, result):
+        if tensor.dtype in INTEGER_DTYPES and not _same_quantization(tensor, result):
             raise ModelError(
                 f"{label} would change the scale of tensor {tensor.name!r}",
                 where=where,
@@ -249,36 +298,41 @@ def _convert_all(converter: Converter, graph: TfliteGraph, ends: dict[str, str],
     """
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
-        variable = _convert(converter, graph, operator, position, where)
-        ends[str(variable.name)] = names[operator.outputs[0]]
+        variables = _convert(converter, graph, operator, position, where)
+        for number, variable in zip(operator.outputs, variables, strict=True):
+            ends[str(variable.name)] = names[number]
     values = [converter.value(number) for number in graph.outputs]
     return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
 
 
 def _convert(
     converter: Converter, graph: TfliteGraph, operator: TfliteOperator, position: int, where: str
-) -> Any:
-    """Convert an operator and bind its result to a variable that marks where it ends."""
+) -> list[Any]:
+    """Convert an operator and bind its results to variables that mark where they end."""
     label = operator_label(graph, operator)
-    if len(operator.outputs) != 1:
-        raise ModelError(f"{label} has several outputs", where=where)
-    expected = graph.tensors[operator.outputs[0]]
     try:
         value = converter.convert(operator)
     except ModelError as error:
         raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
         raise ModelError(f"{label} cannot be imported: {last_line(error)}", where=where) from error
-    shape, dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
-    if (shape, dtype) != (expected.shape, expected.dtype):
-        raise ModelError(
-            f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM imports "
-            f"it as {dtype}{list(shape or ())}",
-            where=where,
-        )
-    variable = converter.bb.emit(value, name_hint=f"result{position}")
-    converter.values[operator.outputs[0]] = variable
-    return variable
+    values = value if isinstance(value, list) else [value]
+    if len(values) != len(operator.outputs):
+        raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)
+    variables = []
+    for number, item in zip(operator.outputs, values, strict=True):
+        expected = graph.tensors[number]
+        shape, dtype = tvm_api.static_shape(item), tvm_api.dtype_of(item)
+        if (shape, dtype) != (expected.shape, expected.dtype):
+            raise ModelError(
+                f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM "
+                f"imports it as {dtype}{list(shape or ())}",
+                where=where,
+            )
+        variable = converter.bb.emit(item, name_hint=f"result{position}")
+        converter.values[number] = variable
+        variables.append(variable)
+    return variables
 
 
 def _named(module: Any, ends: Mapping[str, str]) -> Any:

@@ -145,7 +145,8 @@ def multiply(
     `MultiplyByQuantizedMultiplier`.
 
     Args:
-        value: an int32 expression.
+        value: an int32 expression; or an int64 one, for multipliers of 15 bits
+            (`parameters.reduced_multipliers`).
         multiplier, shift: integer expressions, of `fixed_point`.
         shifts: what values the shift can take.
         rounding: of the result.
@@ -154,6 +155,10 @@ def multiply(
     Returns:
         Statements that bind intermediate values, and the int32 result.
     """
+    if tvm_api.dtype_of(value) == "int64":
+        right = int64(15) - int64(shift)
+        half = int64(1) << (right - int64(1))
+        return [], ((value * int64(multiplier) + half) >> right).astype("int32")
     if rounding is Rounding.ORT:
         return float32_product(value, multiplier, int64(31) - int64(shift), at_most)
     if shifts.largest > 0:

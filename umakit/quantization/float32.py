@@ -113,34 +113,34 @@ def float32_product(value: Any, multiplier: Any, right: Any, at_most: int) -> tu
         Statements that bind intermediate values, and the int32 result, limited to about +-1024.
     """
     first, signed = bind("signed", int64(value))
-    second, magnitude = bind("magnitude", tirx.Select(signed < int64(0), int64(0) - signed, signed))
-    statements = first + second
+    magnitude = tirx.Select(signed < int64(0), int64(0) - signed, signed)
+    statements = first
     if at_most >= 2**SIGNIFICANT_BITS:
         more, magnitude = _rounded_magnitude(magnitude, 31)
         statements += more
-    third, product = bind("product", magnitude * int64(multiplier))
-    fourth, quotient = bind("quotient", tirx.min(product >> right, int64(QUOTIENT_LIMIT)))
-    fifth, smeared = _smeared(quotient, 10)
+    second, product = bind("product", magnitude * int64(multiplier))
+    third, quotient = bind("quotient", tirx.min(product >> right, int64(QUOTIENT_LIMIT)))
+    fourth, smeared = _smeared(quotient, 10)
     # A float32 between n and n + 1 is off by at most this.
     reach = (smeared + int64(1)) << (right - int64(SIGNIFICANT_BITS + 1))
-    sixth, reach = bind("reach", reach)
+    fifth, reach = bind("reach", reach)
     odd = (quotient & int64(1)) > int64(0)
     towards_even = tirx.Select(odd, reach, int64(-1) - reach)
     half = int64(1) << (right - int64(1))
     rounded = tirx.min((product + half + towards_even) >> right, int64(QUOTIENT_LIMIT + 1))
-    seventh, rounded = bind("rounded", rounded)
+    sixth, rounded = bind("rounded", rounded)
     result = tirx.Select(signed < int64(0), int64(0) - rounded, rounded)
-    return [*statements, *third, *fourth, *fifth, *sixth, *seventh], result.astype("int32")
+    return [*statements, *second, *third, *fourth, *fifth, *sixth], result.astype("int32")
 
 
 def float32_rounding(value: Any) -> tuple[list[Any], Any]:
     """TIR of `round_to_float32` of an int64 expression; statements and the result."""
     first, signed = bind("signed", value)
-    second, magnitude = bind("magnitude", tirx.Select(signed < int64(0), int64(0) - signed, signed))
-    third, rounded = _rounded_magnitude(magnitude, 62)
+    magnitude = tirx.Select(signed < int64(0), int64(0) - signed, signed)
+    second, rounded = _rounded_magnitude(magnitude, 62)
     result = tirx.Select(signed < int64(0), int64(0) - rounded, rounded)
-    fourth, result = bind("rounded", result)
-    return [*first, *second, *third, *fourth], result
+    third, result = bind("rounded", result)
+    return [*first, *second, *third], result
 
 
 def divide_to_even_expression(value: Any, exponent: int) -> Any:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import parameters
+from umakit.quantization import further_parameters, parameters
 from umakit.quantization.fixed_point import Rounding
+from umakit.quantization.further_operators import FURTHER_OPERATORS, Lookup
 from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
@@ -29,7 +30,9 @@ from umakit.quantization.tensors import (
     scale_of,
 )
 
-KINDS = {f"{PREFIX}{kind.operator}": kind for kind in OPERATORS}
+KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
+
+LINEAR = ("nn.conv2d", "nn.conv2d_transpose", "matmul")
 
 MOVEMENTS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 """Operators that only move numbers: on integers they do the same if all have one scale."""
@@ -85,7 +88,11 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             return self._quantize(call)
         if operator == "clip":
             return self._clip_integers(call)
-        if operator == "nn.max_pool2d" and tvm_api.dtype_of(call.args[0]) in ("int8", "uint8"):
+        if operator == "nn.max_pool2d" and tvm_api.dtype_of(call.args[0]) in (
+            "int8",
+            "uint8",
+            "int16",
+        ):
             return self._max_pool_of_integers(call)
         return call
 
@@ -101,7 +108,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         known = kind.of(value)
         low, high = (round(tvm_api.float_argument(argument)) for argument in call.args[1:3])
         clip = max(known.clip[0], low), min(known.clip[1], high)
-        return replace(known, clip=clip).call(list(value.args), call.span)
+        operands = list(value.args)
+        if kind is Lookup:
+            table = tvm_api.constant_array(operands[1])
+            assert table is not None
+            operands[1] = tvm_api.relax.const(np.clip(table, *clip))
+        return replace(known, clip=clip).call(operands, call.span)
 
     def _max_pool_of_integers(self, call: Any) -> Any:
         scale = Scale(parameters.ONE, 0, tvm_api.dtype_of(call.args[0]))
@@ -131,7 +143,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _quantize_floats(self, call: Any) -> Any:
         """A quantize of what the model computes in float, with TensorFlow Lite's rounding."""
-        scale = scale_of(call, tvm_api.dtype_of(call))
+        scale = self._scale(call, tvm_api.dtype_of(call))
         shape = tvm_api.static_shape(call) or ()
         result = Result(call, scale, scale.limits, False, shape, call.span)
         divisor = tvm_api.relax.const(np.array([scale.scale], np.float32))
@@ -139,7 +151,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _result(self, call: Any) -> Result:
         """The value that a quantize rounds."""
-        scale = scale_of(call, tvm_api.dtype_of(call))
+        scale = self._scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
         self._check_node(value, call.span)
@@ -168,10 +180,15 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             return self._movement(result)
         handlers: dict[str, Callable[[Result], Any]] = {
             "nn.conv2d": self._linear,
+            "nn.conv2d_transpose": self._linear,
             "matmul": self._linear,
             "add": self._sum_or_linear,
             "subtract": self._elementwise,
-            "multiply": self._elementwise,
+            "multiply": self._product_or_lookup,
+            "sigmoid": self._lookup,
+            "tanh": self._lookup,
+            "nn.leakyrelu": self._lookup,
+            "mean": self._mean,
             "nn.avg_pool2d": self._unary,
             "nn.max_pool2d": self._unary,
             "nn.softmax": self._unary,
@@ -183,6 +200,23 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     def _unary(self, result: Result) -> Any:
         source = self._dequantized(result.call.args[0], result)
         return parameters.unary(result, source, self._rounding)
+
+    def _mean(self, result: Result) -> Any:
+        source = self._dequantized(result.call.args[0], result)
+        return further_parameters.mean(result, source, self._rounding)
+
+    def _lookup(self, result: Result, argument: Any = None) -> Any:
+        """An activation function of the only argument of the island, or of another expression."""
+        if argument is None:
+            argument = result.call.args[0]
+        source = self._dequantized(argument, result)
+        return further_parameters.lookup(result, source, self._rounding)
+
+    def _product_or_lookup(self, result: Result) -> Any:
+        argument = further_parameters.hard_swish_argument(result.call, self._definition)
+        if argument is None:
+            return self._elementwise(result)
+        return self._lookup(result, argument)
 
     def _elementwise(self, result: Result) -> Any:
         operands = [self._dequantized(argument, result) for argument in result.call.args]
@@ -199,7 +233,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         if tvm_api.operator_name(call) != "add":
             return False
         first = self._definition(call.args[0])
-        return tvm_api.operator_name(first) in ("nn.conv2d", "matmul")
+        return tvm_api.operator_name(first) in LINEAR
 
     def _linear(self, result: Result, bias: Any = None) -> Any:
         """A convolution or fully connected layer, with its bias if there is one."""
@@ -207,7 +241,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         self._check_node(self._definition(result.call.args[1]), result.span)
         weights = self._weights(result.call.args[1])
         biases = None if bias is None else self._weights(bias)
-        if tvm_api.operator_name(result.call) == "nn.conv2d":
+        operator = tvm_api.operator_name(result.call)
+        if operator == "nn.conv2d_transpose":
+            return further_parameters.conv2d_transpose(
+                result, source, weights, biases, self._rounding
+            )
+        if operator == "nn.conv2d":
             return parameters.conv2d(result, source, weights, biases, self._rounding)
         return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
 
@@ -246,7 +285,11 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _dequantized_call(self, call: Any, result: Result) -> Quantized:
         self._check_node(call, result.span)
-        return Quantized(call.args[0], scale_of(call, tvm_api.dtype_of(call.args[0])))
+        return Quantized(call.args[0], self._scale(call, tvm_api.dtype_of(call.args[0])))
+
+    def _scale(self, call: Any, dtype: str) -> Scale:
+        """The scale of a quantize or dequantize call."""
+        return scale_of(call, dtype, wide=self._rounding is Rounding.TFLM)
 
     def _check_node(self, call: Any, span: Any) -> None:
         if self._within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):

@@ -18,8 +18,9 @@ from umakit import tvm_api
 from umakit.quantization import float32_pairs, parameters
 from umakit.quantization.fixed_point import Rounding, fixed_point
 from umakit.quantization.float32 import LARGEST_FACTOR
+from umakit.quantization.further_operators import Lookup
 from umakit.quantization.lookup_tables import FunctionOfOne, conversion, is_identity, quantized
-from umakit.quantization.onnx_operators import GlobalAveragePool, Lookup
+from umakit.quantization.onnx_operators import GlobalAveragePool
 from umakit.quantization.operators import MaxPool2d
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import Definition, NotAnIsland, Quantized, Scale, scale_of

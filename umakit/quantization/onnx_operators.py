@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer operators whose results are ONNX Runtime's, beside those of `operators`.
 
-lookup           (data, table[256] of the result's dtype)
 float32_sum      (left, right), of shapes that broadcast
 float32_product  (left, right), of shapes that broadcast
 global_avg_pool  (data [N, C, ...])
@@ -13,13 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit.quantization.operators import Pair, Parameters, register
-
-
-@dataclass(frozen=True)
-class Lookup(Parameters):
-    """A function of each element, as a table that starts with the least integer."""
-
-    operator: ClassVar[str] = "lookup"
 
 
 @dataclass(frozen=True)
@@ -76,8 +68,6 @@ class GlobalAveragePool(Parameters):
     shift: int
 
 
-ONNX_OPERATORS: tuple[type[Parameters], ...] = (
-    Lookup, Float32Sum, Float32Product, GlobalAveragePool,
-)  # fmt: skip
+ONNX_OPERATORS: tuple[type[Parameters], ...] = (Float32Sum, Float32Product, GlobalAveragePool)
 
 register(ONNX_OPERATORS)

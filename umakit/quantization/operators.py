@@ -17,7 +17,8 @@ strategies read the same thing. Data is NHWC unless `layout` says NCHW; weights 
     quantize       (data float32, scale float32[1])
 
 Multipliers (int32) and shifts (int8) have one element or one for each output channel; see
-`fixed_point`.
+`fixed_point`. For data of int16 the bias may be int64; then sums have 64 bits and multipliers 15.
+More operators are in `further_operators`.
 """
 
 from __future__ import annotations

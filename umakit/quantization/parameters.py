@@ -36,8 +36,12 @@ from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
 Array = npt.NDArray[Any]
 
 ONE = np.float32(1)
-ADD_LEFT_SHIFT = 20
-"""TensorFlow Lite's left shift of the operands of an addition of 8-bit integers."""
+ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
+
+MOST_OF_A_WIDE_BIAS = 2.0**46
+MOST_OF_WIDE_SHIFTS = 8
+"""Bounds within which products of 64-bit sums do not overflow."""
 
 BIAS_TOLERANCE = 0.02
 """How far, in steps of the result, a bias's scale may be from that of the accumulator."""
@@ -96,8 +100,9 @@ def conv2d(
         input_zero_point=source.scale.zero_point,
         layout=data_layout,
     )
-    factors = _factors(source, weights, result, rounding)
-    operands = _linear_operands(result, source, weights, bias, factors)
+    operands = linear_operands(
+        result, source, weights, bias, _factors(source, weights, result, rounding)
+    )
     return known.call([source.integers, *operands], result.span)
 
 
@@ -120,8 +125,9 @@ def dense(
     outputs, inputs = weights.integers.shape
     shape = tvm_api.static_shape(source.integers) or ()
     rows = int(np.prod(shape[:-1]))
-    factors = _factors(source, weights, result, rounding)
-    operands = _linear_operands(result, source, weights, bias, factors)
+    operands = linear_operands(
+        result, source, weights, bias, _factors(source, weights, result, rounding)
+    )
     fields = result.common(rounding) | {"output_shape": (rows, outputs)}
     known = Dense(**fields, input_zero_point=source.scale.zero_point)
     reshape = tvm_api.relax.op.reshape
@@ -148,28 +154,47 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
     return np.asarray(factors, np.float64)
 
 
-def _linear_operands(
+def linear_operands(
     result: Result, source: Quantized, weights: Weights, bias: Weights | None, factors: Array
 ) -> list[Any]:
     """Weights, bias, multipliers and shifts as constants."""
     if weights.integers.dtype not in (np.int8, np.int16):
         raise NotAnIsland(f"the weights are {weights.integers.dtype}, not of 8 bits")
     channels = weights.integers.shape[0]
-    biases = np.zeros(channels, np.int32) if bias is None else _bias(bias, channels)
+    # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
+    wide = source.scale.dtype == "int16" and (bias is None or bias.integers.dtype == np.int64)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    biases = np.zeros(channels, dtype) if bias is None else _bias(bias, channels, dtype)
     if bias is not None:
         accumulator = source.scale.scale * weights.channel_scales()
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
             raise NotAnIsland("the bias has another scale than the products")
     scaled = _fixed_point([float(factor) for factor in factors])
+    scaled = reduced_multipliers(scaled) if wide else scaled
     arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
-    return [tvm_api.relax.const(np.ascontiguousarray(array)) for array in arrays]
+    # Without a dtype, TVM would make int32 of int64.
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
-def _bias(bias: Weights, channels: int) -> Array:
-    if bias.integers.dtype != np.int32 or bias.integers.size != channels:
-        raise NotAnIsland("the bias is not one int32 for each output channel")
+def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
+    if bias.integers.dtype != dtype or bias.integers.size != channels:
+        raise NotAnIsland(f"the bias is not one {dtype} for each output channel")
+    if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
+        raise NotAnIsland("the bias is too large for its products")
     return bias.integers.reshape(-1)
+
+
+def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
+    """Multipliers of 15 bits for sums of 64, of `MultiplyByQuantizedMultiplier` (common.cc).
+
+    Raises:
+        NotAnIsland: the reference does not take the shifts.
+    """
+    if (scaled.shifts >= MOST_OF_WIDE_SHIFTS).any():
+        raise NotAnIsland("the result's scale is too small for the products'")
+    reduced = np.minimum((scaled.multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+    return FixedPoint(reduced.astype(np.int32), scaled.shifts)
 
 
 def elementwise(result: Result, operands: Sequence[Quantized], rounding: Rounding) -> Parameters:
@@ -184,14 +209,16 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     operator = tvm_api.operator_name(result.call)
     if operator == "multiply":
         factor = _fixed_point([float(left.scale) * float(right.scale) / output])
+        check_headroom(left.magnitude * right.magnitude, int(factor.shifts[0]), rounding)
         return Multiply(
             **fields, multiplier=int(factor.multipliers[0]), shift=int(factor.shifts[0])
         )
+    left_shift = ADD_LEFT_SHIFTS[result.scale.dtype]
     twice_largest = 2.0 * float(max(left.scale, right.scale))
     factors = [
         float(left.scale) / twice_largest,
         float(right.scale) / twice_largest,
-        twice_largest / (2.0**ADD_LEFT_SHIFT * output),
+        twice_largest / (2.0**left_shift * output),
     ]
     if factors[2] >= 1.0:
         raise NotAnIsland("the result's scale is too small for the operands'")
@@ -201,7 +228,7 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     shifts = [int(value) for value in scaled.shifts]
     return kind(
         **fields,
-        left_shift=ADD_LEFT_SHIFT,
+        left_shift=left_shift,
         multipliers=(first, second, third),
         shifts=(shifts[0], shifts[1], shifts[2]),
     )
@@ -273,12 +300,23 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
     scaled = _fixed_point([factor])
+    check_headroom(source.scale.magnitude, int(scaled.shifts[0]), rounding)
     return Requantize(
         **result.common(rounding),
         input_zero_point=source.scale.zero_point,
         multiplier=int(scaled.multipliers[0]),
         shift=int(scaled.shifts[0]),
     )
+
+
+def check_headroom(magnitude: int, shift: int, rounding: Rounding) -> None:
+    """Refuse left shifts that the reference makes in 32 bits and that need more.
+
+    Raises:
+        NotAnIsland: the largest value has no 32 bits after the shift.
+    """
+    if rounding is Rounding.TFLM and magnitude << max(shift, 0) >= 2**31:
+        raise NotAnIsland("the result's scale is too small for the operands'")
 
 
 def _fixed_point(factors: Sequence[float]) -> FixedPoint:

@@ -51,23 +51,30 @@ def exponential_table(input_scale: float) -> npt.NDArray[Any]:
     radius = math.floor((2**INPUT_INTEGER_BITS - 1) * 2.0**fractional / 2.0**shift)
     return np.array(
         [
-            _exponential(high_product(-d * 2**shift, multiplier)) if d <= radius else 0
+            exponential(high_product(-d * 2**shift, multiplier), INPUT_INTEGER_BITS)
+            if d <= radius
+            else 0
             for d in range(256)
         ],
         np.int32,
     )
 
 
-def _exponential(value: int) -> int:
-    """exp of a number of at most 0 with 26 fractional bits; the result has 31."""
+def exponential(value: int, integer_bits: int) -> int:
+    """exp of a number of at most 0; the result has 31 fractional bits.
+
+    Args:
+        value: with `31 - integer_bits` fractional bits.
+        integer_bits: 5 at most.
+    """
     if value == 0:
         return INT32_MAX
-    quarter = 1 << (31 - INPUT_INTEGER_BITS - 2)
+    quarter = 1 << (31 - integer_bits - 2)
     modulus = (value & (quarter - 1)) - quarter
-    result = _exponential_near_zero(modulus << INPUT_INTEGER_BITS)
+    result = _exponential_near_zero(modulus << integer_bits)
     remainder = modulus - value
     for exponent, power in POWERS:
-        if remainder & (1 << (31 - INPUT_INTEGER_BITS + exponent)):
+        if exponent < integer_bits and remainder & (1 << (31 - integer_bits + exponent)):
             result = high_product(result, power)
     return result
 

@@ -33,12 +33,17 @@ class Scale:
     Attributes:
         scale: float32, positive and finite.
         zero_point: within the dtype.
-        dtype: `int8` or `uint8`.
+        dtype: `int8`, `uint8` or `int16`.
     """
 
     scale: np.float32
     zero_point: int
     dtype: str
+
+    @property
+    def magnitude(self) -> int:
+        """The largest absolute difference to the zero point."""
+        return max(abs(limit - self.zero_point) for limit in self.limits)
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -97,12 +102,14 @@ class Weights:
         return first[:1] if (first == first[0]).all() else first
 
 
-def scale_of(call: Any, dtype: str) -> Scale:
+def scale_of(call: Any, dtype: str, *, wide: bool = False) -> Scale:
     """The scale of a quantize or dequantize call.
 
     Args:
         call: the call.
         dtype: of its integers.
+        wide: whether they may have 16 bits, which are known only as TensorFlow Lite Micro computes
+            them.
 
     Raises:
         NotAnIsland: another dtype, several scales, or one that is no constant or no number.
@@ -112,8 +119,9 @@ def scale_of(call: Any, dtype: str) -> Scale:
         raise NotAnIsland("a scale or zero point is no constant")
     if scale.size != 1 or zero_point.size != 1:
         raise NotAnIsland("an activation has a scale for each channel")
-    if dtype not in ("int8", "uint8"):
-        raise NotAnIsland(f"integers are {dtype}, not int8 or uint8")
+    allowed = ("int8", "uint8", "int16") if wide else ("int8", "uint8")
+    if dtype not in allowed:
+        raise NotAnIsland(f"integers are {dtype}, not {', '.join(allowed[:-1])} or {allowed[-1]}")
     value = np.float32(scale.reshape(-1)[0])
     if not np.isfinite(value) or value <= 0:
         raise NotAnIsland(f"a scale is {value}")
@@ -186,17 +194,22 @@ def _signed(integers: Array) -> Array:
 
 
 def _constant(expression: Any, definition: Definition) -> Array | None:
-    """The values of a constant, looked at through reshapes and transpositions."""
+    """The values of a constant, looked at through reshapes, transpositions and casts.
+
+    A cast of a constant is what becomes of a bias of 64 bits; it keeps its dtype here.
+    """
     value = definition(expression)
     array = tvm_api.constant_array(value)
     if array is not None:
         return array
     operator = tvm_api.operator_name(value)
-    if operator not in ("reshape", "permute_dims"):
+    if operator not in ("reshape", "permute_dims", "astype"):
         return None
     inner = _constant(value.args[0], definition)
     if inner is None:
         return None
+    if operator == "astype":
+        return inner if inner.dtype == np.int64 else None
     if operator == "permute_dims":
         return inner.transpose(_order(value, inner.ndim))
     shape = tvm_api.static_shape(value)

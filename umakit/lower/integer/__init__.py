@@ -15,15 +15,13 @@ from umakit.lower.integer import (
     convolution,
     elementwise,
     float32_kernels,
+    lookup,
     pooling,
     softmax,
+    transposed,
 )
-from umakit.quantization.onnx_operators import (
-    Float32Product,
-    Float32Sum,
-    GlobalAveragePool,
-    Lookup,
-)
+from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
+from umakit.quantization.onnx_operators import Float32Product, Float32Sum, GlobalAveragePool
 from umakit.quantization.operators import (
     PREFIX,
     Add,
@@ -54,11 +52,13 @@ def legalizations() -> dict[str, Rule]:
         Requantize.operator: _requantize,
         Multiply.operator: _multiply,
         Quantize.operator: _quantize,
+        Conv2dTranspose.operator: _conv2d_transpose,
+        Mean.operator: _mean,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
     rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
     rules |= {
-        Lookup.operator: _rule_of(Lookup, float32_kernels.lookup),
+        Lookup.operator: _rule_of(Lookup, lookup.lookup),
         Float32Sum.operator: _rule_of(Float32Sum, float32_kernels.pair),
         Float32Product.operator: _rule_of(Float32Product, float32_kernels.pair),
         GlobalAveragePool.operator: _rule_of(
@@ -88,7 +88,7 @@ def _linear(call: Any) -> convolution.Linear:
 
 
 def _constants(arrays: list[Any]) -> list[Any]:
-    return [tvm_api.relax.const(np.ascontiguousarray(array)) for array in arrays]
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
 def _conv2d(builder: Any, call: Any) -> Any:
@@ -112,6 +112,20 @@ def _dense(builder: Any, call: Any) -> Any:
     layer = _linear(call).without_zero_point(known.input_zero_point)
     function = convolution.dense(known, _shape(data), tvm_api.dtype_of(data), layer)
     return _call(builder, call, function, [data, *_constants(layer.arrays())])
+
+
+def _conv2d_transpose(builder: Any, call: Any) -> Any:
+    data, layer = call.args[0], _linear(call)
+    function = transposed.conv2d_transpose(
+        Conv2dTranspose.of(call), _shape(data), tvm_api.dtype_of(data), layer
+    )
+    return _call(builder, call, function, [data, *_constants(layer.arrays())])
+
+
+def _mean(builder: Any, call: Any) -> Any:
+    data = call.args[0]
+    function = lookup.mean(Mean.of(call), _shape(data), tvm_api.dtype_of(data))
+    return _call(builder, call, function, [data])
 
 
 def _softmax(builder: Any, call: Any) -> Any:

@@ -24,6 +24,7 @@ from umakit.lower.integer.loops import (
     set_to,
     store_rescaled,
     tiles,
+    total_of,
 )
 from umakit.lower.integer.windows import Axis
 from umakit.quantization.fixed_point import ShiftRange
@@ -49,7 +50,7 @@ class Linear:
 
     Attributes:
         weights: int8 or int16, output channels first.
-        bias: int32[O].
+        bias: int32[O], or int64[O] for sums of 64 bits.
         multipliers, shifts: one, or one for each output channel.
     """
 
@@ -63,10 +64,17 @@ class Linear:
 
         That holds where no padding is left out, and in integers that wrap around always.
         """
+        if zero_point == 0:
+            return self
         sums = self.weights.reshape(len(self.bias), -1).astype(np.int64).sum(axis=1)
         moved = (self.bias.astype(np.int64) - zero_point * sums).astype(np.uint64)
         bias = (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
         return Linear(self.weights, bias, self.multipliers, self.shifts)
+
+    @property
+    def bits(self) -> int:
+        """Of sums."""
+        return 8 * self.bias.itemsize
 
     def at_most(self, data_dtype: str, zero_point: int) -> int:
         """What the magnitude of a sum does not exceed, whatever the data and the padding.
@@ -116,7 +124,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1)
+    total = accumulators(1, layer.bits)
     at_most = layer.at_most(data_dtype, 0)
 
     def one(row: Any, channel: Any) -> Any:
@@ -127,7 +135,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
                 total, int32(0), product(data[row, i], weights[channel, i], 0)
             )),
             store_rescaled(
-                output, [row, channel], int32(total[int32(0)]),
+                output, [row, channel], total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, channel), known, at_most,
             ),
         )  # fmt: skip
@@ -184,7 +192,7 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1)
+    total = accumulators(1, layer.bits)
     inputs, outputs = channels // known.groups, known.output_shape[3] // known.groups
     at_most = layer.at_most(data_dtype, zero_point)
 
@@ -204,7 +212,7 @@ def conv2d(
                     rows[1], columns[1], inputs, contiguous, lambda *place: term(o, *place)
                 ),
                 store_rescaled(
-                    output, [n, y, x, o], int32(total[int32(0)]),
+                    output, [n, y, x, o], total_of(total, int32(0)),
                     layer.factor(multipliers, shifts, o), known, at_most,
                 ),
             )  # fmt: skip
@@ -270,7 +278,7 @@ def tiled_conv2d(
     last = channels_last(known, layer.weights)
     weights = buffer("weights", last.shape, str(last.dtype))
     output = buffer("output", known.output_shape, known.output_dtype)
-    sums = accumulators(min(TILE, outputs))
+    sums = accumulators(min(TILE, outputs), layer.bits)
 
     def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
         def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
@@ -291,7 +299,7 @@ def tiled_conv2d(
                     sums, c, term(row, column, i, first + c)
                 )),
                 loop("c", width, lambda c: store_rescaled(
-                    output, place(known, n, y, x, first + c), int32(sums[c]),
+                    output, place(known, n, y, x, first + c), total_of(sums, c),
                     layer.factor(multipliers, shifts, first + c), known, at_most,
                 )),
             )  # fmt: skip

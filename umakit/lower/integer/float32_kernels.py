@@ -10,7 +10,7 @@ from umakit import tvm_api
 from umakit.lower.integer.elementwise import broadcast
 from umakit.lower.integer.loops import (
     accumulators,
-    add_to,
+    add_element_to,
     buffer,
     int32,
     kernel,
@@ -28,30 +28,10 @@ from umakit.quantization.float32 import (
     float32_rounding,
     int64,
 )
-from umakit.quantization.onnx_operators import (
-    Float32Pair,
-    Float32Product,
-    GlobalAveragePool,
-    Lookup,
-)
+from umakit.quantization.onnx_operators import Float32Pair, Float32Product, GlobalAveragePool
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
-
-
-def lookup(known: Lookup, shapes: Shapes, dtypes: list[str]) -> Any:
-    """Kernel (data, table, output)."""
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", [256], known.output_dtype)
-    output = buffer("output", known.output_shape, known.output_dtype)
-    least = 128 if dtypes[0] == "int8" else 0
-
-    def one(i: Any) -> Any:
-        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
-        return tirx.BufferStore(output, table[index], unflatten(i, known.output_shape))
-
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
 def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
@@ -124,7 +104,7 @@ def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[s
         return sequence(
             tirx.AllocBuffer(total),
             set_to(total, zero, zero),
-            loop("i", count, lambda i: add_to(total, zero, element(i))),
+            loop("i", count, lambda i: add_element_to(total, zero, element(i))),
             store_rescaled(
                 output, unflatten(channel, known.output_shape), int32(total[zero]),
                 factor, known, 255 * count,

@@ -31,18 +31,23 @@ def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
-def accumulators(count: int) -> Any:
+def accumulators(count: int, bits: int = 32) -> Any:
     """A local array of sums.
 
-    They are uint32, which wraps around by C's rules. Sums of int32 that go through casts to
+    They are unsigned, which wraps around by C's rules. Sums of int32 that go through casts to
     unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
     """
-    return tirx.decl_buffer([count], "uint32", "sum", scope="local")
+    return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
 
 def set_to(sums: Any, index: Any, value: Any) -> Any:
-    """`sums[index] = value`, for an int32 value."""
-    return tirx.BufferStore(sums, value.astype("uint32"), [index])
+    """`sums[index] = value`, for a signed value of no more bits."""
+    return tirx.BufferStore(sums, value.astype(tvm_api.buffer_dtype(sums)), [index])
+
+
+def total_of(sums: Any, index: Any) -> Any:
+    """`sums[index]`, signed."""
+    return sums[index].astype(tvm_api.buffer_dtype(sums).removeprefix("u"))
 
 
 def sequence(*statements: Any) -> Any:
@@ -75,8 +80,18 @@ def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
 
 
 def add_to(sums: Any, index: Any, value: Any) -> Any:
-    """`sums[index] += value`, for an int32 value."""
-    return tirx.BufferStore(sums, sums[index] + value.astype("uint32"), [index])
+    """`sums[index] += value`, for a signed value of no more bits."""
+    total = sums[index] + value.astype(tvm_api.buffer_dtype(sums))
+    return tirx.BufferStore(sums, total, [index])
+
+
+def add_element_to(sums: Any, index: Any, value: Any) -> Any:
+    """`sums[index] += value`, for an int32 value that is no more than an element of the data.
+
+    By way of a variable: gcc takes the sum of a cast load for a change of sign.
+    """
+    element = tirx.Var("element", "int32")
+    return sequence(tirx.Bind(element, value), add_to(sums, index, element))
 
 
 def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:
@@ -121,7 +136,7 @@ def store_rescaled(
     Args:
         output: where to.
         indices: of the element.
-        value: an int32 expression.
+        value: an int32 expression, or an int64 one (see `multiply`).
         factor: multiplier, shift, and the values that shifts can take.
         known: about the output.
         at_most: what the value's magnitude does not exceed.

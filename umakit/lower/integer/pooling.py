@@ -12,7 +12,7 @@ from umakit.lower.integer.convolution import at_positions
 from umakit.lower.integer.loops import (
     TILE,
     accumulators,
-    add_to,
+    add_element_to,
     buffer,
     int32,
     kernel,
@@ -104,9 +104,7 @@ def _average(channels: int, count: Any) -> _Pool:
         return sequence(tirx.Bind(total, int32(sums[c])), store(tirx.truncdiv(away, count)))
 
     def add(c: Any, value: Any) -> Any:
-        # By way of a variable: gcc takes the sum of a cast load for a change of sign.
-        element = tirx.Var("element", "int32")
-        return sequence(tirx.Bind(element, value), add_to(sums, c, element))
+        return add_element_to(sums, c, value)
 
     return _Pool(sums, lambda c: set_to(sums, c, int32(0)), add, finish)
 

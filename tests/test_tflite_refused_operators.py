@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized operators that are refused: messages name the operator, its tensor and the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_networks import TfliteFile
+
+from umakit.errors import ModelError
+from umakit.frontend import import_model
+from umakit.quantization import quantize_to_integers
+
+KNOWN = {"scale": 0.1, "zero_point": 0}
+
+
+def one(
+    code: str,
+    options: str = "",
+    *,
+    source: str = "int8",
+    result: str = "int8",
+    shape: tuple[int, ...] = (1, 4),
+    result_shape: tuple[int, ...] | None = None,
+    result_scale: float = 0.1,
+    result_zero: int = 0,
+    extra: tuple[Any, ...] = (),
+    first: bool = False,
+    **values: Any,
+) -> bytes:
+    """One operator: `x` and constants become `y`.
+
+    Args:
+        code: of the operator.
+        options: name of its options.
+        source, result: dtypes.
+        shape, result_shape: of `x` and `y`.
+        result_scale, result_zero: of `y`.
+        extra: more inputs, arrays or (array, scale) of quantized ones; None is another input.
+        first: whether constants come before `x`.
+        values: of the options.
+    """
+    file = TfliteFile()
+    x = file.tensor(shape, source, **KNOWN, name="x")
+    more, inputs = [], [x]
+    for number, item in enumerate(extra):
+        array, known = (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
+        if array is None:
+            more.append(file.tensor([1], "int32", name="given"))
+            inputs.append(more[-1])
+            continue
+        name = f"constant{number}"
+        more.append(file.tensor(array.shape, str(array.dtype), data=array, name=name, **known))
+    y = file.tensor(
+        result_shape or shape, result, scale=result_scale, zero_point=result_zero, name="y"
+    )
+    file.operator(code, [*more, x] if first else [x, *more], [y], options, **values)
+    return file.finish(inputs, [y])
+
+
+def integers(*values: Any) -> Any:
+    return np.array(values, np.int32)
+
+
+WEIGHTS = (np.ones((1, 1, 1, 4), np.int8), 0.1)
+IMAGE = (1, 2, 2, 4)
+
+REFUSED = {
+    "a depthwise convolution of 16 bits with a bias of 32": (
+        one(
+            "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", source="int16", result="int16",
+            shape=IMAGE, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            DepthMultiplier=1, extra=(WEIGHTS, (integers(1, 2, 3, 4), 0.01)),
+        ),
+        "DEPTHWISE_CONV_2D that writes 'y': its bias is int32, not int64",
+    ),
+    "a bias of more than 32 bits": (
+        one(
+            "CONV_2D", "Conv2DOptions", source="int16", result="int16", shape=IMAGE,
+            result_shape=(1, 2, 2, 1), StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            extra=(WEIGHTS, (np.array([2**40], np.int64), 0.01)),
+        ),
+        "CONV_2D that writes 'y': its bias needs more than 32 bits",
+    ),
+    "sums of 32 bits without a bias that says so": (
+        one(
+            "CONV_2D", "Conv2DOptions", source="int16", result="int16", shape=IMAGE,
+            result_shape=(1, 2, 2, 1), StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+            QuantizedBiasType=2, extra=(WEIGHTS,),
+        ),
+        "CONV_2D that writes 'y': it has no bias but sums of 32 bits",
+    ),
+    "RELU_N1_TO_1, which TFLM lacks": (
+        one("RELU_N1_TO_1"), "RELU_N1_TO_1 that writes 'y' is not supported as a quantized"
+    ),
+    "ELU": (one("ELU"), "ELU that writes 'y' is not supported as a quantized"),
+    "convolution of uint8": (
+        one("CONV_2D", source="uint8", result="uint8", shape=IMAGE, extra=(WEIGHTS,)),
+        "CONV_2D that writes 'y': tensor 'x' is uint8",
+    ),
+    "LOGISTIC of 16 bits": (
+        one("LOGISTIC", source="int16", result="int16"),
+        "LOGISTIC that writes 'y': tensor 'x' is int16",
+    ),
+    "LOGISTIC of another scale": (one("LOGISTIC"), "sigmoid .* another scale than 0.0039"),
+    "TANH of another zero point": (
+        one("TANH", result_scale=1 / 128, result_zero=2), "tanh .* another zero point than 0"
+    ),
+    "HARD_SWISH of a tiny scale": (
+        one("HARD_SWISH", result_scale=1e-5), "too far apart for 16 bits"
+    ),
+    "LEAKY_RELU of a tiny scale": (
+        one("LEAKY_RELU", "LeakyReluOptions", Alpha=0.5, result_scale=1e-9), "scale is too small"
+    ),
+    "LEAKY_RELU of no number": (
+        one("LEAKY_RELU", "LeakyReluOptions", Alpha=float("nan")), "'y': its alpha is nan"
+    ),
+    "16 bits with a zero point": (
+        one("RELU", source="int16", result="int16", result_zero=3),
+        "RELU that writes 'y': tensor 'y' has a zero point that is no int16",
+    ),
+    "a sum of 8 and 16 bits": (
+        one("ADD", "AddOptions", extra=((np.ones(4, np.int16), 0.1),)), "mixes|int8 becomes int8"
+    ),
+    "a product of 16 bits that needs more than 32": (
+        one("MUL", "MulOptions", source="int16", result="int16", result_scale=1e-4,
+            extra=((np.ones(4, np.int16), 0.1),)),
+        "the result's scale is too small",
+    ),
+    "a change of scale that needs more than 32 bits": (
+        one("QUANTIZE", result_scale=1e-9), "the result's scale is too small"
+    ),
+    "uint8 from real numbers, which TFLM lacks": (
+        one("QUANTIZE", source="float32", result="uint8"), "float32 becomes uint8"
+    ),
+    "CONCATENATION of another scale": (
+        one("CONCATENATION", "ConcatenationOptions", result_scale=0.2),
+        "CONCATENATION that writes 'y' would change the scale of tensor 'x'",
+    ),
+    "MAXIMUM of another scale": (
+        one("MAXIMUM", extra=((np.ones(4, np.int8), 0.3),)),
+        "MAXIMUM that writes 'y' would change the scale of tensor 'constant0'",
+    ),
+    "PADV2 with a value of another scale": (
+        one("PADV2", extra=(integers([0, 0], [0, 0]), (np.ones(1, np.int8), 0.3))),
+        "PADV2 that writes 'y' would change the scale of tensor 'constant1'",
+    ),
+    "PAD by less than nothing": (
+        one("PAD", extra=(integers([0, -1], [0, 0]),)), r"'y': its paddings are \[0, -1, 0, 0\]"
+    ),
+    "MEAN over axes that are no constant": (
+        one("MEAN", "ReducerOptions", extra=(None,)), "MEAN that writes 'y': its input 1 is no con"
+    ),
+    "MEAN over an axis that is not there": (
+        one("MEAN", "ReducerOptions", extra=(integers(2),)), r"'y': its axes are \[2\]"
+    ),
+    "TRANSPOSE that repeats an axis": (
+        one("TRANSPOSE", extra=(integers(0, 0),)), r"'y': its permutation is \[0, 0\]"
+    ),
+    "STRIDED_SLICE with an ellipsis": (
+        one("STRIDED_SLICE", "StridedSliceOptions", EllipsisMask=1,
+            extra=(integers(0, 0), integers(1, 4), integers(1, 1))),
+        "'y': it has an ellipsis",
+    ),
+    "STRIDED_SLICE of nothing": (
+        one("STRIDED_SLICE", "StridedSliceOptions",
+            extra=(integers(0, 3), integers(1, 3), integers(1, 1))),
+        "STRIDED_SLICE that writes 'y': it takes range",
+    ),
+    "SLICE outside": (
+        one("SLICE", extra=(integers(0, 3), integers(1, 4))), "'y': it takes range"
+    ),
+    "SPLIT into unequal parts": (
+        one("SPLIT", "SplitOptions", NumSplits=1, first=True, result_shape=(1, 3),
+            extra=(integers(1),)),
+        "'y': its results have 3 of the 4 elements",
+    ),
+    "RESIZE_NEAREST_NEIGHBOR to another size": (
+        one("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", shape=IMAGE,
+            extra=(integers(3, 3),)),
+        "'y': its result has the shape",
+    ),
+    "TRANSPOSE_CONV that reaches too little": (
+        one("TRANSPOSE_CONV", "TransposeConvOptions", Padding=1, StrideH=1, StrideW=1, first=True,
+            shape=IMAGE, result_shape=(1, 9, 9, 1), extra=(integers(1, 9, 9, 1), WEIGHTS)),
+        "'y': its result of 9 rows or columns is larger",
+    ),
+    "TRANSPOSE_CONV with a stride of 0": (
+        one("TRANSPOSE_CONV", "TransposeConvOptions", first=True, shape=IMAGE,
+            extra=(integers(1, 2, 2, 1), WEIGHTS)),
+        "'y': its StrideH is 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_operators_are_refused_by_name(why: str, tmp_path: Path) -> None:
+    content, message = REFUSED[why]
+    path = tmp_path / "net.tflite"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as refused:
+        quantize_to_integers(import_model(path))
+    assert "net" in str(refused.value) and "'y'" in str(refused.value)

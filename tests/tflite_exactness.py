@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of single TensorFlow Lite operators with TensorFlow Lite Micro."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from tflite_networks import Array, TfliteFile, tflite_micro
+
+import umakit
+from umakit import build
+
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "6")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+INFERENCES = 6
+
+channels = st.sampled_from([1, 2, 3, 5, 8, 16, 65])
+sizes = st.integers(1, 9)
+kernels = st.integers(1, 4)
+strides = st.integers(1, 3)
+zero_points = st.integers(-128, 127)
+scales = st.floats(1e-3, 4.0)
+paddings = st.sampled_from([0, 1])
+"""SAME, VALID."""
+activations = st.sampled_from([0, 0, 1, 2, 3])
+"""None, ReLU, ReLU_N1_TO_1, ReLU6."""
+seeds = st.integers(0, 2**32 - 1)
+ties = st.integers(3, 127).flatmap(
+    lambda n: st.integers(n // 2, n - 1).map(lambda k: (2 * n) / (2 * k + 1))
+)
+"""Ratios of scales at which products lie between two integers, where the last bit matters."""
+
+
+SANITIZED = (*build.FLAGS, "-fsanitize=undefined", "-fno-sanitize-recover=all")
+"""Flags with which undefined behaviour ends the program."""
+
+
+def random_integers(shape: tuple[int, ...], seed: int, dtype: str = "int8") -> Array:
+    """Several inputs: extremes and noise."""
+    random, limits = np.random.default_rng(seed), np.iinfo(dtype)
+    inputs = random.integers(limits.min, limits.max + 1, (INFERENCES, *shape)).astype(dtype)
+    inputs[0], inputs[1] = limits.min, limits.max
+    inputs[2] = random.choice([limits.min, limits.max], shape)
+    return inputs
+
+
+def assert_exact(
+    file: bytes,
+    shape: tuple[int, ...],
+    seed: int = 0,
+    *,
+    inputs: Array | None = None,
+    dtype: str = "int8",
+    floats: bool = False,
+    flags: Sequence[str] = build.FLAGS,
+) -> Array:
+    """Compile a model with one input `x` and compare it with the oracle, bit by bit.
+
+    Args:
+        file: the model.
+        shape: of the input.
+        seed: of random inputs.
+        inputs: several inputs instead.
+        dtype: of the input.
+        floats: whether the model asks for floating point.
+        flags: of the C compiler.
+
+    Returns:
+        The outputs.
+    """
+    inputs = random_integers(shape, seed, dtype) if inputs is None else inputs
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "single.tflite"
+        path.write_bytes(file)
+        expected = tflite_micro(file, inputs)
+        library = umakit.compile_model(path, [], Path(folder) / "library")
+        with mock.patch.object(build, "FLAGS", tuple(flags)):
+            result = umakit.run_library(library.path, {"x": inputs})
+        source = (library.path / "codegen/host/src/tvmgen_single.c").read_text()
+        kernel_text = source[source.index("static ") :] if "static " in source else ""
+        assert floats or ("float" not in kernel_text and "double" not in kernel_text)
+    (output,) = result.outputs.values()
+    assert output.dtype == expected.dtype
+    np.testing.assert_array_equal(output, expected)
+    return output
+
+
+def weights_and_bias(
+    file: TfliteFile,
+    shape: tuple[int, ...],
+    outputs: int,
+    axis: int,
+    data_scale: float,
+    seed: int,
+    per_channel: bool,
+    dtype: str = "int32",
+) -> tuple[list[int], float]:
+    """Constant weights and bias, and the largest scale of their products."""
+    random = np.random.default_rng(seed)
+    count = outputs if per_channel else 1
+    weight_scales = np.exp(random.uniform(-6, -1, count)).astype(np.float32)
+    weights = file.tensor(
+        shape, scale=weight_scales, axis=axis if per_channel and count > 1 else 0,
+        data=random.integers(-127, 128, shape).astype(np.int8), name="weights",
+    )  # fmt: skip
+    product = np.float32(data_scale) * weight_scales
+    bias = file.tensor(
+        [outputs], dtype, scale=product,
+        data=random.integers(-(2**14), 2**14, outputs).astype(dtype), name="bias",
+    )  # fmt: skip
+    return [weights, bias], float(product.max())

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of tables and of means."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import (
+    TILE,
+    accumulators,
+    add_element_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    tiles,
+    unflatten,
+)
+from umakit.quantization.fixed_point import ShiftRange
+from umakit.quantization.further_operators import Lookup, Mean
+
+tirx = tvm_api.tirx
+
+
+def lookup(known: Lookup, shapes: list[tuple[int, ...]], dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of a function of 8-bit integers that a table lists.
+
+    Args:
+        known: parameters of the operator.
+        shapes, dtypes: of data and table.
+    """
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    table = buffer("table", [256], known.output_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    least = 128 if dtypes[0] == "int8" else 0
+
+    def one(i: Any) -> Any:
+        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+        return tirx.BufferStore(output, table[index], unflatten(i, known.output_shape))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def mean(known: Mean, shape: tuple[int, ...], dtype: str) -> Any:
+    """Kernel (data, output) of a mean over some axes.
+
+    Sums of the last axis's elements are kept side by side where that axis stays.
+
+    Args:
+        known: parameters of the operator.
+        shape: of the data.
+        dtype: of the data.
+    """
+    data = buffer("data", shape, dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    last = len(shape) - 1
+    channels = 1 if last in known.axes else shape[last]
+    outer = [(f"o{axis}", shape[axis]) for axis in range(last) if axis not in known.axes]
+    inner = [(f"i{axis}", shape[axis]) for axis in known.axes]
+    terms = math.prod(shape[axis] for axis in known.axes)
+    sums = accumulators(min(TILE, channels))
+    factor = (int32(known.multiplier), int32(known.shift), ShiftRange(known.shift, known.shift))
+
+    def source(fixed: tuple[Any, ...], moving: tuple[Any, ...], channel: Any) -> tuple[Any, ...]:
+        kept, summed = iter((*fixed, channel)), iter(moving)
+        return tuple(next(summed if axis in known.axes else kept) for axis in range(len(shape)))
+
+    def rows(*fixed: Any) -> Any:
+        number = int32(0)
+        for index, (_, extent) in zip(fixed, outer, strict=True):
+            number = number * int32(extent) + index
+
+        def one_tile(first: Any, width: Any) -> Any:
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", width, lambda c: set_to(sums, c, int32(0))),
+                loops([*inner, ("c", width)], lambda *place: add_element_to(
+                    sums, place[-1], int32(data[source(fixed, place[:-1], first + place[-1])])
+                )),
+                loop("c", width, lambda c: store_rescaled(
+                    output, unflatten(number * int32(channels) + first + c, known.output_shape),
+                    int32(sums[c]) - int32(known.input_zero_point * terms), factor, known,
+                )),
+            )  # fmt: skip
+
+        return tiles(channels, one_tile)
+
+    return kernel([data, output], loops(outer, rows))
