@@ -13,7 +13,7 @@ import onnx.numpy_helper
 from umakit.errors import ModelError
 
 QOPERATORS = frozenset(
-    "QLinearConv QLinearMatMul ConvInteger MatMulInteger DynamicQuantizeLinear QLinearAdd "
+    "QLinearConv QLinearMatMul ConvInteger DynamicQuantizeLinear QLinearAdd "
     "QLinearMul QLinearConcat QLinearSigmoid QLinearSoftmax QLinearLeakyRelu QLinearAveragePool "
     "QLinearGlobalAveragePool QLinearReduceMean QLinearWhere QGemm QAttention "
     "MatMulIntegerToFloat DynamicQuantizeMatMul".split()
