@@ -53,6 +53,24 @@ KINDS: Mapping[str, Kind] = {
         driver_headers=("include/umakit/mac_array_registers.h",),
         headers=("include/umakit/mac_array.h", "include/umakit/mac_array_internal.h"),
     ),
+    "systolic_array": Kind(
+        sources=(
+            "src/umakit_systolic_array.c",
+            "src/umakit_systolic_compute.c",
+            "src/umakit_systolic_dma.c",
+            "src/umakit_systolic_engines.c",
+            "src/umakit_systolic_job.c",
+            "src/umakit_systolic_plan.c",
+            "src/umakit_systolic_pooling.c",
+            "src/umakit_systolic_scratchpad.c",
+        ),
+        driver_headers=("include/umakit/systolic_array_registers.h",),
+        headers=(
+            "include/umakit/requantize.h",
+            "include/umakit/systolic_array.h",
+            "include/umakit/systolic_array_internal.h",
+        ),
+    ),
 }
 
 #: C files that every device needs, simulated or not, relative to `source_directory()`.
