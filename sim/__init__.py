@@ -4,16 +4,74 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["BOARD_SOURCES", "COMMON_SOURCES", "HEADERS", "SIMULATOR_SOURCES", "source_directory"]
+__all__ = [
+    "BOARD_SOURCES",
+    "COMMON_HEADERS",
+    "COMMON_SOURCES",
+    "KINDS",
+    "SIMULATOR_HEADERS",
+    "SIMULATOR_SOURCES",
+    "Kind",
+    "source_directory",
+]
 
-#: C files of the simulator, relative to `source_directory()`.
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the devices that the simulator knows; `simulator = "..."` in `accel.toml`.
+
+    Attributes:
+        sources: C files beside `SIMULATOR_SOURCES`, relative to `source_directory()`.
+        driver_headers: what its drivers include, on a board too.
+        headers: what only the simulator includes.
+    """
+
+    sources: tuple[str, ...]
+    driver_headers: tuple[str, ...]
+    headers: tuple[str, ...]
+
+
+#: C files that all simulated devices need, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
-    "src/umakit_convolution.c",
     "src/umakit_cycles.c",
+    "src/umakit_faults.c",
     "src/umakit_simulator.c",
     "src/umakit_windows.c",
 )
+
+#: The simulated devices by name.
+KINDS: Mapping[str, Kind] = {
+    "mac_array": Kind(
+        sources=(
+            "src/umakit_mac_array.c",
+            "src/umakit_mac_array_convolution.c",
+            "src/umakit_mac_array_job.c",
+        ),
+        driver_headers=("include/umakit/mac_array_registers.h",),
+        headers=("include/umakit/mac_array.h", "include/umakit/mac_array_internal.h"),
+    ),
+    "systolic_array": Kind(
+        sources=(
+            "src/umakit_systolic_array.c",
+            "src/umakit_systolic_compute.c",
+            "src/umakit_systolic_dma.c",
+            "src/umakit_systolic_engines.c",
+            "src/umakit_systolic_job.c",
+            "src/umakit_systolic_plan.c",
+            "src/umakit_systolic_pooling.c",
+            "src/umakit_systolic_scratchpad.c",
+        ),
+        driver_headers=("include/umakit/systolic_array_registers.h",),
+        headers=(
+            "include/umakit/requantize.h",
+            "include/umakit/systolic_array.h",
+            "include/umakit/systolic_array_internal.h",
+        ),
+    ),
+}
 
 #: C files that every device needs, simulated or not, relative to `source_directory()`.
 COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
@@ -21,15 +79,20 @@ COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
 #: C files that replace the simulator on a board; they need `UMAKIT_DEVICE_BASE`.
 BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
 
-#: Headers of both, included as "umakit/<name>.h" with `include` on the search path.
-HEADERS: tuple[str, ...] = (
+#: Headers of all drivers, included as "umakit/<name>.h" with `include` on the search path.
+COMMON_HEADERS: tuple[str, ...] = (
     "include/umakit/device.h",
-    "include/umakit/mac_array_registers.h",
     "include/umakit/memory_mapped.h",
-    "include/umakit/simulator.h",
-    "include/umakit/simulator_internal.h",
     "include/umakit/static_assert.h",
     "include/umakit/status.h",
+)
+
+#: Headers of the simulator that a board has no use for.
+SIMULATOR_HEADERS: tuple[str, ...] = (
+    "include/umakit/faults.h",
+    "include/umakit/simulator.h",
+    "include/umakit/simulator_internal.h",
+    "include/umakit/trace.h",
 )
 
 

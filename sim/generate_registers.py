@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the C header of the register map from registers/mac_array.toml.
+"""Write the C header of each register map in registers/.
 
-With --check nothing is written: the exit code is 1 if the header is out of date.
+With --check nothing is written: the exit code is 1 if a header is out of date.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import jinja2
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-SPECIFICATION = FOLDER / "registers" / "mac_array.toml"
-HEADER = FOLDER / "include" / "umakit" / "mac_array_registers.h"
+SPECIFICATIONS = FOLDER / "registers"
+HEADERS = FOLDER / "include" / "umakit"
 
 ACCESS = {"ro": "read only", "wo": "write only", "rw": "read and write"}
 
@@ -49,6 +49,10 @@ TEMPLATE = """\
 #define {{ symbol }}_SHIFT {{ field.lowest_bit }}u
 #define {{ symbol }}_MASK {{ field.mask | hexadecimal(8) }}
 {% endfor %}
+{% for value in register.values %}
+{{ (value.name ~ ": " ~ value.description) | block_comment }}
+#define {{ prefix }}_{{ register.name }}_{{ value.name }} {{ value.value }}u
+{% endfor %}
 {% endfor %}
 
 #endif /* {{ prefix }}_REGISTERS_H */
@@ -70,6 +74,15 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Value:
+    """One of the numbers that a register takes."""
+
+    name: str
+    value: int
+    description: str
+
+
+@dataclass(frozen=True)
 class Register:
     """One 32-bit register."""
 
@@ -79,6 +92,7 @@ class Register:
     description: str
     reset: int
     fields: tuple[Field, ...]
+    values: tuple[Value, ...]
 
 
 def render_register_header(toml_text: str) -> str:
@@ -113,21 +127,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="write nothing, fail if the header is out of date",
+        help="write nothing, fail if a header is out of date",
     )
     options = parser.parse_args(arguments)
 
-    wanted = render_register_header(SPECIFICATION.read_text(encoding="utf-8"))
-    if not options.check:
-        HEADER.write_text(wanted, encoding="utf-8")
-        return 0
-    if HEADER.is_file() and HEADER.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(
-        f"{HEADER.name} does not match {SPECIFICATION.name}: run python3 sim/generate_registers.py",
-        file=sys.stderr,
-    )
-    return 1
+    exit_code = 0
+    for specification in sorted(SPECIFICATIONS.glob("*.toml")):
+        header = HEADERS / f"{specification.stem}_registers.h"
+        wanted = render_register_header(specification.read_text(encoding="utf-8"))
+        if not options.check:
+            header.write_text(wanted, encoding="utf-8")
+        elif not header.is_file() or header.read_text(encoding="utf-8") != wanted:
+            print(
+                f"{header.name} does not match {specification.name}: "
+                "run python3 sim/generate_registers.py",
+                file=sys.stderr,
+            )
+            exit_code = 1
+    return exit_code
 
 
 def _register(entry: dict[str, Any]) -> Register:
@@ -138,6 +155,7 @@ def _register(entry: dict[str, Any]) -> Register:
         description=entry["description"],
         reset=entry.get("reset", 0),
         fields=tuple(_field(field) for field in entry.get("field", [])),
+        values=tuple(_value(value) for value in entry.get("value", [])),
     )
     name = register.name
     if register.access not in ACCESS:
@@ -146,7 +164,9 @@ def _register(entry: dict[str, Any]) -> Register:
         raise ValueError(f"{name}: offset {register.offset:#x} is no multiple of 4")
     if not 0 <= register.reset < 1 << 32:
         raise ValueError(f"{name}: reset {register.reset:#x} does not fit 32 bits")
-    _require_unique(f"field name in {name}", [field.name for field in register.fields])
+    named = (*register.fields, *register.values)
+    _require_unique(f"field or value name in {name}", [item.name for item in named])
+    _require_unique(f"value in {name}", [str(item.value) for item in register.values])
     taken = 0
     for field in register.fields:
         if taken & field.mask:
@@ -165,6 +185,13 @@ def _field(entry: dict[str, Any]) -> Field:
     if field.lowest_bit < 0 or field.width < 1 or field.lowest_bit + field.width > 32:
         raise ValueError(f"field {field.name} does not fit 32 bits")
     return field
+
+
+def _value(entry: dict[str, Any]) -> Value:
+    value = Value(_name(entry["name"]), entry["value"], entry["description"])
+    if not 0 <= value.value < 1 << 32:
+        raise ValueError(f"value {value.name} does not fit 32 bits")
+    return value
 
 
 def _name(name: str) -> str:

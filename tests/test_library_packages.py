@@ -197,7 +197,7 @@ def test_two_models_share_driver_and_simulator_in_one_build(
     wanted = [f"-DTVMGEN_{name}_INSTALL=ON" for name in ("ONE", "TWO")]
     cmake("-S", ".", "-B", "build", *wanted, cwd=project)
     cmake("--install", "build", "--prefix", "stage", cwd=project)
-    assert len(list((project / "stage").rglob("*.a"))) == 5
+    assert len(list((project / "stage").rglob("*.a"))) == 6
 
 
 def install(source: Path, work: Path, prefix: Path, *options: str) -> None:
@@ -328,7 +328,7 @@ def test_it_builds_for_other_processors(compiler: str, exports: Path, tmp_path: 
     cmake("-S", exports / "one", "-B", "build", f"-DCMAKE_TOOLCHAIN_FILE={file}", cwd=tmp_path)
     cmake("--build", "build", cwd=tmp_path)
     cmake("--install", "build", "--prefix", tmp_path / "stage", cwd=tmp_path)
-    assert len(list((tmp_path / "stage").rglob("*.a"))) == 4
+    assert len(list((tmp_path / "stage").rglob("*.a"))) == 5
     is_hosted = CROSS[compiler][0] == "Linux"
     assert (tmp_path / "build/tvmgen_one_main").exists() == is_hosted
 
@@ -336,8 +336,10 @@ def test_it_builds_for_other_processors(compiler: str, exports: Path, tmp_path: 
 def test_metadata_tells_what_sources_are_for(exports: Path) -> None:
     sources = load_metadata(exports / "one")["umakit"]["sources"]
     named = [*sources["model"], *sources["static_workspace"], *sources["status"]]
-    named += [*sources["simulator"], *sources["drivers"]["vanilla_accelerator"]]
+    named += [*sources["simulator"], *sources["kinds"]["mac_array"]]
+    named += [*sources["drivers"]["vanilla_accelerator"]]
     named += sources["devices"]["vanilla_accelerator"]
+    assert sources["simulated_as"] == {"vanilla_accelerator": "mac_array"}
     files = [path.name for path in (exports / "one/codegen/host/src").glob("*.c")]
     assert sorted(named) == sorted(files)
     assert sources["devices"] == {"vanilla_accelerator": ["vanilla_accelerator_device.c"]}

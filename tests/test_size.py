@@ -25,8 +25,11 @@ ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"
 RISC_V = "riscv64-unknown-elf-gcc -march=rv32imac_zicsr -mabi=ilp32 --specs=picolibc.specs"
 COMPILERS = {"gcc": "size", "clang": "size", ARM: "arm-none-eabi-size", RISC_V: "size"}
 SIMULATOR = {
-    "umakit_convolution",
     "umakit_cycles",
+    "umakit_faults",
+    "umakit_mac_array",
+    "umakit_mac_array_convolution",
+    "umakit_mac_array_job",
     "umakit_simulator",
     "umakit_windows",
     f"{VANILLA}_device",
@@ -250,14 +253,23 @@ static int __attribute__((noinline)) shared_name(int n)
 void other(int n) { volatile int sink = shared_name(n); (void)sink; }
 """
 
+TABLE = """
+static int deep(int n)
+{ volatile char frame[4000]; frame[n] = 1; return frame[n / 2]; }
+static int flat(int n) { return n; }
+static int (*const table[2])(int) = {deep, flat};
+void other(int n) { volatile int sink = table[n & 1](n); (void)sink; }
+"""
 
-def by_hand(folder: Path, network: str, other: str = OTHER) -> Path:
+
+def by_hand(folder: Path, network: str, other: str = OTHER, simulator: str = "") -> Path:
     """A library of hand-written C, with one layer."""
     layer = {"name": "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
     layer |= {"function": "tvmgen_hand_kernel", "arena_bytes": 0, "constants_bytes": 0}
     memory = {"arena_bytes": 0, "live_set_bound_bytes": 0, "constants_bytes": 0}
-    sources = {key: [] for key in ("model", "static_workspace", "status", "simulator")}
-    sources |= {key: {} for key in ("drivers", "devices", "headers")}
+    sources = {key: [] for key in ("model", "static_workspace", "status")}
+    sources |= {"simulator": [simulator] if simulator else []}
+    sources |= {key: {} for key in ("kinds", "drivers", "devices", "simulated_as", "headers")}
     description = {
         "name": "hand", "weights": "c", "interface": "tvmgen_hand",
         "inputs": [], "outputs": [], "backends": [],
@@ -284,6 +296,15 @@ def test_the_deepest_path_counts_and_static_functions_of_a_name_are_two(
     ]
     assert depths == sorted(depths) and depths[0] == stack
     assert sizes.stack_external_calls == () and sizes.stack_findings == ()
+
+
+def test_tables_of_the_simulator_do_not_end_the_search(tmp_path: Path) -> None:
+    """A device's operations are called through pointers; the deepest may be the one."""
+    sizes = library_size(by_hand(tmp_path, CHAIN, TABLE, simulator="other.c"), ["gcc"])
+    assert sizes.stack_bytes is not None and sizes.stack_bytes < 4000
+    assert sizes.stack_external_calls == ("other",)
+    assert sizes.stack_with_simulator_bytes is not None
+    assert 4500 <= sizes.stack_with_simulator_bytes <= 4500 + 400
 
 
 @pytest.mark.parametrize(

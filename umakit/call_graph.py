@@ -8,7 +8,7 @@ its frame, one for each call. Imports neither TVM nor the pipeline.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 CALL_GRAPH_FLAG = "-fcallgraph-info=su"
@@ -48,10 +48,12 @@ class CallGraph:
     Attributes:
         frames: of the functions that were compiled.
         calls: keys of what each function calls.
+        files: where the functions were compiled from.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict)
     calls: dict[str, set[str]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
     def add(self, text: str, file_name: str) -> None:
         """Add the content of a `.ci` file.
@@ -66,9 +68,28 @@ class CallGraph:
                 key = _key(node["title"], file_name)
                 self.frames[key] = _frame(node["label"])
                 self.calls.setdefault(key, set())
+                self.files[key] = file_name
             elif edge:
                 caller, callee = (_key(edge[end], file_name) for end in ("caller", "callee"))
                 self.calls.setdefault(caller, set()).add(callee)
+
+    def resolve_tables(self, files: Collection[str]) -> None:
+        """Let calls through function pointers in some files reach what their tables may hold.
+
+        A static function that nothing calls by name is compiled only if something takes its
+        address, so each of them is a possible callee. One that is also called by name would be
+        missed: only for files whose tables hold no such function.
+        """
+        called = {callee for callees in self.calls.values() for callee in callees}
+        held = {
+            key
+            for key in self.frames
+            if ":" in key and self.files[key] in files and key not in called
+        }
+        for key, callees in self.calls.items():
+            if held and INDIRECT in callees and self.files.get(key) in files:
+                callees.remove(INDIRECT)
+                callees |= held
 
     def reachable(self, start: str) -> list[str]:
         """Keys of a function and all it may call, compiled or not, in order of discovery."""

@@ -87,13 +87,20 @@ def write_library(
     }
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
-    roles = find_roles(interface_prefix(program.name), list(files), _driver_names(backends))
+    simulated_as = {
+        name: _simulator(backend) for name, backend in backends.items() if is_simulated(backend)
+    }
+    roles = find_roles(
+        interface_prefix(program.name), list(files), _driver_names(backends), simulated_as
+    )
     metadata["umakit"]["sources"] = roles.as_json()
     values = {
         **common_values(program, plan, layout),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
-        "simulator_sources": [Path(source).name for source in sim.SIMULATOR_SOURCES],
+        "simulator_sources": {
+            name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
+        },
         "constants_size": constants_size(program),
         "weights_path": weights_path(program.name),
     }
@@ -175,17 +182,25 @@ def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
 
 def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
     folder = sim.source_directory()
+    kind = sim.KINDS[_simulator(backend)]
+    sources = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
+    headers = (*sim.COMMON_HEADERS, *sim.SIMULATOR_HEADERS, *kind.driver_headers, *kind.headers)
     files = {}
-    for source in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES):
+    for source in sources:
         files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
-    for header in sim.HEADERS:
+    for header in headers:
         files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
     array = backend.configuration.array
     for suffix in ("c", "h"):
         files[f"src/{name}_device.{suffix}"] = render(
-            f"device/mac_array_device.{suffix}.j2",
+            f"device/{_simulator(backend)}_device.{suffix}.j2",
             name=name,
             array_rows=array.rows,
             array_columns=array.columns,
         )
     return files
+
+
+def _simulator(backend: UMABackend) -> str:
+    """The kind of its simulated device, a key of `sim.KINDS`."""
+    return backend.configuration.device.simulator

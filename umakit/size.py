@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,7 @@ def library_size(
         }
     simulator = {Path(name).stem for name in description.sources.simulated}
     whole = _Program(read, graphs, description.interface)
+    whole.resolve_tables(simulator)
     product = _Program(
         {name: item for name, item in read.items() if name not in simulator},
         graphs,
@@ -226,6 +227,11 @@ class _Program:
     def text_of(self, functions: Iterable[str]) -> int:
         """Bytes of code that kernels consist of and reach, each function once."""
         return sum(section.size for section in self._closure(functions) if section.is_code)
+
+    def resolve_tables(self, files: Collection[str]) -> None:
+        """See `CallGraph.resolve_tables`."""
+        if self._graph is not None:
+            self._graph.resolve_tables(files)
 
     def stack(self, function: str) -> Stack:
         """Worst case of a function of the network's own file, or of its interface."""

@@ -21,13 +21,23 @@ const char *umakit_status_string(int status)
     case UMAKIT_TIMEOUT:
         return "timeout";
     case UMAKIT_BUS_ERROR:
-        return "buffer unmapped while in use";
+        return "bus error";
     case UMAKIT_NO_DEVICE:
         return "no device of the expected kind";
     case UMAKIT_TABLE_FULL:
         return "too many mapped buffers";
     case UMAKIT_DEVICE_ERROR:
         return "device error";
+    case UMAKIT_DMA_STOPPED:
+        return "transfer stopped half way";
+    case UMAKIT_PARITY_ERROR:
+        return "parity error in the scratchpad";
+    case UMAKIT_LOST_INTERRUPT:
+        return "interrupt lost";
+    case UMAKIT_STUCK_BUSY:
+        return "device stays busy";
+    case UMAKIT_UNSUPPORTED:
+        return "not supported by this device";
     default:
         return "unknown status";
     }

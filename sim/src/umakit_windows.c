@@ -37,18 +37,15 @@ static bool is_direction(enum umakit_direction direction)
            direction == UMAKIT_BIDIRECTIONAL;
 }
 
-int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
-                      enum umakit_direction direction, uint32_t *bus_address)
+static int map(struct umakit_device *device, const void *memory, size_t bytes,
+               enum umakit_direction direction, uint32_t *bus_address)
 {
     uint32_t slot;
 
-    if (!umakit_simulator_is_present(device)) {
-        return UMAKIT_NO_DEVICE;
-    }
     if (memory == NULL || bytes == 0u || bus_address == NULL || !is_direction(direction)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    if ((uintptr_t)memory % 4u != 0u) {
+    if ((uintptr_t)memory % device->map_alignment != 0u) {
         return UMAKIT_MISALIGNED;
     }
     if (bytes > UMAKIT_SIMULATOR_WINDOW_BYTES) {
@@ -68,21 +65,19 @@ int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
     return UMAKIT_TABLE_FULL;
 }
 
-static bool is_in_slot(uint32_t bus_address, uint32_t slot)
+int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
+                      enum umakit_direction direction, uint32_t *bus_address)
 {
-    uint32_t found;
+    int status;
 
-    return find_slot(bus_address, &found) && found == slot;
-}
-
-/* A running job's addresses are those in the registers, which nobody can write
- * until it ends. */
-static bool job_uses(const struct umakit_device *device, uint32_t slot)
-{
-    return device->job.remaining_cycles != 0u &&
-           (is_in_slot(device->registers.ifmap_address, slot) ||
-            is_in_slot(device->registers.weights_address, slot) ||
-            is_in_slot(device->registers.result_address, slot));
+    if (!umakit_simulator_is_present(device)) {
+        return UMAKIT_NO_DEVICE;
+    }
+    status = map(device, memory, bytes, direction, bus_address);
+    /* Every traced size fits a window, and what does not was refused. */
+    umakit_simulator_trace(device, UMAKIT_ACCESS_MAP, status == UMAKIT_OK ? *bus_address : 0u,
+                           bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes, status);
+    return status;
 }
 
 void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
@@ -92,15 +87,13 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
     if (!umakit_simulator_is_present(device)) {
         return;
     }
+    umakit_simulator_trace(device, UMAKIT_ACCESS_UNMAP, bus_address, 0u, UMAKIT_OK);
     if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address ||
         device->windows[slot].memory == NULL) {
-        umakit_simulator_report(device, UMAKIT_OUT_OF_RANGE);
+        device->operations->report(device, UMAKIT_OUT_OF_RANGE, bus_address);
         return;
     }
-    if (job_uses(device, slot)) {
-        umakit_simulator_abandon_job(device);
-        umakit_simulator_report(device, UMAKIT_BUS_ERROR);
-    }
+    device->operations->unmapping(device, bus_address, device->windows[slot].bytes);
     device->windows[slot].memory = NULL;
     device->windows[slot].bytes = 0u;
 }
@@ -113,9 +106,6 @@ int umakit_simulator_resolve(const struct umakit_device *device, uint32_t bus_ad
     uint32_t offset;
     const struct umakit_simulator_window *window;
 
-    if (bus_address % 4u != 0u) {
-        return UMAKIT_MISALIGNED;
-    }
     if (!find_slot(bus_address, &slot)) {
         return UMAKIT_OUT_OF_RANGE;
     }

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "job.h"
-#include "umakit/simulator.h"
+#include "umakit/mac_array.h"
 
 #define MOST_VALUES 20000u
 #define GUARD 16u
@@ -16,7 +16,7 @@ static float weights[MOST_VALUES];
 static float result[GUARD + MOST_VALUES + GUARD];
 static float expected[MOST_VALUES];
 
-static struct umakit_device device;
+static struct umakit_mac_array array;
 
 static void run(const struct job *job, float *to)
 {
@@ -24,24 +24,24 @@ static void run(const struct job *job, float *to)
     uint32_t weights_address = 0u;
     uint32_t result_address = 0u;
 
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, ifmap_count(job) * sizeof(float),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, ifmap_count(job) * sizeof(float),
                                   UMAKIT_TO_DEVICE, &ifmap_address),
                 UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, weights, weights_count(job) * sizeof(float),
+    CHECK_EQUAL(umakit_device_map(&array.device, weights, weights_count(job) * sizeof(float),
                                   UMAKIT_TO_DEVICE, &weights_address),
                 UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, to, result_count(job) * sizeof(float),
+    CHECK_EQUAL(umakit_device_map(&array.device, to, result_count(job) * sizeof(float),
                                   UMAKIT_FROM_DEVICE, &result_address),
                 UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, result_address);
-    write_sizes(&device, job);
-    write_control(&device, START);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE);
-    umakit_device_unmap(&device, result_address);
-    umakit_device_unmap(&device, weights_address);
-    umakit_device_unmap(&device, ifmap_address);
+    write_addresses(&array.device, ifmap_address, weights_address, result_address);
+    write_sizes(&array.device, job);
+    write_control(&array.device, START);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
+    umakit_device_unmap(&array.device, result_address);
+    umakit_device_unmap(&array.device, weights_address);
+    umakit_device_unmap(&array.device, ifmap_address);
 }
 
 /* Exact, and not a byte outside the result. */
@@ -144,16 +144,16 @@ static void test_padding_is_not_multiplied(void)
 
 static void test_counters(void)
 {
-    static const struct umakit_simulator_config config = {8u, 16u, 8u};
+    static const struct umakit_mac_array_config config = {8u, 16u, 8u};
     static const struct job job = {8, 16, 16, 20, 3, 3, 1, 1};
     const uint64_t macs = 256u * 20u * 72u;
     const uint64_t folds = 32u * 2u;
     struct umakit_simulator_counters counters;
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     run(&job, result);
     run(&job, result);
-    umakit_simulator_counters(&device, &counters);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 2u);
     CHECK_EQUAL(counters.failed_jobs, 0u);
     CHECK_EQUAL(counters.macs, 2u * macs);
@@ -164,46 +164,46 @@ static void test_counters(void)
     CHECK_EQUAL(counters.register_writes, 2u * 12u);
     CHECK_EQUAL(counters.register_reads, 2u * 2u);
 
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET),
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET),
                 2u * folds * (8u + 16u + 72u - 2u + 8u));
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 0u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_MACS_LOW_OFFSET), 2u * macs);
-    write_control(&device, RESET_COUNTERS);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET), 0u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_MACS_LOW_OFFSET), 0u);
-    umakit_simulator_counters(&device, &counters);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_MACS_LOW_OFFSET), 2u * macs);
+    write_control(&array.device, RESET_COUNTERS);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_MACS_LOW_OFFSET), 0u);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.macs, 2u * macs);
 }
 
 /* More than 32 bits of cycles, which a slow drain gives in few jobs. */
 static void test_high_half_of_counters(void)
 {
-    static const struct umakit_simulator_config config = {1u, 1u, 0x80000000u};
+    static const struct umakit_mac_array_config config = {1u, 1u, 0x80000000u};
     static const struct job job = {1, 2, 2, 1, 1, 1, 0, 0};
     uint32_t addresses[3] = {0u, 0u, 0u};
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 16u, UMAKIT_TO_DEVICE, &addresses[0]), 0);
-    CHECK_EQUAL(umakit_device_map(&device, weights, 4u, UMAKIT_TO_DEVICE, &addresses[1]), 0);
-    CHECK_EQUAL(umakit_device_map(&device, result, 16u, UMAKIT_FROM_DEVICE, &addresses[2]), 0);
-    write_addresses(&device, addresses[0], addresses[1], addresses[2]);
-    write_sizes(&device, &job);
-    write_control(&device, START);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 16u, UMAKIT_TO_DEVICE, &addresses[0]), 0);
+    CHECK_EQUAL(umakit_device_map(&array.device, weights, 4u, UMAKIT_TO_DEVICE, &addresses[1]), 0);
+    CHECK_EQUAL(umakit_device_map(&array.device, result, 16u, UMAKIT_FROM_DEVICE, &addresses[2]), 0);
+    write_addresses(&array.device, addresses[0], addresses[1], addresses[2]);
+    write_sizes(&array.device, &job);
+    write_control(&array.device, START);
     /* 4 * (2^31 + 1) cycles: more than one wait can say. */
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_TIMEOUT);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_TIMEOUT);
-    CHECK_EQUAL(umakit_device_wait(&device, 6u), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 0u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET), 4u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 2u);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_TIMEOUT);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_TIMEOUT);
+    CHECK_EQUAL(umakit_device_wait(&array.device, 6u), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET), 4u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_HIGH_OFFSET), 2u);
 }
 
 int main(void)
 {
-    static const struct umakit_simulator_config config = {8u, 8u, 0u};
+    static const struct umakit_mac_array_config config = {8u, 8u, 0u};
     uint32_t state = 2u;
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     test_chosen_shapes(&state);
     test_random_shapes(&state);
     test_order_of_additions();

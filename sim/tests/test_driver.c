@@ -8,7 +8,7 @@
 #include "check.h"
 #include "conv2dnchw.h"
 #include "job.h"
-#include "umakit/simulator.h"
+#include "umakit/mac_array.h"
 
 #define MOST_VALUES 20000u
 
@@ -17,11 +17,11 @@ static float weights[MOST_VALUES];
 static float result[MOST_VALUES];
 static float expected[MOST_VALUES];
 
-static struct umakit_device device;
+static struct umakit_mac_array array;
 
 umakit_device *vanilla_accelerator_device(void)
 {
-    return &device;
+    return &array.device;
 }
 
 static void expect_nothing_mapped(void)
@@ -29,7 +29,7 @@ static void expect_nothing_mapped(void)
     size_t i;
 
     for (i = 0u; i < UMAKIT_SIMULATOR_WINDOW_COUNT; ++i) {
-        CHECK(device.windows[i].memory == NULL);
+        CHECK(array.device.windows[i].memory == NULL);
     }
 }
 
@@ -90,8 +90,8 @@ static void test_stale_error(void)
 {
     static const struct job job = {1, 2, 2, 1, 1, 1, 0, 0};
 
-    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
-    CHECK_EQUAL(read_status(&device) & ERROR, ERROR);
+    umakit_device_write32(&array.device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
+    CHECK_EQUAL(read_status(&array.device) & ERROR, ERROR);
     CHECK_EQUAL(call(&job), UMAKIT_OK);
 }
 
@@ -115,12 +115,12 @@ static void test_refused_by_the_device(void)
     /* No slot for the first, the second, the third buffer. */
     for (occupied = 6u; occupied <= 8u; ++occupied) {
         for (i = 0u; i < occupied; ++i) {
-            CHECK_EQUAL(umakit_device_map(&device, expected, 4u, UMAKIT_TO_DEVICE,
+            CHECK_EQUAL(umakit_device_map(&array.device, expected, 4u, UMAKIT_TO_DEVICE,
                                           &addresses[i]), UMAKIT_OK);
         }
         CHECK_EQUAL(call(&job), UMAKIT_TABLE_FULL);
         for (i = 0u; i < occupied; ++i) {
-            umakit_device_unmap(&device, addresses[i]);
+            umakit_device_unmap(&array.device, addresses[i]);
         }
         expect_nothing_mapped();
     }
@@ -129,9 +129,9 @@ static void test_refused_by_the_device(void)
 
 int main(void)
 {
-    static const struct umakit_simulator_config config = {8u, 8u, 0u};
+    static const struct umakit_mac_array_config config = {8u, 8u, 0u};
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     test_random_shapes();
     test_even_kernel();
     test_stale_error();

@@ -272,7 +272,7 @@ static void test_map_failures(void)
     int status;
 
     for (number = 0u; number < BUFFERS; ++number) {
-        for (status = UMAKIT_OK + 1; status <= UMAKIT_DEVICE_ERROR; ++status) {
+        for (status = UMAKIT_OK + 1; status <= UMAKIT_LAST_STATUS; ++status) {
             set_up();
             device.failing_map = number;
             device.map_result = status;
@@ -288,7 +288,7 @@ static void test_wait_failures(void)
 {
     int status;
 
-    for (status = UMAKIT_OK + 1; status <= UMAKIT_DEVICE_ERROR; ++status) {
+    for (status = UMAKIT_OK + 1; status <= UMAKIT_LAST_STATUS; ++status) {
         set_up();
         device.wait_result = status; /* UMAKIT_TIMEOUT is one of them */
         CHECK_EQUAL(call(), status);
@@ -301,7 +301,7 @@ static void test_device_errors(void)
 {
     int status;
 
-    for (status = UMAKIT_OK + 1; status <= UMAKIT_DEVICE_ERROR; ++status) {
+    for (status = UMAKIT_OK + 1; status <= UMAKIT_LAST_STATUS; ++status) {
         set_up();
         device.status |= UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK;
         device.error = (uint32_t)status;

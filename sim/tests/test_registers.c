@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "job.h"
-#include "umakit/simulator.h"
+#include "umakit/mac_array.h"
 
 #define VALUES 256u
 #define UNTOUCHED 77.0f
@@ -15,7 +15,7 @@ static float ifmap[VALUES];
 static float weights[VALUES];
 static float result[VALUES];
 
-static struct umakit_device device;
+static struct umakit_mac_array array;
 static uint32_t ifmap_address;
 static uint32_t weights_address;
 static uint32_t result_address;
@@ -25,7 +25,7 @@ static const struct job good_job = {2, 3, 2, 3, 3, 3, 1, 1};
 
 static void set_up(void)
 {
-    static const struct umakit_simulator_config config = {2u, 2u, 0u};
+    static const struct umakit_mac_array_config config = {2u, 2u, 0u};
     size_t i;
 
     for (i = 0u; i < VALUES; ++i) {
@@ -33,15 +33,15 @@ static void set_up(void)
         weights[i] = 1.0f;
         result[i] = UNTOUCHED;
     }
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, ifmap_count(&good_job) * 4u,
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, ifmap_count(&good_job) * 4u,
                                   UMAKIT_TO_DEVICE, &ifmap_address), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, weights, weights_count(&good_job) * 4u,
+    CHECK_EQUAL(umakit_device_map(&array.device, weights, weights_count(&good_job) * 4u,
                                   UMAKIT_TO_DEVICE, &weights_address), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, result, result_count(&good_job) * 4u,
+    CHECK_EQUAL(umakit_device_map(&array.device, result, result_count(&good_job) * 4u,
                                   UMAKIT_FROM_DEVICE, &result_address), UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, result_address);
-    write_sizes(&device, &good_job);
+    write_addresses(&array.device, ifmap_address, weights_address, result_address);
+    write_sizes(&array.device, &good_job);
 }
 
 static bool result_is_untouched(void)
@@ -62,22 +62,22 @@ static void expect_error(enum umakit_status error)
 {
     struct umakit_simulator_counters counters;
 
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | ERROR);
-    CHECK_EQUAL(read_error(&device), error);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | ERROR);
+    CHECK_EQUAL(read_error(&array.device), error);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&device, &counters);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.macs, 0u);
 
-    write_control(&device, CLEAR);
-    CHECK_EQUAL(read_status(&device), IDLE);
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, result_address);
-    write_sizes(&device, &good_job);
-    write_control(&device, START);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE);
+    write_control(&array.device, CLEAR);
+    CHECK_EQUAL(read_status(&array.device), IDLE);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
+    write_addresses(&array.device, ifmap_address, weights_address, result_address);
+    write_sizes(&array.device, &good_job);
+    write_control(&array.device, START);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
     CHECK(!result_is_untouched());
 }
 
@@ -87,30 +87,30 @@ static void expect_refused(uint32_t offset, uint32_t value, enum umakit_status e
     struct umakit_simulator_counters counters;
 
     set_up();
-    umakit_device_write32(&device, offset, value);
-    CHECK_EQUAL(umakit_device_read32(&device, offset), value);
-    write_control(&device, START);
-    umakit_simulator_counters(&device, &counters);
+    umakit_device_write32(&array.device, offset, value);
+    CHECK_EQUAL(umakit_device_read32(&array.device, offset), value);
+    write_control(&array.device, START);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.failed_jobs, 1u);
     expect_error(error);
 }
 
 static void test_reset_values(void)
 {
-    static const struct umakit_simulator_config config = {5u, 7u, 0u};
+    static const struct umakit_mac_array_config config = {5u, 7u, 0u};
     uint32_t offset;
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_ID_OFFSET), 0x554D4131u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_VERSION_OFFSET), 0x00010000u);
-    CHECK_EQUAL(read_status(&device), IDLE);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_ARRAY_ROWS_OFFSET), 5u);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_ARRAY_COLUMNS_OFFSET), 7u);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_ID_OFFSET), 0x554D4131u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_VERSION_OFFSET), 0x00010000u);
+    CHECK_EQUAL(read_status(&array.device), IDLE);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_ARRAY_ROWS_OFFSET), 5u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_ARRAY_COLUMNS_OFFSET), 7u);
     for (offset = UMAKIT_MAC_ARRAY_ERROR_OFFSET; offset < UMAKIT_MAC_ARRAY_ARRAY_ROWS_OFFSET;
          offset += 4u) {
-        CHECK_EQUAL(umakit_device_read32(&device, offset), 0u);
+        CHECK_EQUAL(umakit_device_read32(&array.device, offset), 0u);
     }
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
 }
 
 static void test_access_rights(void)
@@ -131,31 +131,31 @@ static void test_access_rights(void)
 
     for (i = 0u; i < sizeof(read_only) / sizeof(read_only[0]); ++i) {
         set_up();
-        umakit_device_write32(&device, read_only[i], 1u);
+        umakit_device_write32(&array.device, read_only[i], 1u);
         expect_error(UMAKIT_INVALID_REGISTER);
     }
     for (i = 0u; i < sizeof(nowhere) / sizeof(nowhere[0]); ++i) {
         set_up();
-        umakit_device_write32(&device, nowhere[i], START);
+        umakit_device_write32(&array.device, nowhere[i], START);
         expect_error(UMAKIT_INVALID_REGISTER);
         set_up();
-        CHECK_EQUAL(umakit_device_read32(&device, nowhere[i]), 0u);
+        CHECK_EQUAL(umakit_device_read32(&array.device, nowhere[i]), 0u);
         expect_error(UMAKIT_INVALID_REGISTER);
     }
     set_up();
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET), 0u);
     expect_error(UMAKIT_INVALID_REGISTER);
 
     set_up();
     for (offset = UMAKIT_MAC_ARRAY_IFMAP_ADDRESS_OFFSET;
          offset <= UMAKIT_MAC_ARRAY_PAD_LEFT_OFFSET; offset += 4u) {
-        umakit_device_write32(&device, offset, ~offset);
+        umakit_device_write32(&array.device, offset, ~offset);
     }
     for (offset = UMAKIT_MAC_ARRAY_IFMAP_ADDRESS_OFFSET;
          offset <= UMAKIT_MAC_ARRAY_PAD_LEFT_OFFSET; offset += 4u) {
-        CHECK_EQUAL(umakit_device_read32(&device, offset), ~offset);
+        CHECK_EQUAL(umakit_device_read32(&array.device, offset), ~offset);
     }
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
 }
 
 static void test_sizes(void)
@@ -181,26 +181,26 @@ static void test_sizes(void)
     for (i = 0u; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         for (j = 0u; j < i; ++j) {
             set_up();
-            umakit_device_write32(&device, sizes[i], 0x80000000u);
-            umakit_device_write32(&device, sizes[j], 0x80000000u);
-            write_control(&device, START);
+            umakit_device_write32(&array.device, sizes[i], 0x80000000u);
+            umakit_device_write32(&array.device, sizes[j], 0x80000000u);
+            write_control(&array.device, START);
             expect_error(UMAKIT_OUT_OF_RANGE);
         }
     }
     set_up();
     for (i = 0u; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        umakit_device_write32(&device, sizes[i], 0x80000000u);
+        umakit_device_write32(&array.device, sizes[i], 0x80000000u);
     }
-    write_control(&device, START);
+    write_control(&array.device, START);
     expect_error(UMAKIT_OUT_OF_RANGE);
     /* Weights alone: 2^32 and 2^64 elements, next to small operands. */
     set_up();
-    write_sizes(&device, &wraps_at_32_bits);
-    write_control(&device, START);
+    write_sizes(&array.device, &wraps_at_32_bits);
+    write_control(&array.device, START);
     expect_error(UMAKIT_OUT_OF_RANGE);
     set_up();
-    write_sizes(&device, &wraps_at_64_bits);
-    write_control(&device, START);
+    write_sizes(&array.device, &wraps_at_64_bits);
+    write_control(&array.device, START);
     expect_error(UMAKIT_OUT_OF_RANGE);
 
     expect_refused(UMAKIT_MAC_ARRAY_PAD_TOP_OFFSET, 3u, UMAKIT_INVALID_ARGUMENT);
@@ -221,7 +221,7 @@ static void test_addresses(void)
         uint32_t address;
 
         set_up();
-        address = umakit_device_read32(&device, offsets[i]);
+        address = umakit_device_read32(&array.device, offsets[i]);
         expect_refused(offsets[i], 0u, UMAKIT_OUT_OF_RANGE);
         expect_refused(offsets[i], address + 1u, UMAKIT_MISALIGNED);
         expect_refused(offsets[i], address + 2u, UMAKIT_MISALIGNED);
@@ -243,42 +243,42 @@ static void test_overlap(void)
 
     /* The result on top of the input, by another window. */
     set_up();
-    CHECK_EQUAL(umakit_device_map(&device, ifmap + 4, 18u * 4u, UMAKIT_BIDIRECTIONAL, &alias),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap + 4, 18u * 4u, UMAKIT_BIDIRECTIONAL, &alias),
                 UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, alias);
-    write_control(&device, START);
+    write_addresses(&array.device, ifmap_address, weights_address, alias);
+    write_control(&array.device, START);
     expect_error(UMAKIT_INVALID_ARGUMENT);
 
     set_up();
-    CHECK_EQUAL(umakit_device_map(&device, weights, 18u * 4u, UMAKIT_BIDIRECTIONAL, &alias),
+    CHECK_EQUAL(umakit_device_map(&array.device, weights, 18u * 4u, UMAKIT_BIDIRECTIONAL, &alias),
                 UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, alias);
-    write_control(&device, START);
+    write_addresses(&array.device, ifmap_address, weights_address, alias);
+    write_control(&array.device, START);
     expect_error(UMAKIT_INVALID_ARGUMENT);
 
     /* The result first, the input inside it. */
     set_up();
-    CHECK_EQUAL(umakit_device_map(&device, result + 8, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
+    CHECK_EQUAL(umakit_device_map(&array.device, result + 8, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
                 UMAKIT_OK);
-    write_addresses(&device, alias, weights_address, result_address);
-    write_control(&device, START);
+    write_addresses(&array.device, alias, weights_address, result_address);
+    write_control(&array.device, START);
     expect_error(UMAKIT_INVALID_ARGUMENT);
     set_up();
-    CHECK_EQUAL(umakit_device_map(&device, result + 18, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
+    CHECK_EQUAL(umakit_device_map(&array.device, result + 18, 12u * 4u, UMAKIT_TO_DEVICE, &alias),
                 UMAKIT_OK);
-    write_addresses(&device, alias, weights_address, result_address);
-    write_control(&device, START);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE);
+    write_addresses(&array.device, alias, weights_address, result_address);
+    write_control(&array.device, START);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
 
     /* One float after the input is not on top of it. */
     set_up();
-    CHECK_EQUAL(umakit_device_map(&device, ifmap + 12, 18u * 4u, UMAKIT_FROM_DEVICE, &alias),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap + 12, 18u * 4u, UMAKIT_FROM_DEVICE, &alias),
                 UMAKIT_OK);
-    write_addresses(&device, ifmap_address, weights_address, alias);
-    write_control(&device, START);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE);
+    write_addresses(&array.device, ifmap_address, weights_address, alias);
+    write_control(&array.device, START);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
 }
 
 static void test_control(void)
@@ -286,36 +286,36 @@ static void test_control(void)
     struct umakit_simulator_counters counters;
 
     set_up();
-    write_control(&device, 8u);
+    write_control(&array.device, 8u);
     expect_error(UMAKIT_INVALID_ARGUMENT);
     set_up();
-    write_control(&device, 0x80000000u | START);
+    write_control(&array.device, 0x80000000u | START);
     expect_error(UMAKIT_INVALID_ARGUMENT);
     set_up();
-    write_control(&device, 0u);
-    CHECK_EQUAL(read_status(&device), IDLE);
+    write_control(&array.device, 0u);
+    CHECK_EQUAL(read_status(&array.device), IDLE);
 
     /* START does not get past a pending error, CLEAR with START does. */
     set_up();
-    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
-    write_control(&device, START);
-    CHECK_EQUAL(read_status(&device), IDLE | ERROR);
+    umakit_device_write32(&array.device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
+    write_control(&array.device, START);
+    CHECK_EQUAL(read_status(&array.device), IDLE | ERROR);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&device, &counters);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.failed_jobs, 1u);
-    write_control(&device, CLEAR | RESET_COUNTERS | START);
-    CHECK_EQUAL(read_status(&device), BUSY);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE);
+    write_control(&array.device, CLEAR | RESET_COUNTERS | START);
+    CHECK_EQUAL(read_status(&array.device), BUSY);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
     /* START clears DONE by itself. */
-    write_control(&device, START);
-    CHECK_EQUAL(read_status(&device), BUSY);
+    write_control(&array.device, START);
+    CHECK_EQUAL(read_status(&array.device), BUSY);
 
     /* The first error stays. */
     set_up();
-    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET, 0u);
-    write_control(&device, START);
-    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
+    umakit_device_write32(&array.device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET, 0u);
+    write_control(&array.device, START);
+    umakit_device_write32(&array.device, UMAKIT_MAC_ARRAY_ID_OFFSET, 0u);
     expect_error(UMAKIT_INVALID_ARGUMENT);
 }
 
@@ -325,34 +325,34 @@ static void test_busy(void)
 
     /* A write is refused and reported, the job goes on as it was started. */
     set_up();
-    write_control(&device, START);
-    umakit_device_write32(&device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET, 1u);
-    CHECK_EQUAL(read_status(&device), BUSY | ERROR);
-    CHECK_EQUAL(read_error(&device), UMAKIT_BUSY);
-    CHECK_EQUAL(umakit_device_read32(&device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET), 2u);
+    write_control(&array.device, START);
+    umakit_device_write32(&array.device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET, 1u);
+    CHECK_EQUAL(read_status(&array.device), BUSY | ERROR);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_BUSY);
+    CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET), 2u);
     CHECK(result_is_untouched());
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    CHECK_EQUAL(read_status(&device), IDLE | DONE | ERROR);
-    CHECK_EQUAL(read_error(&device), UMAKIT_BUSY);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    CHECK_EQUAL(read_status(&array.device), IDLE | DONE | ERROR);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_BUSY);
     CHECK(!result_is_untouched());
 
     set_up();
-    write_control(&device, START);
-    write_control(&device, START);
-    CHECK_EQUAL(read_error(&device), UMAKIT_BUSY);
+    write_control(&array.device, START);
+    write_control(&array.device, START);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_BUSY);
     set_up();
-    write_control(&device, START);
-    write_control(&device, RESET_COUNTERS);
-    CHECK_EQUAL(read_error(&device), UMAKIT_BUSY);
+    write_control(&array.device, START);
+    write_control(&array.device, RESET_COUNTERS);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_BUSY);
 
     /* CLEAR stops a job. */
     set_up();
-    write_control(&device, START);
-    write_control(&device, CLEAR);
-    CHECK_EQUAL(read_status(&device), IDLE);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_TIMEOUT);
+    write_control(&array.device, START);
+    write_control(&array.device, CLEAR);
+    CHECK_EQUAL(read_status(&array.device), IDLE);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_TIMEOUT);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&device, &counters);
+    umakit_simulator_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.failed_jobs, 1u);
     CHECK_EQUAL(counters.compute_cycles, 0u);
@@ -365,25 +365,25 @@ static void test_time(void)
     uint64_t polls = 0u;
 
     set_up();
-    write_control(&device, START);
+    write_control(&array.device, START);
     do {
         ++polls;
-    } while ((read_status(&device) & BUSY) != 0u && polls < 1000u);
+    } while ((read_status(&array.device) & BUSY) != 0u && polls < 1000u);
     CHECK_EQUAL(polls, cycles);
     CHECK(!result_is_untouched());
 
     set_up();
-    write_control(&device, START);
-    CHECK_EQUAL(umakit_device_wait(&device, 0u), UMAKIT_TIMEOUT);
-    CHECK_EQUAL(umakit_device_wait(&device, cycles - 1u), UMAKIT_TIMEOUT);
+    write_control(&array.device, START);
+    CHECK_EQUAL(umakit_device_wait(&array.device, 0u), UMAKIT_TIMEOUT);
+    CHECK_EQUAL(umakit_device_wait(&array.device, cycles - 1u), UMAKIT_TIMEOUT);
     CHECK(result_is_untouched());
-    CHECK_EQUAL(umakit_device_wait(&device, 1u), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_wait(&device, 0u), UMAKIT_OK); /* stays until cleared */
+    CHECK_EQUAL(umakit_device_wait(&array.device, 1u), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_wait(&array.device, 0u), UMAKIT_OK); /* stays until cleared */
     CHECK(!result_is_untouched());
 
     set_up();
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_TIMEOUT); /* nothing runs */
-    umakit_device_barrier(&device);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_TIMEOUT); /* nothing runs */
+    umakit_device_barrier(&array.device);
 }
 
 int main(void)

@@ -13,13 +13,13 @@ int main(void)
 
     CHECK(strcmp(umakit_status_string(UMAKIT_OK), "no error") == 0);
     CHECK_EQUAL(UMAKIT_OK, 0);
-    for (left = UMAKIT_OK; left <= UMAKIT_DEVICE_ERROR; ++left) {
+    for (left = UMAKIT_OK; left <= UMAKIT_LAST_STATUS; ++left) {
         CHECK(strcmp(umakit_status_string(left), unknown) != 0);
         for (right = UMAKIT_OK; right < left; ++right) {
             CHECK(strcmp(umakit_status_string(left), umakit_status_string(right)) != 0);
         }
     }
-    CHECK(strcmp(umakit_status_string(UMAKIT_DEVICE_ERROR + 1), unknown) == 0);
+    CHECK(strcmp(umakit_status_string(UMAKIT_LAST_STATUS + 1), unknown) == 0);
     CHECK(strcmp(umakit_status_string(-1), unknown) == 0);
     CHECK(strcmp(umakit_status_string(INT_MIN), unknown) == 0);
     return check_result();

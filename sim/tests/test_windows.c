@@ -5,17 +5,17 @@
 
 #include "check.h"
 #include "job.h"
-#include "umakit/simulator.h"
+#include "umakit/mac_array.h"
 
 #define SLOTS UMAKIT_SIMULATOR_WINDOW_COUNT
 
-static const struct umakit_simulator_config config = {4u, 4u, 0u};
+static const struct umakit_mac_array_config config = {4u, 4u, 0u};
 static const struct job job = {1, 4, 4, 1, 3, 3, 1, 1};
 
 static float ifmap[16];
 static float weights[9];
 static float result[16];
-static struct umakit_device device;
+static struct umakit_mac_array array;
 
 static void test_refusals(void)
 {
@@ -23,26 +23,26 @@ static void test_refusals(void)
     const uint32_t unchanged = 42u;
     uint32_t address = unchanged;
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     CHECK_EQUAL(umakit_device_map(NULL, ifmap, 64u, UMAKIT_TO_DEVICE, &address),
                 UMAKIT_NO_DEVICE);
-    CHECK_EQUAL(umakit_device_map(&device, NULL, 64u, UMAKIT_TO_DEVICE, &address),
+    CHECK_EQUAL(umakit_device_map(&array.device, NULL, 64u, UMAKIT_TO_DEVICE, &address),
                 UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 0u, UMAKIT_TO_DEVICE, &address),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 0u, UMAKIT_TO_DEVICE, &address),
                 UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 64u, UMAKIT_TO_DEVICE, NULL),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, UMAKIT_TO_DEVICE, NULL),
                 UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 64u, (enum umakit_direction)0, &address),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, (enum umakit_direction)0, &address),
                 UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(umakit_device_map(&device, misaligned, 4u, UMAKIT_TO_DEVICE, &address),
+    CHECK_EQUAL(umakit_device_map(&array.device, misaligned, 4u, UMAKIT_TO_DEVICE, &address),
                 UMAKIT_MISALIGNED);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, UMAKIT_SIMULATOR_WINDOW_BYTES + 1u,
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, UMAKIT_SIMULATOR_WINDOW_BYTES + 1u,
                                   UMAKIT_TO_DEVICE, &address),
                 UMAKIT_OUT_OF_RANGE);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, SIZE_MAX, UMAKIT_TO_DEVICE, &address),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, SIZE_MAX, UMAKIT_TO_DEVICE, &address),
                 UMAKIT_OUT_OF_RANGE);
     CHECK_EQUAL(address, unchanged);
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
 }
 
 static void test_full_table(void)
@@ -52,9 +52,9 @@ static void test_full_table(void)
     uint32_t i;
     uint32_t j;
 
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     for (i = 0u; i < SLOTS; ++i) {
-        CHECK_EQUAL(umakit_device_map(&device, ifmap, UMAKIT_SIMULATOR_WINDOW_BYTES,
+        CHECK_EQUAL(umakit_device_map(&array.device, ifmap, UMAKIT_SIMULATOR_WINDOW_BYTES,
                                       UMAKIT_TO_DEVICE, &addresses[i]),
                     UMAKIT_OK);
         for (j = 0u; j < i; ++j) { /* the ranges are disjoint */
@@ -62,13 +62,13 @@ static void test_full_table(void)
                   addresses[j] - addresses[i] >= UMAKIT_SIMULATOR_WINDOW_BYTES);
         }
     }
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 4u, UMAKIT_TO_DEVICE, &another),
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 4u, UMAKIT_TO_DEVICE, &another),
                 UMAKIT_TABLE_FULL);
     CHECK_EQUAL(another, 42u);
-    umakit_device_unmap(&device, addresses[3]);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 4u, UMAKIT_TO_DEVICE, &another), UMAKIT_OK);
+    umakit_device_unmap(&array.device, addresses[3]);
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 4u, UMAKIT_TO_DEVICE, &another), UMAKIT_OK);
     CHECK_EQUAL(another, addresses[3]);
-    CHECK_EQUAL(read_error(&device), UMAKIT_OK);
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OK);
 }
 
 static void test_unmap_of_what_is_not_mapped(void)
@@ -78,17 +78,17 @@ static void test_unmap_of_what_is_not_mapped(void)
     size_t i;
 
     for (i = 0u; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
-        CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
-        CHECK_EQUAL(umakit_device_map(&device, ifmap, 64u, UMAKIT_TO_DEVICE, &address),
+        CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+        CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, UMAKIT_TO_DEVICE, &address),
                     UMAKIT_OK);
         CHECK_EQUAL(address, 0x10000000u);
-        umakit_device_unmap(&device, wrong[i]);
-        CHECK_EQUAL(read_error(&device), UMAKIT_OUT_OF_RANGE);
+        umakit_device_unmap(&array.device, wrong[i]);
+        CHECK_EQUAL(read_error(&array.device), UMAKIT_OUT_OF_RANGE);
     }
-    umakit_device_unmap(&device, address);
-    write_control(&device, CLEAR);
-    umakit_device_unmap(&device, address); /* a second time */
-    CHECK_EQUAL(read_error(&device), UMAKIT_OUT_OF_RANGE);
+    umakit_device_unmap(&array.device, address);
+    write_control(&array.device, CLEAR);
+    umakit_device_unmap(&array.device, address); /* a second time */
+    CHECK_EQUAL(read_error(&array.device), UMAKIT_OUT_OF_RANGE);
     umakit_device_unmap(NULL, address);
 }
 
@@ -100,30 +100,30 @@ static void unmap_while_running(size_t which)
     struct umakit_simulator_counters counters;
 
     result[0] = 77.0f;
-    CHECK_EQUAL(umakit_simulator_init(&device, &config), UMAKIT_OK);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 64u, UMAKIT_TO_DEVICE, &addresses[0]), 0);
-    CHECK_EQUAL(umakit_device_map(&device, weights, 36u, UMAKIT_TO_DEVICE, &addresses[1]), 0);
-    CHECK_EQUAL(umakit_device_map(&device, result, 64u, UMAKIT_FROM_DEVICE, &addresses[2]), 0);
-    CHECK_EQUAL(umakit_device_map(&device, ifmap, 64u, UMAKIT_TO_DEVICE, &addresses[3]), 0);
-    write_addresses(&device, addresses[0], addresses[1], addresses[2]);
-    write_sizes(&device, &job);
-    write_control(&device, START);
-    umakit_device_unmap(&device, addresses[which]);
-    CHECK_EQUAL(umakit_device_wait(&device, UINT32_MAX), UMAKIT_OK);
-    umakit_simulator_counters(&device, &counters);
+    CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, UMAKIT_TO_DEVICE, &addresses[0]), 0);
+    CHECK_EQUAL(umakit_device_map(&array.device, weights, 36u, UMAKIT_TO_DEVICE, &addresses[1]), 0);
+    CHECK_EQUAL(umakit_device_map(&array.device, result, 64u, UMAKIT_FROM_DEVICE, &addresses[2]), 0);
+    CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, UMAKIT_TO_DEVICE, &addresses[3]), 0);
+    write_addresses(&array.device, addresses[0], addresses[1], addresses[2]);
+    write_sizes(&array.device, &job);
+    write_control(&array.device, START);
+    umakit_device_unmap(&array.device, addresses[which]);
+    CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
+    umakit_simulator_counters(&array.device, &counters);
     if (which == 3u) {
-        CHECK_EQUAL(read_status(&device), IDLE | DONE);
+        CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
         CHECK_EQUAL(counters.jobs, 1u);
         CHECK_EQUAL(counters.failed_jobs, 0u);
     } else {
-        CHECK_EQUAL(read_status(&device), IDLE | ERROR);
-        CHECK_EQUAL(read_error(&device), UMAKIT_BUS_ERROR);
+        CHECK_EQUAL(read_status(&array.device), IDLE | ERROR);
+        CHECK_EQUAL(read_error(&array.device), UMAKIT_BUS_ERROR);
         CHECK(result[0] >= 77.0f); /* not written */
         CHECK_EQUAL(counters.jobs, 0u);
         CHECK_EQUAL(counters.failed_jobs, 1u);
         /* And it stays unmapped. */
-        write_control(&device, CLEAR | START);
-        CHECK_EQUAL(read_error(&device), UMAKIT_OUT_OF_RANGE);
+        write_control(&array.device, CLEAR | START);
+        CHECK_EQUAL(read_error(&array.device), UMAKIT_OUT_OF_RANGE);
     }
 }
 

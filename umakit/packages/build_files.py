@@ -7,14 +7,22 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
+from umakit import sim
 from umakit.packages.roles import SOURCE_FOLDER, Sources
 from umakit.rendering import render
 from umakit.staging import as_bytes
 from umakit.version import __version__
 
-SIMULATOR_HEADERS = ("simulator.h", "simulator_internal.h")
+SIMULATOR_HEADERS = {
+    PurePosixPath(path).name
+    for path in (
+        *sim.SIMULATOR_HEADERS,
+        *(path for kind in sim.KINDS.values() for path in kind.headers),
+    )
+}
 """Headers below `umakit/` that a board has no use for."""
 
 BEYOND_SMALL_LIBC = re.compile(
@@ -100,26 +108,44 @@ def numeric_version() -> str:
 
 def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Part]:
     """The parts of an export that other models may bring too; callers after what they call."""
-    umakit_headers = [f"umakit/{name}" for name in _names(files, "umakit/")]
     parts = []
     status = simulator = ""
     if sources.status:
-        status = _target("umakit_status", [*sources.status, *umakit_headers], files)
+        status = _target("umakit_status", [*sources.status, *_headers(sim.COMMON_HEADERS)], files)
         parts.append(Part("umakit_status", status, sources.status))
     needs = [status] if status else []
+    simulator_headers = [*_headers(sim.COMMON_HEADERS), *_headers(sim.SIMULATOR_HEADERS)]
     if sources.simulator:
-        simulator = _target("umakit_simulator", [*sources.simulator, *umakit_headers], files)
+        simulator = _target("umakit_simulator", [*sources.simulator, *simulator_headers], files)
         parts.append(
             Part("umakit_simulator", simulator, sources.simulator, needs, only_simulated=True)
         )
+    kinds = {}
+    for kind, names in sources.kinds.items():
+        contents = [*names, *simulator_headers, *_kind_headers(kind)]
+        kinds[kind] = _target(f"umakit_{kind}", contents, files)
+        needs_kind = [simulator, *needs]
+        parts.append(Part(f"umakit_{kind}", kinds[kind], names, needs_kind, only_simulated=True))
     for backend, driver in sources.drivers.items():
         devices = sources.devices[backend]
         if not driver and not devices:
             continue
-        contents = [*driver, *devices, *sources.headers[backend], *umakit_headers]
+        contents = [*driver, *devices, *sources.headers[backend]]
+        kind = sources.simulated_as.get(backend)
+        if kind:
+            contents += [*simulator_headers, *_kind_headers(kind)]
         target = _target(backend, contents, files)
-        parts.append(Part(backend, target, driver, needs, devices, [simulator] if devices else []))
+        device_needs = [kinds[kind]] if kind else []
+        parts.append(Part(backend, target, driver, needs, devices, device_needs))
     return parts
+
+
+def _headers(paths: Sequence[str]) -> list[str]:
+    return [f"umakit/{PurePosixPath(path).name}" for path in paths]
+
+
+def _kind_headers(kind: str) -> list[str]:
+    return _headers((*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers))
 
 
 def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:

@@ -23,9 +23,11 @@ class Sources(BaseModel):
         model: C files of the network itself.
         static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
         status: C files of the statuses that drivers return.
-        simulator: C files of the simulator of all devices.
+        simulator: C files that all simulated devices need.
+        kinds: further C files of the simulator, by kind of device.
         drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
+        simulated_as: kind of the simulated device, by backend.
         headers: of the driver and its device, by backend.
     """
 
@@ -33,8 +35,10 @@ class Sources(BaseModel):
     static_workspace: list[str]
     status: list[str]
     simulator: list[str]
+    kinds: dict[str, list[str]]
     drivers: dict[str, list[str]]
     devices: dict[str, list[str]]
+    simulated_as: dict[str, str]
     headers: dict[str, list[str]]
 
     def as_json(self) -> dict[str, Any]:
@@ -44,13 +48,15 @@ class Sources(BaseModel):
     @property
     def simulated(self) -> list[str]:
         """What is left out on a board."""
-        return [*self.simulator, *(name for names in self.devices.values() for name in names)]
+        further = (*self.kinds.values(), *self.devices.values())
+        return [*self.simulator, *(name for names in further for name in names)]
 
 
 def find_roles(
     prefix: str,
     files: Sequence[str],
     drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    simulated_as: Mapping[str, str],
 ) -> Sources:
     """Sort the files of an export.
 
@@ -58,6 +64,7 @@ def find_roles(
         prefix: `tvmgen_NAME`.
         files: paths of all files of the export.
         drivers: exported names of each driver's sources and headers, by backend.
+        simulated_as: kind of the simulated device, by backend, for those that have one.
     """
     names = {
         PurePosixPath(path).name
@@ -68,8 +75,13 @@ def find_roles(
     sources = Sources(
         model=[],
         static_workspace=_present([f"{prefix}_workspace.c"], names),
-        status=_present([PurePosixPath(path).name for path in sim.COMMON_SOURCES], names),
-        simulator=_present([PurePosixPath(path).name for path in sim.SIMULATOR_SOURCES], names),
+        status=_present(_names(sim.COMMON_SOURCES), names),
+        simulator=_present(_names(sim.SIMULATOR_SOURCES), names),
+        kinds={
+            kind: _present(_names(sim.KINDS[kind].sources), names)
+            for kind in sorted(set(simulated_as.values()))
+        },
+        simulated_as=dict(sorted(simulated_as.items())),
         drivers={backend: _present(drivers[backend][0], names) for backend in sorted(drivers)},
         devices={backend: _present(files, names) for backend, files in devices.items()},
         headers={
@@ -81,6 +93,10 @@ def find_roles(
     known |= {name for driver in sources.drivers.values() for name in driver}
     sources.model = sorted(name for name in names - known if name.endswith(".c"))
     return sources
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    return [PurePosixPath(path).name for path in paths]
 
 
 def _present(wanted: Sequence[str], names: set[str]) -> list[str]:

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Simulator of a MAC array: the registers of mac_array_registers.h, exact
- * results and the cycle count of an output-stationary systolic array.
+ * What all simulated devices have in common: mapped buffers, a clock, counters,
+ * a trace and faults. Which device it is says the struct that holds it:
  *
- * No heap and no static state: the caller owns the device, several may live
- * side by side. Nothing a driver does crashes the simulator; misuse shows up
- * in the STATUS and ERROR registers.
+ *     mac_array.h         float32 convolutions, works on mapped buffers
+ *     systolic_array.h    int8 networks, with DMA engine and scratchpad
+ *
+ * No heap and no static state: the caller owns the devices, several of one or
+ * of different kinds may live side by side. Nothing a driver does crashes the
+ * simulator; misuse shows up in the STATUS and ERROR registers.
  *
  * Simulated time: every register access takes a cycle, umakit_device_wait
- * takes what it waits. A job's buffers are read and its result is written in
- * one go when its last cycle is over, so that a job that fails or is stopped
- * leaves the result as it was.
+ * takes what it waits.
  */
 #ifndef UMAKIT_SIMULATOR_H
 #define UMAKIT_SIMULATOR_H
@@ -20,7 +21,9 @@
 #include <stdint.h>
 
 #include "device.h"
+#include "faults.h"
 #include "status.h"
+#include "trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,98 +36,37 @@ extern "C" {
 /* Slot i starts at bus address (i + 1) * UMAKIT_SIMULATOR_WINDOW_BYTES, so that
  * an address register left at 0 is never valid. */
 
-struct umakit_simulator_config {
-    uint32_t array_rows;    /* at least 1 */
-    uint32_t array_columns; /* at least 1 */
-    /* Cycles to move a fold's results out of the array. 0 is an array that
-     * drains while it computes; a separate drain takes array_rows. */
-    uint32_t drain_cycles_per_fold;
-};
-
-/* Everything since umakit_simulator_init; registers do not reset it. */
+/* Everything since the device was initialised; registers do not reset it. */
 struct umakit_simulator_counters {
-    uint64_t jobs;           /* ran to their end */
-    uint64_t failed_jobs;    /* refused at START, stopped or cut off */
-    uint64_t macs;
-    uint64_t compute_cycles; /* without the drain */
-    uint64_t drain_cycles;
+    uint64_t clock;          /* cycles */
+    uint64_t jobs;           /* of the array, ran to their end */
+    uint64_t failed_jobs;    /* of the array, refused, stopped or cut off */
+    uint64_t macs;           /* that folds had room for */
+    uint64_t useful_macs;    /* without those that only fill up folds */
+    uint64_t compute_cycles; /* the array or the pooling stage works */
+    uint64_t drain_cycles;   /* results move out of the array */
+    uint64_t stall_cycles;   /* the DMA engine works, the array does not */
+    uint64_t idle_cycles;    /* no engine works */
+    uint64_t dma_cycles;     /* the DMA engine works, beside the array or alone */
+    uint64_t bytes_read;     /* over the bus by the device */
+    uint64_t bytes_written;  /* over the bus by the device */
     uint64_t register_reads;
     uint64_t register_writes;
-    uint64_t bytes_read;     /* every operand once a job */
-    uint64_t bytes_written;  /* every result once a job */
 };
-
-/* From here on: the simulator's own. Defined only so that a caller can place a
- * device where it likes. */
-
-struct umakit_simulator_window {
-    const void *memory; /* NULL: the slot is free */
-    size_t bytes;
-    enum umakit_direction direction;
-};
-
-/* The registers that a driver writes and reads back. */
-struct umakit_simulator_registers {
-    uint32_t ifmap_address;
-    uint32_t weights_address;
-    uint32_t result_address;
-    uint32_t input_channels;
-    uint32_t input_height;
-    uint32_t input_width;
-    uint32_t output_channels;
-    uint32_t kernel_height;
-    uint32_t kernel_width;
-    uint32_t pad_top;
-    uint32_t pad_left;
-};
-
-/* A convolution whose addresses and sizes are known to be sound. */
-struct umakit_simulator_convolution {
-    const float *ifmap;
-    const float *weights;
-    float *result;
-    size_t input_channels;
-    size_t height;
-    size_t width;
-    size_t output_channels;
-    size_t kernel_height;
-    size_t kernel_width;
-    size_t pad_top;
-    size_t pad_left;
-};
-
-struct umakit_simulator_job {
-    struct umakit_simulator_convolution convolution;
-    uint64_t macs;
-    uint64_t compute_cycles;
-    uint64_t drain_cycles;
-    uint64_t remaining_cycles; /* 0: no job is running */
-    uint64_t bytes_read;
-    uint64_t bytes_written;
-};
-
-struct umakit_device {
-    struct umakit_simulator_config config; /* array_rows 0: not initialised */
-    struct umakit_simulator_counters counters;
-    struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
-    struct umakit_simulator_registers registers;
-    struct umakit_simulator_job job;
-    uint64_t cycles; /* since RESET_COUNTERS */
-    uint64_t macs;
-    uint32_t captured_cycles_high;
-    uint32_t captured_macs_high;
-    enum umakit_status error;
-    bool done;
-};
-
-/* Bring a device into its reset state, whatever it held before.
- * UMAKIT_INVALID_ARGUMENT: NULL, or an array without rows or columns. */
-UMAKIT_MUST_USE int umakit_simulator_init(struct umakit_device *device,
-                                          const struct umakit_simulator_config *config);
 
 /* Copy the counters out; all zero if the device is NULL. */
-void umakit_simulator_counters(const struct umakit_device *device,
+void umakit_simulator_counters(const umakit_device *device,
                                struct umakit_simulator_counters *counters);
+
+/*
+ * Record the calls of device.h from now on, in their order, until `capacity`
+ * entries are full. NULL or 0 ends the recording. The entries stay the
+ * caller's; umakit_simulator_recorded is how many calls there were, which may
+ * be more than were kept.
+ */
+void umakit_simulator_record(umakit_device *device, struct umakit_trace_entry *entries,
+                             size_t capacity);
+size_t umakit_simulator_recorded(const umakit_device *device);
 
 /*
  * Cycles of an output-stationary array for an m x n result of dot products of
@@ -139,6 +81,32 @@ void umakit_simulator_counters(const struct umakit_device *device,
  */
 uint64_t umakit_output_stationary_cycles(uint64_t m, uint64_t n, uint64_t k, uint32_t rows,
                                          uint32_t columns, uint32_t drain);
+
+/* From here on: the simulator's own. Defined only so that a caller can place a
+ * device where it likes. */
+
+struct umakit_simulator_window {
+    const void *memory; /* NULL: the slot is free */
+    size_t bytes;
+    enum umakit_direction direction;
+};
+
+struct umakit_simulator_trace {
+    struct umakit_trace_entry *entries;
+    size_t capacity;
+    size_t count;
+};
+
+struct umakit_simulator_operations; /* what a kind of device does its own way */
+
+struct umakit_device {
+    const struct umakit_simulator_operations *operations; /* NULL: not initialised */
+    struct umakit_simulator_counters counters;
+    struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
+    uint32_t map_alignment; /* what mapped memory is a multiple of */
+    struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];
+    struct umakit_simulator_trace trace;
+};
 
 #ifdef __cplusplus
 }

@@ -17,11 +17,18 @@ enum umakit_status {
     UMAKIT_WRONG_DIRECTION = 5,  /* mapped, but not for this kind of access */
     UMAKIT_BUSY = 6,             /* not while a job is running */
     UMAKIT_TIMEOUT = 7,          /* no interrupt in the time allowed */
-    UMAKIT_BUS_ERROR = 8,        /* a buffer went away under a running job */
+    UMAKIT_BUS_ERROR = 8,        /* the bus refused, or a buffer went away under a job */
     UMAKIT_NO_DEVICE = 9,        /* no device of the expected kind answers */
     UMAKIT_TABLE_FULL = 10,      /* too many buffers mapped at once */
-    UMAKIT_DEVICE_ERROR = 11     /* the device failed and does not say why */
+    UMAKIT_DEVICE_ERROR = 11,    /* the device failed and does not say why */
+    UMAKIT_DMA_STOPPED = 12,     /* a transfer ended before its last byte */
+    UMAKIT_PARITY_ERROR = 13,    /* the scratchpad did not hold what was written */
+    UMAKIT_LOST_INTERRUPT = 14,  /* a job was done and no interrupt came */
+    UMAKIT_STUCK_BUSY = 15,      /* busy, with nothing left to do */
+    UMAKIT_UNSUPPORTED = 16      /* right, but not on this device */
 };
+
+#define UMAKIT_LAST_STATUS UMAKIT_UNSUPPORTED
 
 /* A dropped status is a wrong result somewhere else, hours later. */
 #if defined(__GNUC__) || defined(__clang__)

@@ -12,8 +12,7 @@
  */
 #include <stddef.h>
 
-#include "umakit/simulator.h"
-#include "umakit/simulator_internal.h"
+#include "umakit/mac_array.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF /* gcc does not know it and needs -ffp-contract=off */
@@ -93,7 +92,7 @@ static void accumulate_plane(float *restrict sums, const float *restrict inputs,
     }
 }
 
-void umakit_simulator_convolve(const struct umakit_simulator_convolution *convolution)
+void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convolution)
 {
     const size_t plane = convolution->height * convolution->width;
     const float *weight = convolution->weights;

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a job of the simulated MAC array. */
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/mac_array.h"
+#include "umakit/mac_array_internal.h"
+#include "umakit/simulator_internal.h"
+#include "umakit/static_assert.h"
+
+UMAKIT_STATIC_ASSERT(CHAR_BIT == 8 && sizeof(float) == 4u, float_is_float32);
+
+/* Bytes of a float32 tensor, at most what fits a window, so that no product of
+ * sizes overflows; UINT64_MAX if it is more. */
+static uint64_t tensor_bytes(const uint32_t sizes[4])
+{
+    const uint64_t limit = UMAKIT_SIMULATOR_WINDOW_BYTES / 4u;
+    uint64_t elements = 1u;
+    size_t i;
+
+    for (i = 0u; i < 4u; ++i) {
+        elements *= sizes[i]; /* below 2^26 times below 2^32 */
+        if (elements > limit) {
+            return UINT64_MAX;
+        }
+    }
+    return elements * 4u;
+}
+
+static bool sizes_are_valid(const struct umakit_mac_array_register_file *registers)
+{
+    return registers->input_channels != 0u && registers->input_height != 0u &&
+           registers->input_width != 0u && registers->output_channels != 0u &&
+           registers->kernel_height != 0u && registers->kernel_width != 0u &&
+           registers->pad_top < registers->kernel_height &&
+           registers->pad_left < registers->kernel_width;
+}
+
+static bool overlap(const void *left, uint64_t left_bytes, const void *right,
+                    uint64_t right_bytes)
+{
+    const uintptr_t left_start = (uintptr_t)left;
+    const uintptr_t right_start = (uintptr_t)right;
+
+    return left_start < right_start ? right_start - left_start < left_bytes
+                                    : left_start - right_start < right_bytes;
+}
+
+static int resolve(const struct umakit_mac_array *array, uint32_t bus_address, uint64_t bytes,
+                   enum umakit_direction direction, const void **memory)
+{
+    if (bus_address % 4u != 0u) {
+        return UMAKIT_MISALIGNED;
+    }
+    return umakit_simulator_resolve(&array->device, bus_address, bytes, direction, memory);
+}
+
+/* Turn the registers into a job, or say what is wrong with them. */
+static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_array_job *job)
+{
+    const struct umakit_mac_array_register_file *registers = &array->registers;
+    const struct umakit_mac_array_config *config = &array->config;
+    const uint32_t ifmap_sizes[4] = {1u, registers->input_channels, registers->input_height,
+                                     registers->input_width};
+    const uint32_t weights_sizes[4] = {registers->output_channels, registers->input_channels,
+                                       registers->kernel_height, registers->kernel_width};
+    const uint32_t result_sizes[4] = {1u, registers->output_channels, registers->input_height,
+                                      registers->input_width};
+    const uint64_t ifmap_bytes = tensor_bytes(ifmap_sizes);
+    const uint64_t weights_bytes = tensor_bytes(weights_sizes);
+    const uint64_t result_bytes = tensor_bytes(result_sizes);
+    struct umakit_mac_array_convolution *convolution = &job->convolution;
+    const void *ifmap = NULL;
+    const void *weights = NULL;
+    const void *result = NULL;
+    uint64_t m;
+    uint64_t n;
+    uint64_t k;
+    uint64_t all_cycles;
+    int status;
+
+    if (!sizes_are_valid(registers)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = resolve(array, registers->ifmap_address, ifmap_bytes, UMAKIT_TO_DEVICE, &ifmap);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    status = resolve(array, registers->weights_address, weights_bytes, UMAKIT_TO_DEVICE,
+                     &weights);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    status = resolve(array, registers->result_address, result_bytes, UMAKIT_FROM_DEVICE,
+                     &result);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    /* The host's addresses count: one buffer may be mapped twice. */
+    if (overlap(result, result_bytes, ifmap, ifmap_bytes) ||
+        overlap(result, result_bytes, weights, weights_bytes)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+
+    convolution->ifmap = (const float *)ifmap;
+    convolution->weights = (const float *)weights;
+    /* Mapped for writing, so the caller had a writable buffer. */
+    convolution->result = (float *)(uintptr_t)result;
+    convolution->input_channels = registers->input_channels;
+    convolution->height = registers->input_height;
+    convolution->width = registers->input_width;
+    convolution->output_channels = registers->output_channels;
+    convolution->kernel_height = registers->kernel_height;
+    convolution->kernel_width = registers->kernel_width;
+    convolution->pad_top = registers->pad_top;
+    convolution->pad_left = registers->pad_left;
+
+    /* Each tensor has at most 2^26 elements: none of these products overflows. */
+    m = (uint64_t)registers->input_height * registers->input_width;
+    n = registers->output_channels;
+    k = (uint64_t)registers->kernel_height * registers->kernel_width *
+        registers->input_channels;
+    job->macs = m * n * k;
+    all_cycles = umakit_output_stationary_cycles(
+        m, n, k, config->array_rows, config->array_columns, config->drain_cycles_per_fold);
+    job->compute_cycles = umakit_output_stationary_cycles(m, n, k, config->array_rows,
+                                                          config->array_columns, 0u);
+    job->drain_cycles = all_cycles - job->compute_cycles;
+    job->remaining_cycles = all_cycles;
+    job->ifmap_bytes = ifmap_bytes;
+    job->weights_bytes = weights_bytes;
+    job->result_bytes = result_bytes;
+    return UMAKIT_OK;
+}
+
+void umakit_mac_array_start(struct umakit_mac_array *array)
+{
+    struct umakit_mac_array_job job;
+    int status;
+
+    array->done = false;
+    array->interrupt_is_lost = false;
+    if (array->error != UMAKIT_OK) {
+        /* What went wrong before may have spoiled the registers. */
+        ++array->device.counters.failed_jobs;
+        return;
+    }
+    status = prepare_job(array, &job);
+    if (status != UMAKIT_OK) {
+        ++array->device.counters.failed_jobs;
+        umakit_mac_array_report(array, (enum umakit_status)status);
+        return;
+    }
+    array->job = job;
+}
+
+void umakit_mac_array_abandon(struct umakit_mac_array *array)
+{
+    if (array->job.remaining_cycles != 0u) {
+        array->job.remaining_cycles = 0u;
+        ++array->device.counters.failed_jobs;
+    }
+}
+
+static bool bus_refuses_job(struct umakit_mac_array *array)
+{
+    const struct umakit_mac_array_register_file *registers = &array->registers;
+    const struct umakit_mac_array_job *job = &array->job;
+    uint32_t address;
+
+    return umakit_simulator_bus_refuses(&array->device, registers->ifmap_address,
+                                        job->ifmap_bytes, &address) ||
+           umakit_simulator_bus_refuses(&array->device, registers->weights_address,
+                                        job->weights_bytes, &address) ||
+           umakit_simulator_bus_refuses(&array->device, registers->result_address,
+                                        job->result_bytes, &address);
+}
+
+static void count_job(struct umakit_mac_array *array)
+{
+    const struct umakit_mac_array_job *job = &array->job;
+    struct umakit_simulator_counters *counters = &array->device.counters;
+
+    array->cycles += job->compute_cycles + job->drain_cycles;
+    array->macs += job->macs;
+    ++counters->jobs;
+    counters->macs += job->macs;
+    counters->useful_macs += job->macs;
+    counters->compute_cycles += job->compute_cycles;
+    counters->drain_cycles += job->drain_cycles;
+    counters->bytes_read += job->ifmap_bytes + job->weights_bytes;
+    counters->bytes_written += job->result_bytes;
+}
+
+static void finish_job(struct umakit_mac_array *array)
+{
+    struct umakit_device *device = &array->device;
+
+    if (bus_refuses_job(array)) {
+        umakit_mac_array_abandon(array);
+        umakit_mac_array_report(array, UMAKIT_BUS_ERROR);
+        return;
+    }
+    umakit_mac_array_convolve(&array->job.convolution);
+    array->job.remaining_cycles = 0u;
+    count_job(array);
+    if (umakit_simulator_strike(device, UMAKIT_FAULT_STUCK_BUSY, UMAKIT_ENGINE_ARRAY) != NULL) {
+        array->is_stuck = true;
+        return;
+    }
+    array->done = true;
+    array->interrupt_is_lost = umakit_simulator_strike(device, UMAKIT_FAULT_LOST_INTERRUPT,
+                                                       UMAKIT_ENGINE_ARRAY) != NULL;
+}
+
+void umakit_mac_array_advance(struct umakit_mac_array *array, uint64_t cycles)
+{
+    const uint64_t remaining = array->job.remaining_cycles;
+
+    if (cycles < remaining) {
+        array->job.remaining_cycles -= cycles;
+        return;
+    }
+    array->device.counters.idle_cycles += cycles - remaining;
+    if (remaining != 0u) {
+        finish_job(array);
+    }
+}
