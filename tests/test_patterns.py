@@ -114,12 +114,19 @@ class Npu(UMABackend):
 DECLARED = {
     "npu_qconv2d": patterns.qconv2d(),
     "npu_qconv2d_blocked": patterns.qconv2d(),
+    "npu_qconv2d_nchw": patterns.qconv2d(),
+    "npu_qconv2d_blocked_nchw": patterns.qconv2d(),
+    "npu_qconv2d_then": patterns.qconv2d(requantize=True),
     "npu_qdepthwise": patterns.qdepthwise(),
+    "npu_qdepthwise_nchw": patterns.qdepthwise(),
     "npu_qdense": patterns.qdense(),
     "npu_qadd": patterns.qadd(),
+    "npu_qsubtract": patterns.qsubtract(),
+    "npu_qadd_broadcast": patterns.qadd(broadcast=True),
     "npu_qmultiply": patterns.qmultiply(),
     "npu_qavg_pool2d": patterns.qavg_pool2d(),
     "npu_qmax_pool2d": patterns.qmax_pool2d(),
+    "npu_qmax_pool2d_nchw": patterns.qmax_pool2d(),
     "npu_broken": patterns.qmultiply(),
 }
 

@@ -17,7 +17,7 @@ runs as plain loops over the same arrays, which is what the driver has to equal.
 """
 
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
-from umakit.patterns.elementwise import qadd, qmultiply
+from umakit.patterns.elementwise import qadd, qmultiply, qsubtract
 from umakit.patterns.layouts import WeightLayout, weight_layout
 from umakit.patterns.linear import qconv2d, qdense, qdepthwise
 from umakit.patterns.offer import Offer
@@ -25,14 +25,13 @@ from umakit.patterns.parameters import (
     Composite,
     QAdd,
     QAveragePool2d,
-    QConv2d,
-    QDense,
-    QDepthwise,
     QMaxPool2d,
     QMultiply,
     QPool2d,
+    QSubtract,
 )
 from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
+from umakit.patterns.weighted import QConv2d, QDense, QDepthwise, Weighted
 
 __all__ = [
     "Composite",
@@ -45,7 +44,9 @@ __all__ = [
     "QMaxPool2d",
     "QMultiply",
     "QPool2d",
+    "QSubtract",
     "WeightLayout",
+    "Weighted",
     "c_declaration",
     "driver_call",
     "driver_calls",
@@ -57,5 +58,6 @@ __all__ = [
     "qdepthwise",
     "qmax_pool2d",
     "qmultiply",
+    "qsubtract",
     "weight_layout",
 ]

@@ -21,7 +21,7 @@ from umakit.lower.integer.loops import (
     set_to,
     store_rescaled,
 )
-from umakit.patterns.parameters import QConv2d, QDense, Weighted
+from umakit.patterns.weighted import QConv2d, QDense, Weighted
 from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.operators import Requantize
 
@@ -56,10 +56,8 @@ def with_change_of_scale(function: Any, change: Requantize) -> Any:
 def _buffers(known: Weighted) -> list[Any]:
     """Weights, bias, multipliers and shifts, as the driver gets them."""
     return [
-        buffer("weights", known.weight_layout.stored_shape(known.weights_shape), "int8"),
-        buffer("bias", [known.weights_shape[0]], "int32"),
-        buffer("multipliers", [known.scales], "int32"),
-        buffer("shifts", [known.scales], "int8"),
+        buffer(name, shape, known.pointer_types[name])
+        for name, shape in known.stored_shapes.items()
     ]
 
 
