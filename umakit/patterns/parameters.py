@@ -28,6 +28,11 @@ ROUNDINGS = tuple(mode.value for mode in Rounding)
 """The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`."""
 
 
+BIAS_DTYPES = {"int16": "int64"}
+"""By dtype of the data, where it is not int32. Sums have as many bits, and multipliers of sums of
+64 bits have 15: result = (sum * multiplier + 2**(14 - shift)) >> (15 - shift)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Composite:
     """What all patterns have in common.
@@ -59,7 +64,8 @@ class Composite:
     @property
     def pointer_types(self) -> dict[str, str]:
         """The dtypes of the driver's pointers by name, in their order."""
-        special = {"bias": "int32", "multipliers": "int32", "shifts": "int8", "weights": "int8"}
+        bias = BIAS_DTYPES.get(self.data_dtype, "int32")
+        special = {"bias": bias, "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
         known: Any = self
         return result | {"result": known.output_dtype}

@@ -11,7 +11,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.patterns.layouts import weight_layout
-from umakit.patterns.parameters import Binary
+from umakit.patterns.parameters import BIAS_DTYPES, Binary
 from umakit.patterns.weighted import ARRAYS, Weighted
 from umakit.quantization.operators import PREFIX, Parameters, Requantize
 
@@ -75,9 +75,12 @@ def _weighted(
         if array is None:
             raise NotReadable(f"its {name} are computed, not constant: they cannot be prepared")
     values = dict(zip(ARRAYS, arrays, strict=True))
-    for name, dtype in (("weights", "int8"), ("bias", "int32")):
+    data = tvm_api.dtype_of(call.args[0])
+    for name, dtype in (("weights", "int8"), ("bias", BIAS_DTYPES.get(data, "int32"))):
         if values[name].dtype != dtype:
-            raise NotReadable(f"{values[name].dtype} {name}: drivers get {dtype}")
+            raise NotReadable(
+                f"{values[name].dtype} {name}: drivers of {data} data get {dtype}"
+            )
     if getattr(known, "layout", "NHWC") == "NCHW":  # the model's weights are OIHW then
         values["weights"] = values["weights"].transpose(0, 2, 3, 1)
     outputs = len(values["weights"])

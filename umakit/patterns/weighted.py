@@ -36,7 +36,7 @@ class Weighted(Composite):
         zero_point_in_bias: whether the bias holds -input_zero_point * sum(weights) already. The
             accelerator multiplies the data as they are, and pads with the zero point.
         weights: int8, of `weights_shape`.
-        bias: int32[output channels], as the model has it.
+        bias: int32[output channels], as the model has it; int64 for data of int16.
         multipliers: int32[scales].
         shifts: int8[scales].
 
@@ -173,7 +173,7 @@ class QDense(Dense, Weighted):
 
 
 def _with_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
-    """sum((x - z) w) + b = sum(x w) + (b - z sum(w)), in integers that wrap around at 32 bits."""
+    """sum((x - z) w) + b = sum(x w) + (b - z sum(w)), in integers that wrap around."""
     sums = weights.reshape(len(bias), -1).astype(np.int64).sum(axis=1)
     moved: Array = bias.astype(np.int64) - zero_point * sums
-    return moved.astype(np.int32)
+    return moved.astype(bias.dtype)

@@ -20,6 +20,7 @@ from umakit.lower.integer.loops import (
     sequence,
     set_to,
     store_rescaled,
+    total_of,
 )
 from umakit.patterns.weighted import QConv2d, QDense, Weighted
 from umakit.quantization.fixed_point import ShiftRange
@@ -61,12 +62,17 @@ def _buffers(known: Weighted) -> list[Any]:
     ]
 
 
+def _bits(known: Weighted) -> int:
+    """Of sums: those of the bias."""
+    return int(known.pointer_types["bias"].removeprefix("int"))
+
+
 def _store(known: Any, buffers: list[Any], place: list[Any], channel: Any, total: Any) -> Any:
     """Rescale the sum of an output channel and store it."""
     *_, multipliers, shifts, output = buffers
     index = channel if known.scales > 1 else int32(0)
     factor = (multipliers[index], shifts[index], ANY_SHIFT)
-    return store_rescaled(output, place, int32(total[int32(0)]), factor, known)
+    return store_rescaled(output, place, total_of(total, int32(0)), factor, known)
 
 
 def _dense(known: QDense) -> Any:
@@ -74,7 +80,7 @@ def _dense(known: QDense) -> Any:
     output = buffer("output", known.output_shape, known.output_dtype)
     weights, bias, *factors = _buffers(known)
     zero_point = 0 if known.zero_point_in_bias else known.input_zero_point
-    total = accumulators(1)
+    total = accumulators(1, _bits(known))
 
     def one(row: Any, o: Any) -> Any:
         def term(i: Any) -> Any:
@@ -96,7 +102,7 @@ def _conv2d(known: QConv2d) -> Any:
     data = buffer("data", known.data_shape, known.data_dtype)
     output = buffer("output", known.output_shape, known.output_dtype)
     weights, bias, *factors = _buffers(known)
-    total = accumulators(1)
+    total = accumulators(1, _bits(known))
     outputs, kernel_height, kernel_width, inputs = known.weights_shape
     per_group = outputs // known.groups
 
