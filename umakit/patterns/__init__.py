@@ -12,8 +12,10 @@ the offload table with its values; None stands for anything. Sizes are `3` or `(
 list like `[1, (3, 5)]` for several.
 
 The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass
-that needs another order builds its call from `parameters_of`. Until there is a pass, the operator
-runs as plain loops over the same arrays, which is what the driver has to equal.
+that needs another order builds its call from `parameters_of(function)`: shapes, strides, padding,
+zero points, clip, and the layer's own weights, bias, multipliers and shifts, plain and as the
+driver gets them. Until there is a pass, the operator runs as plain loops over the same arrays,
+which is what the driver has to equal. `docs/patterns.md` has a whole backend as an example.
 """
 
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
