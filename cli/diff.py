@@ -4,16 +4,29 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import diff_text
 from umakit.cli.console import console, progress, say
+from umakit.cli.options import (
+    BackendOption,
+    DeviceOption,
+    JsonOption,
+    ModelArgument,
+    PoolOption,
+    ShapesOption,
+    export_options,
+    find_backends,
+    parse_shapes,
+)
 
 from umakit.errors import InputError, LibraryError
 
 if TYPE_CHECKING:
+    from umakit.compile import ExportOptions
     from umakit.diff import DiffResult
 
 HELP = """Find the first operator whose result is wrong.
@@ -28,21 +41,29 @@ The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, w
 installed; what they do not know under the same name is compared with umakit's own CPU kernels, \
 one for each operator, and so is everything with --reference cpu.
 
-Exit code: 0 if all agrees, 1 if something differs, 2 for a mistake of the call."""
+What is compared is compiled with the options that you give here, or is the very library that you \
+ship: --library.
 
-EPILOG = "Example:  uma diff digits.onnx --backend vanilla_accelerator"
+Exit code: 0 if all agrees; 1 if something differs, or if the run stopped (a driver's status, a \
+crash), which names the layer; 2 for a mistake of the call."""
+
+EPILOG = """Examples:  uma diff digits.onnx --backend vanilla_accelerator
+
+uma diff digits.onnx --library digits_library --inputs held_out.npz --most 100
+
+uma diff digits.onnx -b ./my_npu --device qemu-cortex-m3 --pool sram=64K --json"""
 
 
 def diff(
-    model: Annotated[
-        Path, typer.Argument(help="An ONNX or TensorFlow Lite file.", show_default=False)
-    ],
-    backend: Annotated[
-        list[str] | None,
+    context: typer.Context,
+    model: ModelArgument,
+    backend: BackendOption = None,
+    library: Annotated[
+        Path | None,
         typer.Option(
-            "--backend",
-            "-b",
-            help="Name or folder of an accelerator; repeat it for several.",
+            "--library",
+            "-l",
+            help="What `uma compile` wrote of MODEL, folder or tar, instead of compiling it here.",
             show_default=False,
         ),
     ] = None,
@@ -76,36 +97,44 @@ def diff(
         int | None,
         typer.Option(min=1, help="Inferences to run at most; default: all.", show_default=False),
     ] = None,
-    input_shapes: Annotated[
-        list[str] | None,
+    device: DeviceOption = "host",
+    input_shapes: ShapesOption = None,
+    pool: PoolOption = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(help="Memory planner, as of `uma compile`.", show_default=False),
+    ] = None,
+    weights: Annotated[
+        str | None,
         typer.Option(
-            "--input-shapes",
-            help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
+            help="Where constants go: c or blob; default: c, but blob for more than 4 MiB if "
+            "--pool and --planner are left out.",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
-    from umakit.cli.main import parse_shapes
-
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
     if folder.exists() and not folder.is_dir():
         raise InputError(
             "exists and is no folder", where=str(folder), fix="choose another --output"
         )
+    compiling = {"--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights}
+    _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
         from umakit.diff import diff_model
-        from umakit.registry import find_backend
         from umakit.run import load_inputs
 
-        arrays = None if inputs is None else load_inputs(inputs)
         result = diff_model(
             model,
-            [find_backend(name) for name in backend or []],
-            inputs=arrays,
+            find_backends(backend),
+            library=library,
+            options=_options(pool, planner, weights),
+            device=device,
+            inputs=None if inputs is None else load_inputs(inputs),
             reference=reference,
             tolerance=tolerance,
             most=most,
@@ -116,11 +145,32 @@ def diff(
     if as_json:
         print(json.dumps({**result.as_json(), "files": written}, indent=2))
     else:
-        _print(result, written, model, backend or [])
+        _print(result, written, context)
     return 0 if result.agrees else 1
 
 
-def _print(result: DiffResult, written: dict[str, str], model: Path, backends: list[str]) -> None:
+def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
+    """A library that lies there is as it was compiled."""
+    given = [name for name, value in compiling.items() if value]
+    if library is not None and given:
+        raise InputError(
+            f"{given[0]} is for compiling, and {library} is compiled already",
+            fix=f"leave out {given[0]} or --library",
+        )
+
+
+def _options(
+    pool: list[str] | None, planner: str | None, weights: str | None
+) -> ExportOptions | None:
+    """None where nothing is asked for."""
+    if not (pool or planner or weights):
+        return None
+    from umakit.memory import DEFAULT_PLANNER
+
+    return export_options(pool, planner or DEFAULT_PLANNER, weights or "c")
+
+
+def _print(result: DiffResult, written: dict[str, str], context: typer.Context) -> None:
     for notice in result.notices:
         say(f"note: {notice}", error=True)
     out = console()
@@ -131,8 +181,24 @@ def _print(result: DiffResult, written: dict[str, str], model: Path, backends: l
     for name, path in written.items():
         say(f"Wrote {path}: {FILES[name]}")
     if written and not result.agrees:
-        chosen = "".join(f" --backend {name}" for name in backends)
-        say(f"Again: uma diff {model}{chosen} --inputs {written['inputs']}")
+        say(f"Again: {_again(context, written['inputs'])}")
+
+
+NOT_REPEATED = ("inputs", "output", "most", "as_json")
+"""Options that say nothing about what is compared."""
+
+
+def _again(context: typer.Context, inputs: str) -> str:
+    """The command that compares the inference that differs, and no other."""
+    words = ["uma", "diff", str(context.params["model"])]
+    for option in context.command.params:
+        value = context.params[str(option.name)]
+        if option.param_type_name != "option" or option.name in NOT_REPEATED:
+            continue
+        if value is not None and value != option.default:
+            for item in value if isinstance(value, list) else [value]:
+                words += [option.opts[0], str(item)]
+    return shlex.join([*words, "--inputs", inputs])
 
 
 FILES = {

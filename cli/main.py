@@ -15,10 +15,23 @@ from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli.console import console, progress, say
+from umakit.cli.options import (
+    BackendOption,
+    DeviceOption,
+    JsonOption,
+    ModelArgument,
+    PlannerOption,
+    PoolOption,
+    ShapesOption,
+    WeightsOption,
+    export_options,
+    find_backends,
+    parse_shapes,
+)
 from umakit.cli.package import EXAMPLES as PACKAGE_EXAMPLES
 from umakit.cli.package import package
 
-from umakit.devices import DEVICES, find_device
+from umakit.devices import find_device
 from umakit.errors import InputError, UmakitError
 from umakit.version import __version__
 
@@ -30,32 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ModelArgument = Annotated[
-    Path,
-    typer.Argument(
-        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
-        show_default=False,
-    ),
-]
-BackendOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--backend",
-        "-b",
-        help="Name or folder of an accelerator; repeat it for several, the first has priority.",
-        show_default=False,
-    ),
-]
-ShapesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input-shapes",
-        help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
-        show_default=False,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def _version(wanted: bool) -> None:
@@ -124,7 +111,7 @@ def partition(
         from umakit.partitioner import partition as partition_module
         from umakit.quantization import quantize_to_integers
 
-        found = _find_backends(backend)
+        found = find_backends(backend)
         tell("importing the network")
         imported = quantize_to_integers(import_model(model, input_shapes=shapes))
         tell("partitioning")
@@ -156,24 +143,9 @@ def compile_(
         typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
     ] = None,
     input_shapes: ShapesOption = None,
-    pool: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pool",
-            help="A memory of the board: NAME, NAME=BYTES or NAME=96K,align=32; repeat it, the "
-            "first that fits has priority. Also gives a backend's memory another size.",
-            show_default=False,
-        ),
-    ] = None,
-    planner: Annotated[
-        str,
-        typer.Option(
-            help="Memory planner: optimal, greedy_by_size, greedy_by_conflicts or hill_climb."
-        ),
-    ] = "optimal",
-    weights: Annotated[
-        str, typer.Option(help="Where constants go: c, or blob (one binary file and its loader).")
-    ] = "c",
+    pool: PoolOption = None,
+    planner: PlannerOption = "optimal",
+    weights: WeightsOption = "c",
     memory_map: Annotated[
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
@@ -187,15 +159,12 @@ def compile_(
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
-        from umakit.compile import ExportOptions, compile_model, parse_weights
-        from umakit.memory import parse_pool
+        from umakit.compile import compile_model
 
-        options = ExportOptions(
-            planner, tuple(parse_pool(text) for text in pool or []), parse_weights(weights)
-        )
+        options = export_options(pool, planner, weights)
         library = compile_model(
             model,
-            _find_backends(backend),
+            find_backends(backend),
             output,
             name=name,
             input_shapes=shapes,
@@ -247,10 +216,7 @@ def run(
     profile: Annotated[
         bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
     ] = False,
-    device: Annotated[
-        str,
-        typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}."),
-    ] = "host",
+    device: DeviceOption = "host",
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -333,31 +299,6 @@ def _layer_json(layer: Any) -> dict[str, Any]:
         "instructions": layer.instructions,
     }
     return {name: value for name, value in figures.items() if value is not None}
-
-
-def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
-    """`name:[1,2,3]` as a dictionary; the brackets may be left out.
-
-    Raises:
-        InputError: it has another form.
-    """
-    shapes = {}
-    for text in texts or []:
-        name, separator, sizes = text.rpartition(":")
-        try:
-            shape = [int(size) for size in sizes.strip().strip("[]").split(",")]
-        except ValueError:
-            shape = []
-        if not separator or not shape or min(shape) < 1:
-            raise InputError(f"--input-shapes {text!r} is not of the form name:[1,3,224,224]")
-        shapes[name.strip()] = shape
-    return shapes
-
-
-def _find_backends(names: list[str] | None) -> list[Any]:
-    from umakit.registry import find_backend
-
-    return [find_backend(name) for name in names or []]
 
 
 def _print_json(value: Any) -> None:

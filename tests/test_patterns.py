@@ -3,27 +3,48 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from integer_backend import (
+    BLOCKED,
+    DRIVERS,
+    EXAMPLES,
+    NCHW,
+    Array,
+    Npu,
+    add,
+    assert_same_on_the_driver,
+    common,
+    compiled,
+    conv,
+    dense,
+    driven,
+    everything,
+    integers,
+    linear_constants,
+    multiply,
+    network,
+    placements,
+    pool,
+    reason,
+    relax,
+    rescale,
+    results,
+    source,
+)
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import (
     OpStrategy,
     PassPhase,
-    UMABackend,
     compile_model,
     patterns,
     run_library,
@@ -32,7 +53,6 @@ from umakit import (
 )
 from umakit.errors import BackendError, DeviceError, LoweringError
 from umakit.library import Library
-from umakit.partitioner import partition
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.operators import (
     Add,
@@ -42,263 +62,8 @@ from umakit.quantization.operators import (
     MaxPool2d,
     Multiply,
     Parameters,
-    Requantize,
+    Subtract,
 )
-from umakit.report import OperatorPlacement
-
-relax = tvm_api.relax
-Array = npt.NDArray[Any]
-Registrations = Sequence[patterns.Offer | Any]
-
-CONFIGURATION = """\
-[accelerator]
-name = "{name}"
-
-[array]
-rows = 4
-columns = 4
-"""
-
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "3")),
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # shrinking would compile for minutes
-    suppress_health_check=list(HealthCheck),
-)
-
-_numbers = itertools.count()
-
-
-class Npu(UMABackend):
-    """A backend of patterns, with the driver in `integer_driver.c` or without.
-
-    Args:
-        folder: a new one becomes the backend's.
-        registrations: patterns.
-        drivers: C functions by pattern.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        registrations: Sequence[Any],
-        drivers: Mapping[str, str] | None = None,
-        name: str = "",
-    ) -> None:
-        self._name = name or f"integer{next(_numbers)}_npu"
-        self._folder = folder / self._name
-        super().__init__()
-        for registration in registrations:
-            self._register_pattern(*registration)
-        if drivers:
-            self._register_tir_pass(PassPhase.TIR_PHASE_0, patterns.driver_calls(**drivers))
-            self._register_codegen(includes=lambda: '#include "integer_driver.h"')
-            self._register_driver(["integer_driver.c"], ["integer_driver.h"])
-
-    @property
-    def target_name(self) -> str:
-        return self._name
-
-    @property
-    def folder(self) -> Path:
-        if not self._folder.exists():
-            self._folder.mkdir(parents=True)
-            (self._folder / "accel.toml").write_text(CONFIGURATION.format(name=self._name))
-            shutil.copy(Path(__file__).parent / "integer_driver.c", self._folder)
-            lines = [patterns.c_declaration(name, p) for name, p in DECLARED.items()]
-            header = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-            (self._folder / "integer_driver.h").write_text(header)
-        return self._folder
-
-
-DECLARED = {
-    "npu_qconv2d": patterns.qconv2d(),
-    "npu_qconv2d_blocked": patterns.qconv2d(),
-    "npu_qdepthwise": patterns.qdepthwise(),
-    "npu_qdense": patterns.qdense(),
-    "npu_qadd": patterns.qadd(),
-    "npu_qmultiply": patterns.qmultiply(),
-    "npu_qavg_pool2d": patterns.qavg_pool2d(),
-    "npu_qmax_pool2d": patterns.qmax_pool2d(),
-    "npu_broken": patterns.qmultiply(),
-}
-
-PLAIN = ("qconv2d", "qdepthwise", "qdense", "qadd", "qmultiply", "qavg_pool2d", "qmax_pool2d")
-DRIVERS = {name: f"npu_{name}" for name in PLAIN}
-BLOCKED = "O/8 HWI 8o"
-NCHW: dict[str, Any] = {"layout": "NCHW"}
-
-
-def everything(**options: Any) -> list[Any]:
-    """Every pattern with the constraints of the driver; options of convolutions."""
-    return [
-        patterns.qconv2d(groups=None, dilation=None, batch=None, **options),
-        patterns.qdepthwise(dilation=None, multipliers=None, batch=None),
-        patterns.qdense(weight_layout="IO"),
-        patterns.qadd(),
-        patterns.qmultiply(),
-        patterns.qavg_pool2d(batch=None),
-        patterns.qmax_pool2d(batch=None),
-    ]
-
-
-def driven(folder: Path, *, blocked: bool = False) -> Npu:
-    """The backend whose operators run in the driver."""
-    if not blocked:
-        return Npu(folder, everything(), DRIVERS)
-    options = {"weight_layout": BLOCKED, "fold_zero_point": True}
-    return Npu(folder, everything(**options), DRIVERS | {"qconv2d": "npu_qconv2d_blocked"})
-
-
-# --- networks -----------------------------------------------------------------------------------
-
-random = np.random.default_rng(0)
-
-
-def integers(*shape: int, low: int = -128, dtype: str = "int8") -> Array:
-    return random.integers(low, 128, shape).astype(dtype)
-
-
-def network(build: Any, *shapes: Sequence[int], dtype: str = "int8") -> Any:
-    """A Relax module with the inputs `x`, `y`; `build` returns a call or several."""
-    builder = relax.BlockBuilder()
-    inputs = [
-        relax.Var(name, relax.TensorType(list(shape), dtype))
-        for name, shape in zip("xy", shapes, strict=False)
-    ]
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            made = build(builder, *inputs)
-            calls = list(made) if isinstance(made, list) else [made]
-            results = [builder.emit(call) for call in calls]
-            whole = results[0] if len(results) == 1 else relax.Tuple(results)
-            result = builder.emit_output(whole)
-        builder.emit_func_output(result)
-    return builder.get()
-
-
-def common(shape: Sequence[int], **values: Any) -> dict[str, Any]:
-    fields = {
-        "output_shape": tuple(shape), "output_dtype": "int8", "output_zero_point": 3,
-        "clip": (-128, 127), "rounding": "tflm",
-    }  # fmt: skip
-    return fields | values
-
-
-def linear_constants(weights: Array, scales: int) -> list[Any]:
-    """Operands of a convolution or fully connected layer behind the data."""
-    scaled = fixed_point([float(f) for f in random.uniform(1e-4, 5e-3, scales)])
-    bias = random.integers(-3000, 3000, len(weights)).astype(np.int32)
-    return [relax.const(a) for a in (weights, bias, scaled.multipliers, scaled.shifts)]
-
-
-def conv(
-    x: Any,
-    outputs: int = 8,
-    kernel: tuple[int, int] = (3, 3),
-    strides: tuple[int, int] = (1, 1),
-    padding: tuple[int, int, int, int] = (1, 1, 1, 1),
-    dilation: tuple[int, int] = (1, 1),
-    groups: int = 1,
-    scales: int = 0,
-    **values: Any,
-) -> Any:
-    """A convolution of `x` with random constants."""
-    n, height, width, channels = tvm_api.static_shape(x) or ()
-    weights = integers(outputs, *kernel, channels // groups, low=-127)
-    sizes = [
-        (size + first + last - (k - 1) * step - 1) // stride + 1
-        for size, first, last, k, step, stride in zip(
-            (height, width), padding[:2], padding[2:], kernel, dilation, strides, strict=True
-        )
-    ]
-    fields = common((n, *sizes, outputs), **({"input_zero_point": -7} | values))
-    known = Conv2d(**fields, strides=strides, padding=padding, dilation=dilation, groups=groups)
-    return known.call([x, *linear_constants(weights, scales or outputs)], None)
-
-
-def dense(x: Any, outputs: int = 8, scales: int = 1, **values: Any) -> Any:
-    rows, inputs = tvm_api.static_shape(x) or ()
-    known = Dense(**common((rows, outputs), **values), input_zero_point=11)
-    weights = integers(outputs, inputs, low=-127)
-    return known.call([x, *linear_constants(weights, scales)], None)
-
-
-def add(left: Any, right: Any, shape: Sequence[int], **values: Any) -> Any:
-    scaled = fixed_point([0.5, 0.21, 1.9 / 2**20])
-    known = Add(
-        **common(shape, **values), zero_points=(4, -9), left_shift=20,
-        multipliers=tuple(int(m) for m in scaled.multipliers),  # type: ignore[arg-type]
-        shifts=tuple(int(s) for s in scaled.shifts),  # type: ignore[arg-type]
-    )  # fmt: skip
-    return known.call([left, right], None)
-
-
-def multiply(left: Any, right: Any, shape: Sequence[int], **values: Any) -> Any:
-    scaled = fixed_point([0.0123])
-    known = Multiply(
-        **common(shape, **values), zero_points=(4, -9),
-        multiplier=int(scaled.multipliers[0]), shift=int(scaled.shifts[0]),
-    )  # fmt: skip
-    return known.call([left, right], None)
-
-
-def pool(x: Any, kind: Any = MaxPool2d, window: int = 2, stride: int = 2, **values: Any) -> Any:
-    n, height, width, channels = tvm_api.static_shape(x) or ()
-    sizes = [(size - window) // stride + 1 for size in (height, width)]
-    known = kind(
-        **common((n, *sizes, channels), **values), strides=(stride, stride),
-        padding=(0, 0, 0, 0), window=(window, window),
-    )  # fmt: skip
-    return known.call([x], None)
-
-
-def rescale(x: Any, factor: float, **values: Any) -> Any:
-    """A change of scale; behind operators its zero point is 3."""
-    scaled = fixed_point([factor])
-    fields = common(tvm_api.static_shape(x) or (), **values)
-    known = Requantize(
-        **fields, input_zero_point=3, multiplier=int(scaled.multipliers[0]),
-        shift=int(scaled.shifts[0]),
-    )  # fmt: skip
-    return known.call([x], None)
-
-
-def compiled(module: Any, backends: Sequence[UMABackend], folder: Path) -> Library:
-    place = Path(tempfile.mkdtemp(dir=folder))
-    return compile_model(module, backends, place / "library", name="net")
-
-
-def results(module: Any, backends: Sequence[UMABackend], folder: Path, **given: Array) -> Any:
-    """Outputs of a network on backends."""
-    return list(run_library(compiled(module, backends, folder).path, given).outputs.values())
-
-
-def source(library: Library, name: str = "tvmgen_net.c") -> str:
-    return (library.path / "codegen/host/src" / name).read_text(encoding="utf-8")
-
-
-def assert_same_on_the_driver(module: Any, npu: Npu, folder: Path, **given: Array) -> None:
-    """All operators run in the driver, and all results are the CPU's."""
-    library = compiled(module, [npu], folder)
-    assert {row.where for row in library.report.placements} == {npu.target_name}
-    wanted = results(module, [], folder, **given)
-    got = list(run_library(library.path, given).outputs.values())
-    for one, other in zip(got, wanted, strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert len(np.unique(one)) > 1 or one.size < 4
-
-
-def placements(module: Any, *backends: UMABackend) -> list[OperatorPlacement]:
-    return list(partition(module, backends).report.placements)
-
-
-def reason(module: Any, *registrations: Any, folder: Path) -> str:
-    """Why the only operator stays on the CPU; empty if it does not."""
-    (row,) = placements(module, Npu(folder, registrations))
-    assert bool(row.reason) == (row.where == "cpu")
-    return row.reason
-
 
 # --- trained models -----------------------------------------------------------------------------
 
@@ -393,6 +158,7 @@ def test_other_operators_of_any_shape(inputs: int, outputs: int, rows: int) -> N
             dense(x, outputs),
             dense(y, outputs, outputs, clip=(-20, 90)),
             add(x, y, shape),
+            add(x, y, shape, Subtract, clip=(-100, 90)),
             multiply(x, y, shape, clip=(0, 127)),
         ],
         shape,
@@ -553,6 +319,10 @@ REFUSED: list[tuple[Any, Any, str]] = [
         "8 scales, one for each output channel: the accelerator has 1",
     ),
     (
+        patterns.qsubtract(), one_add((1, 1, 1, 12), kind=Subtract),
+        "shapes 1x6x6x12 and 1x1x1x12: the accelerator subtracts equal ones",
+    ),
+    (
         patterns.qadd(), one_add((1, 1, 1, 12)),
         "shapes 1x6x6x12 and 1x1x1x12: the accelerator adds equal ones",
     ),
@@ -629,6 +399,14 @@ def test_weights_that_are_computed_are_refused(tmp_path: Path) -> None:
     module = network(build, (1, 12), (8, 12))
     wanted = "its weights are computed, not constant: they cannot be prepared"
     assert reason(module, patterns.qdense(), folder=tmp_path) == wanted
+
+
+def test_data_of_16_bits_are_refused_or_have_a_bias_of_64(tmp_path: Path) -> None:
+    module = one_conv(dtype="int16", output_dtype="int16", clip=(-(2**15), 2**15 - 1))
+    wanted = "int32 bias: drivers of int16 data get int64"
+    assert reason(module, patterns.qconv2d(dtypes="int16"), folder=tmp_path) == wanted
+    assert "const int64_t *bias" in patterns.c_declaration("f", patterns.qconv2d(), "int16")
+    assert "const int32_t *bias" in patterns.c_declaration("f", patterns.qconv2d(), "uint8")
 
 
 def test_an_own_predicate_sees_the_parameters_and_the_arrays(tmp_path: Path) -> None:
@@ -785,11 +563,11 @@ def test_the_library_holds_the_prepared_arrays_and_no_others(tmp_path: Path) -> 
         tvm_api.constant_array(a).astype(int)
         for a in binding.value.args[1:]  # type: ignore[union-attr]
     )
-    options = {"weight_layout": BLOCKED, "fold_zero_point": True}
     library = compiled(module, [driven(tmp_path, blocked=True)], tmp_path)
-    assert options  # as `driven` has them
     folded = bias + 9 * weights.reshape(3, -1).sum(axis=1)
-    wanted = [blocked_by_hand(weights, 8), folded, multipliers, shifts]
+    # Whole blocks of 8 channels: what reads one finds zeros behind the last channel.
+    filled = [np.concatenate([a, np.zeros(5, int)]) for a in (folded, multipliers, shifts)]
+    wanted = [blocked_by_hand(weights, 8), *filled]
     assert sorted(c_arrays(library)) == sorted(a.ravel().tolist() for a in wanted)
 
 
@@ -821,12 +599,67 @@ def test_a_tir_pass_and_a_strategy_see_the_same_parameters(tmp_path: Path) -> No
     x = integers(1, *CONVOLUTION)
     (got,) = results(one_conv(), [npu], tmp_path, x=x)
     assert len(seen) == 3 and seen[0] == seen[1] == seen[2]
-    known = seen[0]
-    assert isinstance(known, patterns.QConv2d) and known.weights is None
+    known, in_a_strategy = seen[0], seen[1]
+    assert isinstance(known, patterns.QConv2d) and in_a_strategy.weights is None
+    with pytest.raises(LoweringError, match="not known in an operator strategy"):
+        in_a_strategy.stored_arrays()
     assert known.weight_layout.text == "HWIO" and known.zero_point_in_bias
     assert (known.input_zero_point, known.output_zero_point) == (-7, 3)
     assert (known.clip, known.rounding, known.per_channel) == ((-128, 127), "tflm", True)
     assert len(np.unique(got)) > 1 and (got == got[..., :1, :1, :]).all()
+
+
+def test_a_tir_pass_sees_the_arrays_of_its_own_layer(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def note(function: Any) -> Any:
+        seen.append(patterns.parameters_of(function))
+        return function
+
+    options = {"weight_layout": BLOCKED, "fold_zero_point": True, "expand_scales": True}
+    npu = Npu(tmp_path, [patterns.qconv2d(**options)])
+    npu._register_tir_pass(PassPhase.TIR_PHASE_0, tir.prim_func_pass("note", note))
+
+    def build(builder: Any, x: Any) -> Any:
+        return conv(builder.emit(conv(x, 3, scales=1)), 3, scales=1)
+
+    module = network(build, (1, 4, 4, 3))
+    library = compiled(module, [npu], tmp_path)
+    assert len(seen) == 2 and seen[0] == seen[1], "equal but for their arrays"
+    calls = [b.value for b in tvm_api.bindings_of(module["main"])][:2]
+    stored = []
+    for call, known in zip(calls, seen, strict=True):
+        weights, bias, multipliers, shifts = (tvm_api.constant_array(a) for a in call.args[1:])  # type: ignore[union-attr]
+        assert weights is not None and bias is not None
+        np.testing.assert_array_equal(known.weights, weights)
+        np.testing.assert_array_equal(known.bias, bias)
+        np.testing.assert_array_equal(known.multipliers, np.repeat(multipliers, 3))  # type: ignore[arg-type]
+        arrays = known.stored_arrays()
+        folded = bias - known.input_zero_point * weights.reshape(3, -1).astype(int).sum(1)
+        np.testing.assert_array_equal(arrays["bias"], [*folded, 0, 0, 0, 0, 0])
+        np.testing.assert_array_equal(arrays["shifts"], [*np.repeat(shifts, 3), 0, 0, 0, 0, 0])  # type: ignore[arg-type]
+        np.testing.assert_array_equal(arrays["weights"], blocked_by_hand(weights, 8))
+        assert {name: a.shape for name, a in arrays.items()} == known.stored_shapes
+        stored += [a.astype(int).ravel().tolist() for a in arrays.values()]
+    # They are what the library holds, and the layers share a kernel all the same.
+    assert sorted(c_arrays(library)) == sorted(map(list, {tuple(a) for a in stored}))
+    kernels = [layer["kernel"] for layer in library.metadata["umakit"]["layers"]]
+    assert len(kernels) == 2 and len(set(kernels)) == 1
+
+
+def test_layers_whose_passes_made_different_code_have_kernels_of_their_own(tmp_path: Path) -> None:
+    def call(function: Any) -> Any:
+        known = patterns.parameters_of(function)
+        bounds = (int(known.bias.min()), int(known.bias.max()))
+        arguments = list(replace(known, clip=bounds).scalars.values())
+        pointers = [tir.pointer(parameter) for parameter in function.params]
+        return tir.with_body(function, tir.driver_call("npu_qdense", [*pointers, *arguments]))
+
+    npu = Npu(tmp_path, [patterns.qdense(weight_layout="IO")], {"nothing": "nothing"})
+    npu._register_tir_pass(PassPhase.TIR_PHASE_0, tir.prim_func_pass("call", call))
+    module = network(lambda b, x: [dense(x, 4), dense(x, 4)], (1, 12))
+    text = source(compiled(module, [npu], tmp_path))
+    assert len(re.findall(r"= npu_qdense\(", text)) == 2
 
 
 def test_a_pass_may_build_a_call_of_its_own(tmp_path: Path) -> None:
@@ -934,17 +767,35 @@ def test_an_operator_whose_result_is_used_elsewhere_too_is_taken_alone(tmp_path:
         np.testing.assert_array_equal(one, other)
 
 
-def test_broadcasting_operators_are_told_both_shapes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("right", [(12,), (1, 1, 1, 12), (1, 6, 1, 1), (1, 1, 1, 1), CONVOLUTION])
+def test_broadcasting_operators_are_told_both_shapes(
+    right: tuple[int, ...], tmp_path: Path
+) -> None:
     declared = patterns.c_declaration("f", patterns.qadd(broadcast=True))
     assert "int32_t left_0, int32_t left_1, int32_t left_2, int32_t left_3" in declared
-    npu = Npu(tmp_path, [patterns.qadd(broadcast=True)])
-    assert_same_on_the_driver(
-        one_add((12,)), npu, tmp_path, x=integers(2, *CONVOLUTION), y=integers(2, 12)
+    module = network(
+        lambda b, x, y: [add(x, y, CONVOLUTION), add(y, x, CONVOLUTION)], CONVOLUTION, right
     )
+    npu = Npu(tmp_path, [patterns.qadd(broadcast=True)], {"qadd": "npu_qadd_broadcast"})
+    given = {"x": integers(2, *CONVOLUTION), "y": integers(2, *right)}
+    assert_same_on_the_driver(module, npu, tmp_path, **given)
+
+
+def test_a_second_change_of_scale_in_the_driver(tmp_path: Path) -> None:
+    followers: list[Any] = [
+        lambda x: rescale(x, 0.37, output_zero_point=-4),
+        lambda x: rescale(x, 1.7, clip=(-20, 90)),
+        lambda x: relax.op.clip(x, -10, 40),
+    ]
+    module = network(
+        lambda b, x: [*(f(b.emit(conv(x, 8))) for f in followers), conv(x, 5)], (1, 4, 4, 2)
+    )
+    npu = Npu(tmp_path, [patterns.qconv2d(requantize=True)], {"qconv2d": "npu_qconv2d_then"})
+    assert_same_on_the_driver(module, npu, tmp_path, x=integers(3, 1, 4, 4, 2))
 
 
 def test_operators_are_what_parameters_are_named_after() -> None:
-    for kind in (Conv2d, Dense, Add, Multiply, MaxPool2d, AveragePool2d):
+    for kind in (Conv2d, Dense, Add, Subtract, Multiply, MaxPool2d, AveragePool2d):
         assert issubclass(kind, Parameters)
         known = getattr(patterns, f"Q{kind.__name__}")
         assert issubclass(known, kind) and issubclass(known, patterns.Composite)

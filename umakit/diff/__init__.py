@@ -12,9 +12,12 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit.backend import UMABackend
+from umakit.compile import ExportOptions
+from umakit.devices import HOST, find_device
 from umakit.diff.blame import find_blame, layer_results
 from umakit.diff.compare import DEFAULT_TOLERANCE, TensorDifference
 from umakit.diff.inputs import given_inferences, random_inferences
+from umakit.diff.libraries import compiled_library, written_library
 from umakit.diff.references import AUTOMATIC, CPU_KERNELS, REFERENCES, SPOKEN, choose_runtime
 from umakit.diff.result import Blame, DiffResult, LayerResult
 from umakit.diff.session import Examined, Judgement, Reference, rewritten_notice
@@ -41,6 +44,9 @@ def diff_model(
     source: str | Path | Any,
     backends: Sequence[UMABackend],
     *,
+    library: Path | None = None,
+    options: ExportOptions | None = None,
+    device: str = HOST.name,
     inputs: Mapping[str, npt.NDArray[Any]] | None = None,
     reference: str = AUTOMATIC,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -51,8 +57,13 @@ def diff_model(
     """Compile a network, run it, and compare every layer with a reference.
 
     Args:
-        source: path of an ONNX or TensorFlow Lite file, or a Relax module.
+        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; they answer from their simulators.
+        library: what `uma compile` wrote of this model; it is compared as it lies there, and
+            nothing is compiled from the model but the reference. Then `backends` and `options`
+            are left out.
+        options: as of `compile_model`; default: its own, but large weights go into a blob.
+        device: where the library runs, a name in `umakit.devices.DEVICES`; the reference runs here.
         inputs: arrays by input name, with one more leading dimension for several inferences;
             default: three random inferences that are the same every time.
         reference: a name of `REFERENCES`; `auto` takes the most independent that works.
@@ -62,30 +73,40 @@ def diff_model(
         progress: told what is being done.
 
     Raises:
-        InputError: inputs, tolerance or reference do not fit.
+        InputError: inputs, tolerance, reference, device or library do not fit.
         DeviceError: a driver returned a status, or the program died; names the layer.
         UmakitError: its subclass says which stage refused and why.
     """
-    if not 0 <= tolerance < 1:
-        raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
-    if most is not None and most < 1:
-        raise InputError(f"at most {most} inferences are none", fix="run at least one")
+    _check(tolerance, most)
+    machine = find_device(device)
     progress("importing the network")
     imported = import_model(source, input_shapes=input_shapes)
     model = quantize_to_integers(imported)
     chosen = random_inferences(imported) if inputs is None else given_inferences(model, inputs)
     notices = list(model.notices)
-    every = every_value(model)
-    runtime = choose_runtime(reference, source, every, notices)
     with tempfile.TemporaryDirectory(prefix="umakit-diff-") as temporary:
         folder = Path(temporary)
+        if library is None:
+            progress("compiling the library")
+            made = compiled_library(model, backends, folder / "library", options)
+        else:
+            made = written_library(library, model)
         progress("compiling the reference")
+        every = every_value(model)
+        runtime = choose_runtime(reference, source, every, notices)
         truth = Reference(every, runtime, folder, tolerance)
-        progress("compiling the library")
-        examined = Examined(model, backends, truth, folder, tolerance)
+        progress("building the library")
+        examined = Examined(made, truth, folder / "library_probe", tolerance, machine)
         layers, result = _run(examined, truth, chosen[:most], tolerance, progress)
     result = replace(result, name=model.name, seeds=inputs is None, layers=layers)
     return replace(result, notices=(*notices, *result.notices))
+
+
+def _check(tolerance: float, most: int | None) -> None:
+    if not 0 <= tolerance < 1:
+        raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
+    if most is not None and most < 1:
+        raise InputError(f"at most {most} inferences are none", fix="run at least one")
 
 
 def _run(

@@ -20,9 +20,11 @@ import numpy.typing as npt
 from umakit.build import compile_c, library_sources
 from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
-from umakit.devices import HOST, execute
+from umakit.devices import HOST, Device, execute
+from umakit.devices.device import SUPPORT
 from umakit.errors import DeviceError
 from umakit.library_metadata import read_weights
+from umakit.packages.tar import library_folder
 from umakit.rendering import render
 from umakit.version import __version__
 
@@ -71,14 +73,23 @@ class Probe:
 
     Args:
         description: `umakit` of the library's metadata.
-        library: its folder.
-        folder: where the program is built.
+        library: its folder or tar file.
+        program: the file to build.
+        device: what it runs on.
 
     Raises:
-        BuildError: the compiler is missing or refused.
+        BuildError: the compiler or emulator is missing, the compiler refused, or the program is
+            too large for the device.
+
+    Attributes:
+        sizes: bytes of tensors by C name.
     """
 
-    def __init__(self, description: Mapping[str, Any], library: Path, folder: Path) -> None:
+    def __init__(
+        self, description: Mapping[str, Any], library: Path, program: Path, device: Device = HOST
+    ) -> None:
+        device.check_emulator()
+        self._device = device
         self._inputs = description["inputs"]
         self._outputs = description["outputs"]
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
@@ -86,13 +97,20 @@ class Probe:
         self._weights = read_weights(library)[HEADER_SIZE:] if blob else None
         self._memories = self._all_memories(description["memory"]["pools"])
         self._tensors = self._all_tensors(description["memory"]["pools"])
-        self._sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
-        self._program = folder / f"{library.name}_probe"
-        prefix = description["interface"]
-        source = folder / f"{library.name}_probe.c"
+        self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
+        self._program = program
+        self._build(library_folder(library), description["interface"])
+
+    def _build(self, library: Path, prefix: str) -> None:
+        source = self._program.with_suffix(".c")
         source.write_text(self._source(prefix), encoding="utf-8")
         flags = [f"-D{prefix.upper()}_PROFILE", f"-I{library / 'codegen/host/include'}"]
-        compile_c([source, *library_sources(library)], self._program, flags)
+        flags += [f"-I{SUPPORT}", *self._device.program_flags()]
+        if not self._device.is_bare_metal:
+            flags.append("-DUMAKIT_PROBE_HOSTED")
+        platform = self._device.platform_sources(SUPPORT)
+        sources = [source, *library_sources(library), *platform]
+        compile_c(sources, self._program, flags, self._device)
 
     def run(self, inputs: Mapping[str, Array], forced: Mapping[str, Array]) -> list[LayerTrace]:
         """One inference.
@@ -118,17 +136,20 @@ class Probe:
                         value = forced.get(name)
                         stream.write(b"\0" if value is None else b"\1" + value.tobytes())
             try:
-                ended = execute(HOST, self._program, ["inputs", "outputs"], folder)
+                ended = execute(self._device, self._program, ["inputs", "outputs"], folder)
             except DeviceError as error:
-                data = np.fromfile(folder / "outputs", np.uint8)
-                traces, _ = self._traces(data)
+                traces, _ = self._traces(_bytes_of(folder / "outputs"))
                 raise DeviceError(error.what, where=self._place(traces), fix=error.fix) from None
             if ended.returncode != 0:
-                raise DeviceError(f"the program failed: {ended.stderr.strip()}")
-            traces, status = self._traces(np.fromfile(folder / "outputs", np.uint8))
+                raise DeviceError(
+                    f"the program failed: {ended.stderr.strip()}", where=self._device.name
+                )
+            traces, status = self._traces(_bytes_of(folder / "outputs"))
         if status != 0:
             raise DeviceError(
-                f"the run stopped with status {status}", where=self._place(traces), status=status
+                f"the run stopped with status {status}: {ended.stdout.strip()}",
+                where=self._place(traces),
+                status=status,
             )
         return traces
 
@@ -146,7 +167,7 @@ class Probe:
         try:
             while reader.number() != END:
                 names = self._layers[len(traces)]["outputs"]
-                outputs = {name: reader.bytes(self._sizes[name]) for name in names}
+                outputs = {name: reader.bytes(self.sizes[name]) for name in names}
                 damaged = []
                 while (number := reader.number()) != END:
                     damaged.append(self._damaged(number))
@@ -224,6 +245,11 @@ class Probe:
                 for number, memory in enumerate(self._memories)
             ],
         )
+
+
+def _bytes_of(path: Path) -> Bytes:
+    """A file's bytes; none where a program died before it opened the file."""
+    return np.fromfile(path, np.uint8) if path.exists() else np.zeros(0, np.uint8)
 
 
 class _Reader:

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.backend import UMABackend
 from umakit.compile import ExportOptions, export_program
+from umakit.devices import Device
 from umakit.diff.compare import TensorDifference, compare
 from umakit.diff.probe import LayerTrace, Probe
 from umakit.diff.references import CPU_KERNELS, SPOKEN, ReferenceRun, Runtime
 from umakit.diff.values import EveryValue, Value
-from umakit.frontend import Model
+from umakit.library import Library
 from umakit.partitioner import partition
 from umakit.report import OperatorPlacement
 
@@ -74,11 +74,17 @@ class Reference:
         self._tolerance = tolerance
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
-        library = export_program(every.model, partitioned, [], path, _options(partitioned.module))
+        options = ExportOptions(weights=form_of_weights(partitioned.module))
+        library = export_program(every.model, partitioned, [], path, options)
         description = library.metadata["umakit"]
         self._c_names = {item["name"]: item["c_name"] for item in description["outputs"]}
         self._types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
-        self._probe = Probe(description, path, folder)
+        self._probe = Probe(description, path, folder / "reference_probe")
+
+    def size_of(self, value: Value) -> int:
+        """Bytes of a value."""
+        shape, dtype = self._types[self.every.names[value]]
+        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
         """One inference, inputs by name."""
@@ -180,32 +186,30 @@ class Examined:
     """A library under examination.
 
     Args:
-        model: the imported network after `quantize_to_integers`.
-        backends: in order of priority.
+        library: a folder or tar file that `uma compile` wrote.
+        report: what runs where.
         reference: to compare with.
-        folder: where the library is written and built.
+        program: the file to build around it.
         tolerance: of floats.
+        device: where it runs.
     """
 
     def __init__(
         self,
-        model: Model,
-        backends: Sequence[UMABackend],
+        library: Library,
         reference: Reference,
-        folder: Path,
+        program: Path,
         tolerance: float,
+        device: Device,
     ) -> None:
-        path = folder / "library"
-        partitioned = partition(model.module, backends)
-        options = _options(partitioned.module)
-        library = export_program(model, partitioned, backends, path, options)
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
+        self.pools: Sequence[Mapping[str, Any]] = description["memory"]["pools"]
         self._reference = reference
         self._tolerance = tolerance
         self._outputs = description["outputs"]
-        self._probe = Probe(description, path, folder)
+        self._probe = Probe(description, library.path, program, device)
         self.values = self._values()
 
     def judge(self, inputs: Mapping[str, Array]) -> Judgement:
@@ -258,23 +262,24 @@ class Examined:
 
     def _values(self) -> dict[str, Value]:
         """The network's value by C name of the tensor in which a layer leaves it."""
-        rows = _matching_rows(self.operators, self._reference.every.operators)
+        every = self._reference.every
+        rows = _matching_rows(self.operators, every.operators)
         last = {
             max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
         }
         values: dict[str, Value] = {}
         for row, number in last.items():
             for result, name in enumerate(self.layers[number]["outputs"]):
-                if row in rows and (rows[row], result) in self._reference.every.names:
+                if row in rows and (rows[row], result) in every.names:
                     values[name] = rows[row], result
-        every = self._reference.every
         results = {name: v for name, v in every.results.items() if v in every.names}
         written = {name for layer in self.layers for name in layer["outputs"]}
         for item in self._outputs:
             value = results.get(item["name"])
             if value is not None and item["c_name"] in written - set(values):
                 values[item["c_name"]] = value
-        return values
+        sizes = self._probe.sizes
+        return {n: v for n, v in values.items() if sizes[n] == self._reference.size_of(v)}
 
 
 def _matching_rows(
@@ -288,17 +293,21 @@ def _matching_rows(
     return {
         row: last[name]
         for name, row in ours.items()
-        if name in last
-        and (operators[row].shape, operators[row].dtype)
-        == (others[last[name]].shape, others[last[name]].dtype)
+        if name in last and _same_type(operators[row], others[last[name]])
     }
 
 
-def _options(module: Any) -> ExportOptions:
+def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
+    """Whether results have one shape and dtype; a written library's report does not say them."""
+    return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
+def form_of_weights(module: Any) -> Literal["c", "blob"]:
+    """How constants are written where nobody says it: a C compiler takes long for many."""
     constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
     arrays = [tvm_api.constant_array(constant) for constant in constants]
     size = sum(array.nbytes for array in arrays if array is not None)
-    return ExportOptions(weights="blob" if size > MOST_CONSTANTS_IN_C else "c")
+    return "blob" if size > MOST_CONSTANTS_IN_C else "c"
 
 
 def _typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Array:

@@ -20,6 +20,7 @@ from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.partitioner import Partitioned, run_passes
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.report import CPU
 
 __all__ = ["Kernel", "Lowered", "lower"]
@@ -32,7 +33,7 @@ class Lowered:
     Attributes:
         main: Relax function in which every call is a `call_tir` or a reshape, and says as its
             span which rows of the offload report it stands for.
-        kernels: by name.
+        kernels: by the name under which `main` calls them; several names may have one.
     """
 
     main: Any
@@ -54,14 +55,21 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
     module = lower_composites(module, by_target)
     module = lower_cpu_operators(module, partitioned.report)
     results = _result_counts(module["main"])
-    kernels = {}
+    kernels: dict[str, Kernel] = {}
+    unique: list[tuple[Any, Kernel]] = []
     for variable, function in tvm_api.prim_functions(module):
         name = variable.name_hint
         if name not in results:
             continue
         target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
         lowered = lower_prim_func(name, function, by_target.get(target))
-        kernels[name] = make_kernel(name, target, lowered, results[name])
+        plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
+        # Layers whose code came out equal share a kernel, which gets their arrays as pointers.
+        equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
+        kernel = next(equal, None) if target != CPU else None
+        kernels[name] = kernel or make_kernel(name, target, lowered, results[name])
+        if target != CPU and kernel is None:
+            unique.append((plain, kernels[name]))
     return Lowered(module["main"], kernels)
 
 

@@ -11,8 +11,6 @@ from umakit.backend import UMABackend
 from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
 from umakit.lower.offload import offer_of, prepare_offload
-from umakit.patterns.driver import ATTRIBUTE
-from umakit.patterns.serialization import as_text
 from umakit.strategy import legalization
 from umakit.target import private_target
 
@@ -21,7 +19,8 @@ def lower_composites(module: Any, backends: Mapping[str, UMABackend]) -> Any:
     """Replace every composite function by a prim func and its calls by `call_tir`.
 
     Composites that are equal but for their names share one prim func, so that two layers of the
-    same shape share one kernel.
+    same shape share one kernel; those of `umakit.patterns` do so later, when TIR passes have seen
+    each layer's arrays.
     """
     composites = {
         variable: function
@@ -62,36 +61,31 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
         offer = offer_of(name, backend)
         if offer is not None:
             prepared = prepare_offload(offer, function, list(call.args))
-            key, operands = (call.op, as_text(prepared.known)), list(prepared.operands)
-            prim_func = self._shared(key, call.op, lambda: _with_parameters(
-                _lower_composite(name, prepared.function, backend, prepared.reference()),
-                prepared.known,
-            ))  # fmt: skip
+            operands = list(prepared.operands)
+            body = _lower_composite(name, prepared.function, backend, prepared.reference())
+            # Each layer has its own, so that a TIR pass sees its arrays; see `lower`.
+            prim_func = self._added(call.op, prepared.with_parameters(body))
         else:
             operands = list(call.args)
-            prim_func = self._shared(
-                call.op, call.op, lambda: _lower_composite(name, function, backend, {})
-            )
+            prim_func = self._shared(call.op, lambda: _lower_composite(name, function, backend, {}))
         lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), call.ty)
         return tvm_api.make_call(lowered, span=call.span)
 
-    def _shared(self, key: Any, variable: Any, lower: Callable[[], Any]) -> Any:
-        """The global variable of a prim func; equal ones have one."""
-        if key not in self._lowered:
+    def _shared(self, variable: Any, lower: Callable[[], Any]) -> Any:
+        """The global variable of a composite's prim func; equal ones have one."""
+        if variable not in self._lowered:
             prim_func = lower()
             for known, known_variable in self._unique:
                 if tvm_api.tvm_ffi.structural_equal(known, prim_func):
-                    self._lowered[key] = known_variable
+                    self._lowered[variable] = known_variable
                     break
             else:
-                added = self.builder_.add_func(prim_func, f"{variable.name_hint}_kernel")
-                self._unique.append((prim_func, added))
-                self._lowered[key] = added
-        return self._lowered[key]
+                self._lowered[variable] = self._added(variable, prim_func)
+                self._unique.append((prim_func, self._lowered[variable]))
+        return self._lowered[variable]
 
-
-def _with_parameters(function: Any, known: Any) -> Any:
-    return function.with_attr(ATTRIBUTE, as_text(known))
+    def _added(self, variable: Any, prim_func: Any) -> Any:
+        return self.builder_.add_func(prim_func, f"{variable.name_hint}_kernel")
 
 
 def _lower_composite(

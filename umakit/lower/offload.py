@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.backend import UMABackend
 from umakit.errors import LoweringError
 from umakit.lower.integer import legalizations
-from umakit.lower.integer.convolution import Linear
 from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
-from umakit.patterns.driver import ATTRIBUTE
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
 from umakit.patterns.offer import Offer
-from umakit.patterns.parameters import Weighted
 from umakit.patterns.reading import NotReadable, read_composite
 from umakit.patterns.serialization import as_text
+from umakit.patterns.weighted import ARRAYS, Weighted
 from umakit.quantization.operators import PREFIX
 
 
@@ -42,6 +39,14 @@ class Offloaded:
     known: Any
     function: Any
     operands: tuple[Any, ...]
+
+    def with_parameters(self, function: Any) -> Any:
+        """A prim func that a TIR pass can ask for the parameters and the layer's arrays."""
+        function = function.with_attr(ATTRIBUTE, as_text(self.known))
+        if not isinstance(self.known, Weighted):
+            return function
+        arrays = {name: tvm_api.to_device(getattr(self.known, name)) for name in ARRAYS}
+        return function.with_attr(ARRAYS_ATTRIBUTE, arrays)
 
     def reference(self) -> dict[str, Any]:
         """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
@@ -90,7 +95,7 @@ def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Of
     for binding in tvm_api.bindings_of(function):
         if isinstance(binding.value, tvm_api.Call):
             calls.append(binding.value)
-    name = f"relax.{PREFIX}{offer.operator.operator}"
+    name = f"relax.{PREFIX}{offer.OPERATOR.operator}"
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
     if not 1 <= len(calls) <= 2 or str(getattr(calls[0].op, "name", "")) != name:
         raise LoweringError(f"is not {name}, alone or with one operator behind it", where=where)
@@ -102,17 +107,8 @@ def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Of
     except NotReadable as reason:
         raise LoweringError(str(reason), where=where) from None
     if isinstance(known, Weighted):
-        operands[1:] = [tvm_api.relax.const(array) for array in _stored_arrays(known)]
+        operands[1:] = [tvm_api.relax.const(array) for array in known.stored_arrays().values()]
     return Offloaded(known, _as_function(known, function, operands), tuple(operands))
-
-
-def _stored_arrays(known: Any) -> list[Any]:
-    """Weights, bias, multipliers and shifts as the driver gets them."""
-    layer = Linear(known.weights, known.bias, known.multipliers, known.shifts)
-    if known.zero_point_in_bias:
-        layer = layer.without_zero_point(known.input_zero_point)
-    weights = known.weight_layout.stored(layer.weights)
-    return [np.ascontiguousarray(a) for a in (weights, layer.bias, layer.multipliers, layer.shifts)]
 
 
 def _as_function(known: Any, function: Any, operands: Sequence[Any]) -> Any:

@@ -12,12 +12,14 @@ the offload table with its values; None stands for anything. Sizes are `3` or `(
 list like `[1, (3, 5)]` for several.
 
 The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass
-that needs another order builds its call from `parameters_of`. Until there is a pass, the operator
-runs as plain loops over the same arrays, which is what the driver has to equal.
+that needs another order builds its call from `parameters_of(function)`: shapes, strides, padding,
+zero points, clip, and the layer's own weights, bias, multipliers and shifts, plain and as the
+driver gets them. Until there is a pass, the operator runs as plain loops over the same arrays,
+which is what the driver has to equal. `docs/patterns.md` has a whole backend as an example.
 """
 
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
-from umakit.patterns.elementwise import qadd, qmultiply
+from umakit.patterns.elementwise import qadd, qmultiply, qsubtract
 from umakit.patterns.layouts import WeightLayout, weight_layout
 from umakit.patterns.linear import qconv2d, qdense, qdepthwise
 from umakit.patterns.offer import Offer
@@ -25,14 +27,13 @@ from umakit.patterns.parameters import (
     Composite,
     QAdd,
     QAveragePool2d,
-    QConv2d,
-    QDense,
-    QDepthwise,
     QMaxPool2d,
     QMultiply,
     QPool2d,
+    QSubtract,
 )
 from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
+from umakit.patterns.weighted import QConv2d, QDense, QDepthwise, Weighted
 
 __all__ = [
     "Composite",
@@ -45,7 +46,9 @@ __all__ = [
     "QMaxPool2d",
     "QMultiply",
     "QPool2d",
+    "QSubtract",
     "WeightLayout",
+    "Weighted",
     "c_declaration",
     "driver_call",
     "driver_calls",
@@ -57,5 +60,6 @@ __all__ = [
     "qdepthwise",
     "qmax_pool2d",
     "qmultiply",
+    "qsubtract",
     "weight_layout",
 ]

@@ -176,13 +176,13 @@ def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constra
     return lambda known: say(known) if read(known) else ""
 
 
-def types(dtypes: Names, rounding: Names = None) -> tuple[Constraint, ...]:
+def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
     """Of operands, result and products."""
 
     def said(part: str) -> Any:
         return lambda found, few: f"{found} {part}: the accelerator computes {few}"
 
-    return (
+    return [
         one_of(dtypes, lambda known: known.data_dtype, said("data")),
         one_of(dtypes, lambda known: known.output_dtype, said("result")),
         one_of(
@@ -190,30 +190,7 @@ def types(dtypes: Names, rounding: Names = None) -> tuple[Constraint, ...]:
             lambda known: known.rounding,
             lambda found, few: f"rounding {found}: the accelerator rounds as {few}",
         ),
-    )
-
-
-def windows(
-    sizes: Pairs, strides: Pairs, padding: Padding, name: str, read: Any
-) -> tuple[Constraint, ...]:
-    """Of the window of a convolution or pool; `name` and `read` are its own."""
-    return (
-        one_of_pairs(sizes, name, read, "the accelerator has"),
-        one_of_pairs(strides, "stride", lambda known: known.strides, "the accelerator steps by"),
-        padding_is(padding),
-    )
-
-
-def images(batch: int | None, layouts: Names) -> tuple[Constraint, ...]:
-    """Of data and result."""
-    return (
-        at_most(batch, "images", lambda known: known.batch),
-        one_of(
-            checked_names(layouts, "layout", LAYOUTS),
-            lambda known: known.data_layout,
-            lambda found, few: f"layout {found}: the accelerator reads {few}",
-        ),
-    )
+    ]
 
 
 def _anything(known: Any) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from umakit import tir, tvm_api
@@ -13,6 +14,9 @@ from umakit.patterns.serialization import example, from_text
 ATTRIBUTE = "umakit_parameters"
 """Of a prim func, and of the call that a strategy sees: parameters as JSON."""
 
+ARRAYS_ATTRIBUTE = "umakit_arrays"
+"""Of a prim func, until it becomes a kernel: the layer's arrays by name."""
+
 
 def parameters_of(source: Any) -> Any:
     """The parameters of an offloaded integer operator.
@@ -22,14 +26,19 @@ def parameters_of(source: Any) -> Any:
             strategy receives.
 
     Returns:
-        `QConv2d`, `QDepthwise`, `QDense`, `QAdd`, `QMultiply`, `QAveragePool2d` or `QMaxPool2d`;
-        None for anything that did not come from a pattern of `umakit.patterns`.
+        `QConv2d`, `QDepthwise`, `QDense`, `QAdd`, `QSubtract`, `QMultiply`, `QAveragePool2d` or
+        `QMaxPool2d`; of a prim func with the values of weights, bias, multipliers and shifts. None
+        for anything that did not come from a pattern of `umakit.patterns`.
     """
-    if isinstance(source, tvm_api.PrimFunc):
-        text = tvm_api.function_attribute(source, ATTRIBUTE)
-    else:
+    if not isinstance(source, tvm_api.PrimFunc):
         text = getattr(source, ATTRIBUTE, None)
-    return None if text is None else from_text(str(text))
+        return None if text is None else from_text(str(text))
+    text = tvm_api.function_attribute(source, ATTRIBUTE)
+    if text is None:
+        return None
+    arrays = tvm_api.function_attribute(source, ARRAYS_ATTRIBUTE) or {}
+    values = {str(name): array.numpy() for name, array in arrays.items()}
+    return replace(from_text(str(text)), **values)
 
 
 def driver_call(function: Any, name: str) -> Any:
@@ -72,7 +81,7 @@ def driver_calls(**drivers: str) -> Any:
     return tir.prim_func_pass("driver_calls", replace)
 
 
-def c_declaration(name: str, pattern: tuple[Any, ...], dtype: str = "int8") -> str:
+def c_declaration(name: str, pattern: Offer, dtype: str = "int8") -> str:
     """The C declaration of the driver that `driver_call` calls.
 
     Args:
@@ -84,10 +93,10 @@ def c_declaration(name: str, pattern: tuple[Any, ...], dtype: str = "int8") -> s
     Raises:
         BackendError: the pattern is not one of `umakit.patterns`.
     """
-    offer = pattern[2] if len(pattern) > 2 else None
-    if not isinstance(offer, Offer):
+    if not isinstance(pattern, Offer):
         raise BackendError("is no pattern of umakit.patterns", where=name)
-    known = example(offer.kind, dtype, offer.requantize, offer.broadcast)
+    broadcast = bool(getattr(pattern, "broadcast", False))
+    known = example(pattern.KIND, dtype, pattern.requantize, broadcast)
     pointers = [
         f"{'' if pointer == 'result' else 'const '}{kind}_t *{pointer}"
         for pointer, kind in known.pointer_types.items()

@@ -1,64 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of sums and products."""
+"""Patterns of sums, differences and products."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names
-from umakit.patterns.offer import Offer, OwnPredicate, Registration
-from umakit.patterns.parameters import QAdd, QMultiply
-from umakit.quantization.operators import Add, Multiply
+from umakit.patterns.offer import Offer
+from umakit.patterns.parameters import QAdd, QMultiply, QSubtract
+from umakit.quantization.operators import Add, Multiply, Subtract
 
 
-def qadd(
-    name: str = "qadd",
-    *,
-    broadcast: bool = False,
-    dtypes: Names = "int8",
-    rounding: Names = "tflm",
-    requantize: bool = False,
-    predicate: OwnPredicate | None = None,
-) -> Registration:
-    """An integer addition of two tensors.
+@dataclass(frozen=True, eq=False)
+class ElementwiseOffer(Offer):
+    """What sums, differences and products have in common.
 
-    Args:
+    Attributes:
+        rounding: of products with multipliers, see `umakit.quantization.Rounding`.
         broadcast: whether the driver can repeat axes of one element of an operand. It is then told
             both shapes, of four axes, instead of the number of elements.
-
-    The other arguments are those of `qconv2d`.
     """
-    checks = (*_c.types(dtypes, rounding), _shapes("adds", broadcast))
-    offer = Offer(name, QAdd, Add, checks, predicate, requantize=requantize, broadcast=broadcast)
-    return offer.registration(operands=2)
 
+    OPERANDS: ClassVar[int] = 2
+    DOES: ClassVar[str]
 
-def qmultiply(
-    name: str = "qmultiply",
-    *,
-    broadcast: bool = False,
-    dtypes: Names = "int8",
-    rounding: Names = "tflm",
-    requantize: bool = False,
-    predicate: OwnPredicate | None = None,
-) -> Registration:
-    """An integer product of two tensors; arguments as of `qadd`."""
-    checks = (*_c.types(dtypes, rounding), _shapes("multiplies", broadcast))
-    offer = Offer(
-        name, QMultiply, Multiply, checks, predicate, requantize=requantize, broadcast=broadcast
-    )
-    return offer.registration(operands=2)
+    rounding: Names = field(default="tflm", kw_only=True)
+    broadcast: bool = field(default=False, kw_only=True)
 
+    def _constraints(self) -> list[Constraint]:
+        return [*_c.types(self.dtypes, self.rounding), self._shapes]
 
-def _shapes(does: str, broadcast: bool) -> Constraint:
-    def check(known: Any) -> str:
+    def _shapes(self, known: Any) -> str:
         shapes = (known.data_shape, known.right_shape)
         left, right = ("x".join(str(n) for n in shape) for shape in shapes)
-        if not broadcast and shapes[0] != shapes[1]:
-            return f"shapes {left} and {right}: the accelerator {does} equal ones"
-        if broadcast and max(len(shape) for shape in shapes) > 4:
+        if not self.broadcast and shapes[0] != shapes[1]:
+            return f"shapes {left} and {right}: the accelerator {self.DOES} equal ones"
+        if self.broadcast and max(len(shape) for shape in shapes) > 4:
             return f"shapes {left} and {right}: the driver is told four axes"
         return ""
 
-    return check
+
+@dataclass(frozen=True, eq=False)
+class qadd(ElementwiseOffer):
+    """An integer addition of two tensors."""
+
+    KIND = QAdd
+    OPERATOR = Add
+    DOES = "adds"
+
+    name: str = "qadd"
+
+
+@dataclass(frozen=True, eq=False)
+class qsubtract(ElementwiseOffer):
+    """An integer subtraction of two tensors; the driver gets the arguments of `qadd`."""
+
+    KIND = QSubtract
+    OPERATOR = Subtract
+    DOES = "subtracts"
+
+    name: str = "qsubtract"
+
+
+@dataclass(frozen=True, eq=False)
+class qmultiply(ElementwiseOffer):
+    """An integer product of two tensors."""
+
+    KIND = QMultiply
+    OPERATOR = Multiply
+    DOES = "multiplies"
+
+    name: str = "qmultiply"

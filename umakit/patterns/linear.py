@@ -4,180 +4,182 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from umakit.backend import OtherOperator
 from umakit.patterns import constraints as _c
-from umakit.patterns.constraints import Constraint, Names, Padding, Pairs
+from umakit.patterns.constraints import Constraint, Names, Pairs
 from umakit.patterns.layouts import CONVOLUTION, DENSE
 from umakit.patterns.layouts import weight_layout as read_layout
-from umakit.patterns.offer import Offer, OwnPredicate, Registration
-from umakit.patterns.parameters import QConv2d, QDense, QDepthwise
+from umakit.patterns.offer import Offer, WindowOffer
+from umakit.patterns.weighted import QConv2d, QDense, QDepthwise
 from umakit.quantization.operators import Conv2d, Dense
 
 
-def qconv2d(
-    name: str = "qconv2d",
-    *,
-    kernels: Pairs = None,
-    strides: Pairs = None,
-    dilation: Pairs = 1,
-    padding: Padding = None,
-    groups: int | Iterable[int] | None = 1,
-    batch: int | None = 1,
-    channel_multiple: int | None = None,
-    input_channel_multiple: int | None = None,
-    output_channel_multiple: int | None = None,
-    per_channel: bool = True,
-    dtypes: Names = "int8",
-    layouts: Names = "NHWC",
-    rounding: Names = "tflm",
-    weight_layout: str = CONVOLUTION,
-    fold_zero_point: bool = False,
-    requantize: bool = False,
-    predicate: OwnPredicate | None = None,
-) -> Registration:
-    """An integer convolution that is not depthwise.
+@dataclass(frozen=True, eq=False)
+class WeightedOffer(Offer):
+    """What convolutions and fully connected layers have in common.
 
-    Args:
-        name: of the pattern; two patterns of one backend have two names.
-        kernels: rows and columns of the window.
-        strides: steps of the window.
-        dilation: distance of the window's elements.
-        padding: `"valid"`, `"same"` (TensorFlow's), a number for each side, or (top, left, bottom,
-            right).
-        groups: numbers of channel groups.
-        batch: largest number of images.
-        channel_multiple: what the numbers of input and of output channels are multiples of.
-        input_channel_multiple, output_channel_multiple: the same for one of them.
-        per_channel: whether a scale for each output channel will do, or only one for all.
-        dtypes: of data and result.
-        layouts: of data and result.
+    Attributes:
         rounding: of products with multipliers, see `umakit.quantization.Rounding`.
+        per_channel: whether a scale for each output channel will do, or only one for all.
+        expand_scales: give the driver a multiplier and a shift for each output channel always,
+            also where the model has one for all.
         weight_layout: in which the driver gets the weights, for example `HWIO` or `O/8 HWI 8o`.
+            Bias, multipliers and shifts are filled up to whole blocks of O as well.
         fold_zero_point: let the bias hold -zero point * sum(weights). The accelerator then
             multiplies the data as they are and pads with the zero point.
-        requantize: whether the driver can change the scale a second time, which it is then told
-            by six more arguments.
-        predicate: receives `QConv2d` when all else holds; True accepts, a sentence refuses.
-
-    Returns:
-        What `UMABackend._register_pattern` takes.
-
-    Raises:
-        BackendError: a constraint or layout that makes no sense.
     """
-    checks = [
-        _c.refuse_if(lambda known: known.depthwise, _depthwise_refused),
-        *_c.types(dtypes, rounding),
-        *_c.windows(kernels, strides, padding, "kernel", lambda known: known.kernel),
-        _dilation(dilation),
-        _groups(groups),
-        *_c.images(batch, layouts),
-        _c.multiple_of(channel_multiple, "input channels", _input_channels),
-        _c.multiple_of(channel_multiple, "output channels", _output_channels),
-        _c.multiple_of(input_channel_multiple, "input channels", _input_channels),
-        _c.multiple_of(output_channel_multiple, "output channels", _output_channels),
-        _scales(per_channel),
-    ]
-    offer = Offer(
-        name, QConv2d, Conv2d, tuple(checks), predicate,
-        _checked(weight_layout, CONVOLUTION), fold_zero_point, requantize,
-    )  # fmt: skip
-    return offer.registration(operands=5)
+
+    OPERANDS: ClassVar[int] = 5
+
+    rounding: Names = field(default="tflm", kw_only=True)
+    per_channel: bool = field(default=True, kw_only=True)
+    expand_scales: bool = field(default=False, kw_only=True)
+    weight_layout: str = field(default=CONVOLUTION, kw_only=True)
+    fold_zero_point: bool = field(default=False, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        axes = self.KIND.AXES  # type: ignore[attr-defined]
+        read_layout(self.weight_layout, axes)
+        return [
+            *_c.types(self.dtypes, self.rounding),
+            _c.refuse_if(
+                lambda known: known.per_channel and not self.per_channel,
+                lambda known: (
+                    f"{known.scales} scales, one for each output channel: the accelerator has 1"
+                ),
+            ),
+        ]
 
 
-def qdepthwise(
-    name: str = "qdepthwise",
-    *,
-    kernels: Pairs = None,
-    strides: Pairs = None,
-    dilation: Pairs = 1,
-    padding: Padding = None,
-    multipliers: int | Iterable[int] | None = 1,
-    batch: int | None = 1,
-    channel_multiple: int | None = None,
-    per_channel: bool = True,
-    dtypes: Names = "int8",
-    layouts: Names = "NHWC",
-    rounding: Names = "tflm",
-    weight_layout: str = CONVOLUTION,
-    fold_zero_point: bool = False,
-    requantize: bool = False,
-    predicate: OwnPredicate | None = None,
-) -> Registration:
+@dataclass(frozen=True, eq=False)
+class ConvolutionOffer(WindowOffer, WeightedOffer):
+    """What convolutions of either kind have in common.
+
+    Attributes:
+        kernels: rows and columns of the window.
+        dilation: distance of the window's elements.
+    """
+
+    kernels: Pairs = field(default=None, kw_only=True)
+    dilation: Pairs = field(default=1, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        return [
+            *self._own_constraints(),
+            *self._window_constraints(self.kernels, "kernel", lambda known: known.kernel),
+            _c.one_of_pairs(
+                self.dilation, "dilation", lambda known: known.dilation, "the accelerator has"
+            ),
+            *self._image_constraints(),
+            *self._channel_constraints(),
+            *super()._constraints(),
+        ]
+
+    def _own_constraints(self) -> list[Constraint]:
+        """Those that tell the kinds apart."""
+        raise NotImplementedError
+
+    def _channel_constraints(self) -> list[Constraint]:
+        return [_outputs(self.channel_multiple)]
+
+
+@dataclass(frozen=True, eq=False)
+class qconv2d(ConvolutionOffer):
+    """An integer convolution that is not depthwise.
+
+    Attributes:
+        groups: numbers of channel groups.
+        input_channel_multiple, output_channel_multiple: as `channel_multiple`, for one of them.
+    """
+
+    KIND = QConv2d
+    OPERATOR = Conv2d
+
+    name: str = "qconv2d"
+    groups: int | Iterable[int] | None = field(default=1, kw_only=True)
+    input_channel_multiple: int | None = field(default=None, kw_only=True)
+    output_channel_multiple: int | None = field(default=None, kw_only=True)
+
+    def _own_constraints(self) -> list[Constraint]:
+        return [
+            _c.refuse_if(lambda known: known.depthwise, _depthwise_refused),
+            _c.one_of(
+                self.groups,
+                lambda known: known.groups,
+                lambda found, few: f"{found} groups: the accelerator has {few}",
+            ),
+        ]
+
+    def _channel_constraints(self) -> list[Constraint]:
+        inputs = (self.channel_multiple, self.input_channel_multiple)
+        outputs = (self.channel_multiple, self.output_channel_multiple)
+        return [
+            *(_c.multiple_of(n, "input channels", lambda k: k.input_channels) for n in inputs),
+            *(_outputs(n) for n in outputs),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class qdepthwise(ConvolutionOffer):
     """An integer depthwise convolution: each input channel is a group of its own.
 
-    Args:
+    Of the weights' axes, `I` has one element.
+
+    Attributes:
         multipliers: numbers of output channels for each input channel.
-        channel_multiple: what the number of output channels is a multiple of.
-
-    The other arguments are those of `qconv2d`. Of the weights' axes, `I` has one element.
     """
-    checks = [
-        _c.refuse_if(lambda known: not known.depthwise, _depthwise_wanted),
-        *_c.types(dtypes, rounding),
-        *_c.windows(kernels, strides, padding, "kernel", lambda known: known.kernel),
-        _dilation(dilation),
-        _c.one_of(
-            multipliers,
-            lambda known: known.output_channels // known.input_channels,
-            lambda found, few: f"channel multiplier {found}: the accelerator has {few}",
-        ),
-        *_c.images(batch, layouts),
-        _c.multiple_of(channel_multiple, "output channels", _output_channels),
-        _scales(per_channel),
-    ]
-    offer = Offer(
-        name, QDepthwise, Conv2d, tuple(checks), predicate,
-        _checked(weight_layout, CONVOLUTION), fold_zero_point, requantize,
-    )  # fmt: skip
-    return offer.registration(operands=5)
+
+    KIND = QDepthwise
+    OPERATOR = Conv2d
+
+    name: str = "qdepthwise"
+    multipliers: int | Iterable[int] | None = field(default=1, kw_only=True)
+
+    def _own_constraints(self) -> list[Constraint]:
+        return [
+            _c.refuse_if(lambda known: not known.depthwise, _depthwise_wanted),
+            _c.one_of(
+                self.multipliers,
+                lambda known: known.output_channels // known.input_channels,
+                lambda found, few: f"channel multiplier {found}: the accelerator has {few}",
+            ),
+        ]
 
 
-def qdense(
-    name: str = "qdense",
-    *,
-    rows: int | None = None,
-    input_multiple: int | None = None,
-    output_multiple: int | None = None,
-    per_channel: bool = True,
-    dtypes: Names = "int8",
-    rounding: Names = "tflm",
-    weight_layout: str = DENSE,
-    fold_zero_point: bool = False,
-    requantize: bool = False,
-    predicate: OwnPredicate | None = None,
-) -> Registration:
+@dataclass(frozen=True, eq=False)
+class qdense(WeightedOffer):
     """An integer fully connected layer.
 
-    Args:
+    Attributes:
         rows: largest number of rows of the data.
         input_multiple, output_multiple: what the sizes of a row of data and result are multiples
             of.
         weight_layout: for example `IO` or `O/8 I 8o`.
-
-    The other arguments are those of `qconv2d`.
     """
-    checks = [
-        *_c.types(dtypes, rounding),
-        _c.at_most(rows, "rows", lambda known: known.rows),
-        _c.multiple_of(input_multiple, "inputs", lambda known: known.inputs),
-        _c.multiple_of(output_multiple, "outputs", lambda known: known.outputs),
-        _scales(per_channel),
-    ]
-    offer = Offer(
-        name, QDense, Dense, tuple(checks), predicate,
-        _checked(weight_layout, DENSE), fold_zero_point, requantize,
-    )  # fmt: skip
-    return offer.registration(operands=5)
+
+    KIND = QDense
+    OPERATOR = Dense
+
+    name: str = "qdense"
+    rows: int | None = field(default=None, kw_only=True)
+    input_multiple: int | None = field(default=None, kw_only=True)
+    output_multiple: int | None = field(default=None, kw_only=True)
+    weight_layout: str = field(default=DENSE, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        return [
+            _c.at_most(self.rows, "rows", lambda known: known.rows),
+            _c.multiple_of(self.input_multiple, "inputs", lambda known: known.inputs),
+            _c.multiple_of(self.output_multiple, "outputs", lambda known: known.outputs),
+            *super()._constraints(),
+        ]
 
 
-def _input_channels(known: QConv2d) -> int:
-    return known.input_channels
-
-
-def _output_channels(known: QConv2d) -> int:
-    return known.output_channels
+def _outputs(wanted: int | None) -> Constraint:
+    return _c.multiple_of(wanted, "output channels", lambda known: known.output_channels)
 
 
 def _depthwise_refused(known: QConv2d) -> str:
@@ -186,29 +188,3 @@ def _depthwise_refused(known: QConv2d) -> str:
 
 def _depthwise_wanted(known: QConv2d) -> str:
     return OtherOperator("a convolution that is not depthwise")
-
-
-def _dilation(dilation: Pairs) -> Constraint:
-    return _c.one_of_pairs(
-        dilation, "dilation", lambda known: known.dilation, "the accelerator has"
-    )
-
-
-def _groups(groups: int | Iterable[int] | None) -> Constraint:
-    return _c.one_of(
-        groups, lambda known: known.groups, lambda found, few: f"{found} groups: the accelerator "
-        f"has {few}",
-    )  # fmt: skip
-
-
-def _scales(per_channel: bool) -> Constraint:
-    return _c.refuse_if(
-        lambda known: known.per_channel and not per_channel,
-        lambda known: f"{known.scales} scales, one for each output channel: the accelerator has 1",
-    )
-
-
-def _checked(text: str, axes: str) -> str:
-    """A layout's text, after a look that it makes sense."""
-    read_layout(text, axes)
-    return text

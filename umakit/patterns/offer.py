@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.backend import OtherOperator
-from umakit.patterns.constraints import Constraint
+from umakit.patterns import constraints as _c
+from umakit.patterns.constraints import Constraint, Names, Padding, Pairs
 from umakit.patterns.parameters import Composite
 from umakit.patterns.reading import NotReadable, read_composite
 from umakit.quantization.operators import PREFIX, Parameters
@@ -17,38 +19,45 @@ from umakit.quantization.operators import PREFIX, Parameters
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""
 
-Registration = tuple[str, Any, "Offer", dict[str, Any]]
-"""Arguments of `UMABackend._register_pattern`."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Offer:
-    """A predicate for `_register_pattern` that knows what the backend wants to be told.
+    """An integer operator that an accelerator computes; the base of all patterns.
+
+    `backend._register_pattern(*offer)` registers it. Fields are constraints, except where they say
+    what the driver wants to be told; None stands for anything.
 
     Attributes:
-        name: of the pattern.
-        kind: of the parameters.
-        operator: the integer operator.
-        constraints: all that must hold.
-        predicate: the backend's own, asked when they do; None for none.
-        weight_layout: in which the driver gets weights; empty where there are none.
-        fold_zero_point: whether the bias shall hold the input's zero point.
-        requantize: whether the accelerator can change the scale a second time.
-        broadcast: whether it combines operands of different shapes.
+        name: of the pattern; two patterns of one backend have two names.
+        dtypes: of data and result.
+        requantize: whether the driver can change the scale a second time, which it is then told
+            by six more arguments.
+        predicate: receives the parameters when all else holds; True accepts, a sentence refuses.
+
+    Raises:
+        BackendError: a constraint that makes no sense.
     """
 
     binds_constants: ClassVar[bool] = True
     """Weights are prepared when code is generated, so they have to be at hand."""
 
+    KIND: ClassVar[type[Composite]]
+    OPERATOR: ClassVar[type[Parameters]]
+    OPERANDS: ClassVar[int]
+
     name: str
-    kind: type[Composite]
-    operator: type[Parameters]
-    constraints: tuple[Constraint, ...]
-    predicate: OwnPredicate | None = None
-    weight_layout: str = ""
-    fold_zero_point: bool = False
-    requantize: bool = False
-    broadcast: bool = False
+    dtypes: Names = field(default="int8", kw_only=True)
+    requantize: bool = field(default=False, kw_only=True)
+    predicate: OwnPredicate | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        assert self.constraints is not None  # a constraint that makes no sense is refused now
+
+    def __iter__(self) -> Iterator[Any]:
+        """The arguments of `UMABackend._register_pattern`."""
+        wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
+        operator = tvm_api.is_op(f"relax.{PREFIX}{self.OPERATOR.operator}")(*wildcards)
+        return iter((self.name, _with_followers(operator), self, {ANNOTATION: operator}))
 
     def __call__(self, context: Any) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
@@ -70,15 +79,54 @@ class Offer:
             return "; ".join(reasons)
         return True if self.predicate is None else self.predicate(known)
 
-    def registration(self, operands: int) -> Registration:
-        """Arguments of `_register_pattern`.
+    @cached_property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """All that must hold."""
+        return tuple(self._constraints())
 
-        Args:
-            operands: of the integer operator.
-        """
-        wildcards = [tvm_api.wildcard() for _ in range(operands)]
-        operator = tvm_api.is_op(f"relax.{PREFIX}{self.operator.operator}")(*wildcards)
-        return self.name, _with_followers(operator), self, {ANNOTATION: operator}
+    def _constraints(self) -> list[Constraint]:
+        return _c.types(self.dtypes)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowOffer(Offer):
+    """What convolutions and pools have in common.
+
+    Attributes:
+        strides: steps of the window, `2`, `(1, 2)` or `[1, (1, 2)]`.
+        padding: `"valid"`, `"same"` (TensorFlow's), a number for each side, or (top, left, bottom,
+            right).
+        batch: largest number of images.
+        channel_multiple: what the numbers of input and of output channels are multiples of; of a
+            depthwise convolution, that of output channels.
+        layouts: of data and result, `"NHWC"` or `"NCHW"`.
+    """
+
+    strides: Pairs = field(default=None, kw_only=True)
+    padding: Padding = field(default=None, kw_only=True)
+    batch: int | None = field(default=1, kw_only=True)
+    channel_multiple: int | None = field(default=None, kw_only=True)
+    layouts: Names = field(default="NHWC", kw_only=True)
+
+    def _window_constraints(self, sizes: Pairs, name: str, read: Any) -> list[Constraint]:
+        """Of a window whose rows and columns `read` finds; `name` is what they are called."""
+        return [
+            _c.one_of_pairs(sizes, name, read, "the accelerator has"),
+            _c.one_of_pairs(
+                self.strides, "stride", lambda known: known.strides, "the accelerator steps by"
+            ),
+            _c.padding_is(self.padding),
+        ]
+
+    def _image_constraints(self) -> list[Constraint]:
+        return [
+            _c.at_most(self.batch, "images", lambda known: known.batch),
+            _c.one_of(
+                _c.checked_names(self.layouts, "layout", _c.LAYOUTS),
+                lambda known: known.data_layout,
+                lambda found, few: f"layout {found}: the accelerator reads {few}",
+            ),
+        ]
 
 
 ANNOTATION = "operator"

@@ -7,30 +7,30 @@ which order a driver receives them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-import numpy.typing as npt
-
-from umakit.patterns.layouts import CONVOLUTION, DENSE, WeightLayout, weight_layout
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.operators import (
     OPERATORS,
     Add,
     AveragePool2d,
-    Conv2d,
-    Dense,
     MaxPool2d,
     Multiply,
     Pool2d,
     Requantize,
+    Subtract,
 )
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 ROUNDINGS = tuple(mode.value for mode in Rounding)
 """The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`."""
+
+
+BIAS_DTYPES = {"int16": "int64"}
+"""By dtype of the data, where it is not int32. Sums have as many bits, and multipliers of sums of
+64 bits have 15: result = (sum * multiplier + 2**(14 - shift)) >> (15 - shift)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,13 @@ class Composite:
     @property
     def pointer_types(self) -> dict[str, str]:
         """The dtypes of the driver's pointers by name, in their order."""
-        special = {"bias": "int32", "multipliers": "int32", "shifts": "int8", "weights": "int8"}
+        bias = BIAS_DTYPES.get(self.data_dtype, "int32")
+        special = {"bias": bias, "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
         known: Any = self
         return result | {"result": known.output_dtype}
 
-    def _ending(self) -> dict[str, int]:
+    def ending(self) -> dict[str, int]:
         """The last arguments of every driver: how results become integers."""
         known: Any = self
         low, high = known.clip
@@ -92,7 +93,7 @@ class Composite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Image:
+class Image:
     """Reads heights, widths and channels out of shapes."""
 
     @property
@@ -103,7 +104,8 @@ class _Image:
     def _sizes(self, shape: Shape) -> dict[str, int]:
         return dict(zip(self.data_layout, shape, strict=True))
 
-    def _size_arguments(self) -> dict[str, int]:
+    def size_arguments(self) -> dict[str, int]:
+        """The driver's arguments about data and result."""
         known: Any = self
         data, result = self._sizes(known.data_shape), self._sizes(known.output_shape)
         return {
@@ -119,40 +121,41 @@ class _Image:
     @property
     def batch(self) -> int:
         """Number of images."""
-        return self._size_arguments()["batch"]
+        return self.size_arguments()["batch"]
 
     @property
     def height(self) -> int:
         """Rows of the data."""
-        return self._size_arguments()["height"]
+        return self.size_arguments()["height"]
 
     @property
     def width(self) -> int:
         """Columns of the data."""
-        return self._size_arguments()["width"]
+        return self.size_arguments()["width"]
 
     @property
     def input_channels(self) -> int:
         """Channels of the data."""
-        return self._size_arguments()["input_channels"]
+        return self.size_arguments()["input_channels"]
 
     @property
     def output_height(self) -> int:
         """Rows of the result."""
-        return self._size_arguments()["output_height"]
+        return self.size_arguments()["output_height"]
 
     @property
     def output_width(self) -> int:
         """Columns of the result."""
-        return self._size_arguments()["output_width"]
+        return self.size_arguments()["output_width"]
 
     @property
     def output_channels(self) -> int:
         """Channels of the result."""
-        return self._size_arguments()["output_channels"]
+        return self.size_arguments()["output_channels"]
 
 
-def _window_arguments(known: Any) -> dict[str, int]:
+def window_arguments(known: Any) -> dict[str, int]:
+    """The driver's arguments about steps and padding of a window."""
     top, left, bottom, right = known.padding
     return {
         "stride_y": known.strides[0],
@@ -162,119 +165,6 @@ def _window_arguments(known: Any) -> dict[str, int]:
         "pad_bottom": bottom,
         "pad_right": right,
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weighted(Composite):
-    """What convolutions and fully connected layers have in common.
-
-    Attributes:
-        weights_shape: (output channels, rows, columns, input channels of a group), or (outputs,
-            inputs), whatever the layout.
-        stored_layout: the layout in which the driver gets the weights.
-        scales: number of multipliers and of shifts: 1, or one for each output channel.
-        zero_point_in_bias: whether the bias holds -input_zero_point * sum(weights) already. The
-            accelerator multiplies the data as they are, and pads with the zero point.
-        weights: int8, of `weights_shape`; values for predicates. In strategies and TIR passes the
-            four arrays are None, because layers of one shape share a kernel, which gets them as
-            pointers.
-        bias: int32[output channels], as the model has it.
-        multipliers: int32[scales].
-        shifts: int8[scales].
-    """
-
-    POINTERS: ClassVar[tuple[str, ...]] = (
-        "data", "weights", "bias", "multipliers", "shifts", "result",
-    )  # fmt: skip
-    AXES: ClassVar[str] = CONVOLUTION
-
-    weights_shape: Shape
-    stored_layout: str
-    scales: int
-    zero_point_in_bias: bool
-    weights: Array | None = field(default=None, compare=False, repr=False)
-    bias: Array | None = field(default=None, compare=False, repr=False)
-    multipliers: Array | None = field(default=None, compare=False, repr=False)
-    shifts: Array | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def weight_layout(self) -> WeightLayout:
-        """The layout in which the driver gets the weights."""
-        return weight_layout(self.stored_layout, self.AXES)
-
-    @property
-    def per_channel(self) -> bool:
-        """Whether each output channel has a scale of its own."""
-        return self.scales > 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class QConv2d(Conv2d, Weighted, _Image):
-    """A convolution with bias, activation and change of scale."""
-
-    @property
-    def kernel(self) -> tuple[int, int]:
-        """Rows and columns of the window."""
-        return self.weights_shape[1], self.weights_shape[2]
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether each group has one input channel, and there are several."""
-        return self.groups > 1 and self.weights_shape[3] == 1
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        return {
-            **self._size_arguments(),
-            "kernel_height": self.kernel[0],
-            "kernel_width": self.kernel[1],
-            **_window_arguments(self),
-            "dilation_y": self.dilation[0],
-            "dilation_x": self.dilation[1],
-            "groups": self.groups,
-            "scales": self.scales,
-            "input_zero_point": self.input_zero_point,
-            **self._ending(),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class QDepthwise(QConv2d):
-    """A depthwise convolution: as many groups as input channels; output channel o reads input
-    channel o / (output channels / input channels)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QDense(Dense, Weighted):
-    """A fully connected layer with bias, activation and change of scale."""
-
-    AXES: ClassVar[str] = DENSE
-
-    @property
-    def rows(self) -> int:
-        """Of the data."""
-        return self.data_shape[0]
-
-    @property
-    def inputs(self) -> int:
-        """Elements of a row of the data."""
-        return self.weights_shape[1]
-
-    @property
-    def outputs(self) -> int:
-        """Elements of a row of the result."""
-        return self.weights_shape[0]
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        return {
-            "rows": self.rows,
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "scales": self.scales,
-            "input_zero_point": self.input_zero_point,
-            **self._ending(),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,8 +213,13 @@ class QAdd(Add, Binary):
             "right_multiplier_shift": right[1],
             "multiplier": total[0],
             "shift": total[1],
-            **self._ending(),
+            **self.ending(),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QSubtract(Subtract, QAdd):
+    """A difference: as `QAdd`, but what the right operand became is subtracted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,24 +234,24 @@ class QMultiply(Multiply, Binary):
             "right_zero_point": self.zero_points[1],
             "multiplier": self.multiplier,
             "shift": self.shift,
-            **self._ending(),
+            **self.ending(),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class QPool2d(Pool2d, Composite, _Image):
+class QPool2d(Pool2d, Composite, Image):
     """A pool; data and result have one scale, and padding does not take part."""
 
     @property
     def scalars(self) -> dict[str, int]:
-        sizes = self._size_arguments()
+        sizes = self.size_arguments()
         del sizes["output_channels"]
         return {
             **{name.replace("input_", ""): size for name, size in sizes.items()},
             "window_height": self.window[0],
             "window_width": self.window[1],
-            **_window_arguments(self),
-            **self._ending(),
+            **window_arguments(self),
+            **self.ending(),
         }
 
 
@@ -371,7 +266,3 @@ class QMaxPool2d(MaxPool2d, QPool2d):
 
 
 _OPERATORS = {kind.__name__ for kind in OPERATORS}
-KINDS: tuple[type[Composite], ...] = (
-    QConv2d, QDepthwise, QDense, QAdd, QMultiply, QAveragePool2d, QMaxPool2d,
-)  # fmt: skip
-ARRAYS = ("weights", "bias", "multipliers", "shifts")

@@ -5,13 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from umakit import tvm_api
-from umakit.patterns.parameters import ARRAYS, Binary, Weighted
+from umakit.patterns.layouts import weight_layout
+from umakit.patterns.parameters import BIAS_DTYPES, Binary
+from umakit.patterns.weighted import ARRAYS, Weighted
 from umakit.quantization.operators import PREFIX, Parameters, Requantize
 
 if TYPE_CHECKING:
+    from umakit.patterns.elementwise import ElementwiseOffer
+    from umakit.patterns.linear import WeightedOffer
     from umakit.patterns.offer import Offer
 
 UNIT = (2**30, 1)
@@ -40,7 +46,7 @@ def read_composite(
     shapes = [tvm_api.static_shape(operand) for operand in call.args]
     if not shapes or any(shape is None for shape in shapes):
         raise NotReadable("a symbolic shape: the driver needs every size at compile time")
-    known, then = offer.operator.of(call), None
+    known, then = offer.OPERATOR.of(call), None
     if follower is not None:
         known, then = _absorb(known, follower)
     if then is not None and not offer.requantize:
@@ -51,14 +57,17 @@ def read_composite(
         then = _unit(known)
     values: dict[str, Any] = asdict(known)
     values |= {"data_shape": shapes[0], "data_dtype": tvm_api.dtype_of(call.args[0]), "then": then}
-    if issubclass(offer.kind, Weighted):
-        values |= _weighted(offer, known, call, arrays)
-    if issubclass(offer.kind, Binary):
-        values |= {"right_shape": shapes[1], "broadcasts": offer.broadcast}
-    return offer.kind(**values)
+    if issubclass(offer.KIND, Weighted):
+        values |= _weighted(cast("WeightedOffer", offer), known, call, arrays)
+    if issubclass(offer.KIND, Binary):
+        broadcasts = cast("ElementwiseOffer", offer).broadcast
+        values |= {"right_shape": shapes[1], "broadcasts": broadcasts}
+    return offer.KIND(**values)
 
 
-def _weighted(offer: Offer, known: Any, call: Any, arrays: Sequence[Any] | None) -> dict[str, Any]:
+def _weighted(
+    offer: WeightedOffer, known: Any, call: Any, arrays: Sequence[Any] | None
+) -> dict[str, Any]:
     """The fields of `Weighted`."""
     if arrays is None:
         arrays = [tvm_api.constant_array(operand) for operand in call.args[1:]]
@@ -66,16 +75,26 @@ def _weighted(offer: Offer, known: Any, call: Any, arrays: Sequence[Any] | None)
         if array is None:
             raise NotReadable(f"its {name} are computed, not constant: they cannot be prepared")
     values = dict(zip(ARRAYS, arrays, strict=True))
-    for name, dtype in (("weights", "int8"), ("bias", "int32")):
+    data = tvm_api.dtype_of(call.args[0])
+    for name, dtype in (("weights", "int8"), ("bias", BIAS_DTYPES.get(data, "int32"))):
         if values[name].dtype != dtype:
-            raise NotReadable(f"{values[name].dtype} {name}: drivers get {dtype}")
+            raise NotReadable(
+                f"{values[name].dtype} {name}: drivers of {data} data get {dtype}"
+            )
     if getattr(known, "layout", "NHWC") == "NCHW":  # the model's weights are OIHW then
         values["weights"] = values["weights"].transpose(0, 2, 3, 1)
+    outputs = len(values["weights"])
+    if offer.expand_scales:
+        for name in ("multipliers", "shifts"):
+            values[name] = np.broadcast_to(values[name], outputs)
+    blocks = weight_layout(offer.weight_layout, offer.KIND.AXES).blocks  # type: ignore[attr-defined]
     return {
         **values,
         "weights_shape": tuple(values["weights"].shape),
         "stored_layout": offer.weight_layout,
         "scales": int(values["multipliers"].size),
+        "expanded": offer.expand_scales,
+        "fill": -outputs % blocks.get("O", 1),
         "zero_point_in_bias": offer.fold_zero_point,
     }
 

@@ -8,9 +8,21 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
-from umakit.patterns.parameters import ARRAYS, KINDS, ROUNDINGS, Composite, Weighted
+from umakit.patterns.parameters import (
+    ROUNDINGS,
+    Composite,
+    QAdd,
+    QAveragePool2d,
+    QMaxPool2d,
+    QMultiply,
+    QSubtract,
+)
+from umakit.patterns.weighted import ARRAYS, QConv2d, QDense, QDepthwise, Weighted
 from umakit.quantization.operators import Requantize
 
+KINDS: tuple[type[Composite], ...] = (
+    QConv2d, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d, QMaxPool2d,
+)  # fmt: skip
 _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
 
@@ -22,7 +34,8 @@ def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool
     }  # fmt: skip
     values = common | {
         "data_shape": _ONES, "data_dtype": dtype, "right_shape": _ONES, "broadcasts": broadcast,
-        "weights_shape": _ONES, "stored_layout": "", "scales": 1, "zero_point_in_bias": False,
+        "weights_shape": _ONES, "stored_layout": "", "scales": 1, "expanded": False, "fill": 0,
+        "zero_point_in_bias": False,
         "strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1,
         "window": (1, 1), "zero_points": (0, 0), "left_shift": 0, "multipliers": _ZEROS,
         "shifts": _ZEROS, "then": Requantize(**common) if requantize else None,  # type: ignore[arg-type]

@@ -20,8 +20,9 @@ from umakit.lower.integer.loops import (
     sequence,
     set_to,
     store_rescaled,
+    total_of,
 )
-from umakit.patterns.parameters import QConv2d, QDense, Weighted
+from umakit.patterns.weighted import QConv2d, QDense, Weighted
 from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.operators import Requantize
 
@@ -56,11 +57,14 @@ def with_change_of_scale(function: Any, change: Requantize) -> Any:
 def _buffers(known: Weighted) -> list[Any]:
     """Weights, bias, multipliers and shifts, as the driver gets them."""
     return [
-        buffer("weights", known.weight_layout.stored_shape(known.weights_shape), "int8"),
-        buffer("bias", [known.weights_shape[0]], "int32"),
-        buffer("multipliers", [known.scales], "int32"),
-        buffer("shifts", [known.scales], "int8"),
+        buffer(name, shape, known.pointer_types[name])
+        for name, shape in known.stored_shapes.items()
     ]
+
+
+def _bits(known: Weighted) -> int:
+    """Of sums: those of the bias."""
+    return int(known.pointer_types["bias"].removeprefix("int"))
 
 
 def _store(known: Any, buffers: list[Any], place: list[Any], channel: Any, total: Any) -> Any:
@@ -68,7 +72,7 @@ def _store(known: Any, buffers: list[Any], place: list[Any], channel: Any, total
     *_, multipliers, shifts, output = buffers
     index = channel if known.scales > 1 else int32(0)
     factor = (multipliers[index], shifts[index], ANY_SHIFT)
-    return store_rescaled(output, place, int32(total[int32(0)]), factor, known)
+    return store_rescaled(output, place, total_of(total, int32(0)), factor, known)
 
 
 def _dense(known: QDense) -> Any:
@@ -76,7 +80,7 @@ def _dense(known: QDense) -> Any:
     output = buffer("output", known.output_shape, known.output_dtype)
     weights, bias, *factors = _buffers(known)
     zero_point = 0 if known.zero_point_in_bias else known.input_zero_point
-    total = accumulators(1)
+    total = accumulators(1, _bits(known))
 
     def one(row: Any, o: Any) -> Any:
         def term(i: Any) -> Any:
@@ -98,7 +102,7 @@ def _conv2d(known: QConv2d) -> Any:
     data = buffer("data", known.data_shape, known.data_dtype)
     output = buffer("output", known.output_shape, known.output_dtype)
     weights, bias, *factors = _buffers(known)
-    total = accumulators(1)
+    total = accumulators(1, _bits(known))
     outputs, kernel_height, kernel_width, inputs = known.weights_shape
     per_group = outputs // known.groups
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands have, and what is made of their texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from umakit.devices import DEVICES
+from umakit.errors import InputError
+
+if TYPE_CHECKING:
+    from umakit.compile import ExportOptions
+
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
+        show_default=False,
+    ),
+]
+BackendOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        "-b",
+        help="Name or folder of an accelerator; repeat it for several, the first has priority.",
+        show_default=False,
+    ),
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-shapes",
+        help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
+        show_default=False,
+    ),
+]
+PoolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pool",
+        help="A memory of the board: NAME, NAME=BYTES or NAME=96K,align=32; repeat it, the "
+        "first that fits has priority. Also gives a backend's memory another size.",
+        show_default=False,
+    ),
+]
+PlannerOption = Annotated[
+    str,
+    typer.Option(
+        help="Memory planner: optimal, greedy_by_size, greedy_by_conflicts or hill_climb."
+    ),
+]
+WeightsOption = Annotated[
+    str, typer.Option(help="Where constants go: c, or blob (one binary file and its loader).")
+]
+DeviceOption = Annotated[
+    str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
+    """`name:[1,2,3]` as a dictionary; the brackets may be left out.
+
+    Raises:
+        InputError: it has another form.
+    """
+    shapes = {}
+    for text in texts or []:
+        name, separator, sizes = text.rpartition(":")
+        try:
+            shape = [int(size) for size in sizes.strip().strip("[]").split(",")]
+        except ValueError:
+            shape = []
+        if not separator or not shape or min(shape) < 1:
+            raise InputError(f"--input-shapes {text!r} is not of the form name:[1,3,224,224]")
+        shapes[name.strip()] = shape
+    return shapes
+
+
+def find_backends(names: list[str] | None) -> list[Any]:
+    """Accelerators by name or folder.
+
+    Raises:
+        BackendError: there is none of a name, or it cannot be loaded.
+    """
+    from umakit.registry import find_backend
+
+    return [find_backend(name) for name in names or []]
+
+
+def export_options(pools: list[str] | None, planner: str, weights: str) -> ExportOptions:
+    """What `--pool`, `--planner` and `--weights` say.
+
+    Raises:
+        UmakitError: one of them cannot be read.
+    """
+    from umakit.compile import ExportOptions, parse_weights
+    from umakit.memory import parse_pool
+
+    return ExportOptions(
+        planner, tuple(parse_pool(text) for text in pools or []), parse_weights(weights)
+    )

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend that `docs/patterns.md` prints, written to files as the page says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from integer_backend import compiled, conv, integers, network, results
+from tflite_networks import tflite_micro, trained_model
+
+from umakit import compile_model, run_library
+from umakit.diff import diff_model
+from umakit.registry import load_backend_folder
+from umakit.scaffold import new_backend
+
+PAGE = Path(__file__).parents[1] / "docs" / "patterns.md"
+FILES = {"backend.py": "python", "berry.h": "c", "berry.c": "c", "accel.toml": "toml"}
+
+
+@pytest.fixture
+def berry(tmp_path: Path) -> Any:
+    """`uma new berry`, with the page's files in the place of what is undecided."""
+    folder = new_backend("berry", tmp_path).folder
+    for left_over in ("patterns.py", "passes.py", "strategies.py", "codegen.py"):
+        (folder / left_over).unlink()
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert [language for language, _ in blocks] == list(FILES.values())
+    for name, (_, text) in zip(FILES, blocks, strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
+    return load_backend_folder(folder)
+
+
+def test_it_runs_a_trained_model_as_tensorflow_lite_micro(berry: Any, tmp_path: Path) -> None:
+    path = trained_model("pretrainedResnet_quant.tflite")
+    library = compile_model(path, [berry], tmp_path / "library")
+    taken = [row for row in library.report.offloaded if row.operator == "quantized.conv2d"]
+    assert len(taken) == 9 and library.report.offloaded_macs > 0.99 * library.report.total_macs
+    inputs = integers(12, 1, 32, 32, 3)
+    (output,) = run_library(library.path, {"input_1_int8": inputs}).outputs.values()
+    np.testing.assert_array_equal(output, tflite_micro(path.read_bytes(), inputs))
+    assert diff_model(path, [berry], most=1).agrees
+
+
+@pytest.mark.parametrize("outputs", [1, 7, 8, 17])
+def test_channels_that_fill_no_block(outputs: int, berry: Any, tmp_path: Path) -> None:
+    module = network(
+        lambda b, x: [
+            conv(x, outputs, (3, 3), strides=(2, 2), padding=(1, 0, 1, 1)),
+            conv(x, outputs, (1, 1), padding=(0, 0, 0, 0), scales=1, clip=(-90, 70)),
+            conv(x, outputs, (5, 5), padding=(2, 2, 2, 2)),
+        ],
+        (1, 9, 8, 3),
+    )
+    library = compiled(module, [berry], tmp_path)
+    assert {row.where for row in library.report.placements} == {"berry"}
+    x = integers(4, 1, 9, 8, 3)
+    wanted = results(module, [], tmp_path, x=x)
+    for got, expected in zip(
+        run_library(library.path, {"x": x}).outputs.values(), wanted, strict=True
+    ):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_what_does_not_fit_is_refused_with_its_size(berry: Any, tmp_path: Path) -> None:
+    module = network(lambda b, x: conv(x, 2), (1, 4, 90, 40))
+    (row,) = compiled(module, [berry], tmp_path).report.placements
+    assert row.reason == "90x40 bytes a row: the local memory has 8192"
+
+
+def test_its_c_is_clean(berry: Any, tmp_path: Path) -> None:
+    for compiler in ("gcc", "clang"):
+        if shutil.which(compiler):
+            flags = "-std=c99 -O2 -Wall -Wextra -Wpedantic -Wshadow -Werror -c -o".split()
+            command = [compiler, *flags, str(tmp_path / "o"), str(berry.folder / "berry.c")]
+            subprocess.run(command, check=True)

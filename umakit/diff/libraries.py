@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library that is compared: one that is compiled here, or one that lies there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from umakit.backend import UMABackend
+from umakit.compile import ExportOptions, export_program
+from umakit.diff.session import form_of_weights
+from umakit.errors import InputError, LibraryError
+from umakit.frontend import Model
+from umakit.library import Library
+from umakit.library_metadata import load_metadata
+from umakit.partitioner import partition
+from umakit.report import OffloadReport, OperatorPlacement
+
+
+def compiled_library(
+    model: Model, backends: Sequence[UMABackend], path: Path, options: ExportOptions | None
+) -> Library:
+    """Compile a network as `compile_model` does.
+
+    Args:
+        model: the imported network after `quantize_to_integers`.
+        backends: in order of priority.
+        path: the folder to write.
+        options: None for the default, with large weights in a blob.
+    """
+    partitioned = partition(model.module, backends)
+    options = options or ExportOptions(weights=form_of_weights(partitioned.module))
+    return export_program(model, partitioned, backends, path, options)
+
+
+def written_library(path: Path, model: Model) -> Library:
+    """A library that `uma compile` wrote of a model.
+
+    Raises:
+        LibraryError: it is missing or damaged.
+        InputError: it is the library of another model, or of other input shapes.
+    """
+    metadata = load_metadata(path)
+    description = metadata["umakit"]
+    if model.fingerprint and description["model_sha256"] != model.fingerprint:
+        raise InputError(
+            "is the library of another model file", where=str(path), fix="compile this one"
+        )
+    written = [(item["name"], list(item["shape"])) for item in description["inputs"]]
+    wanted = [(item.name, list(item.shape)) for item in model.inputs]
+    if written != wanted:
+        raise InputError(
+            f"was compiled for inputs {_listed(written)}, not {_listed(wanted)}",
+            where=str(path),
+            fix="give the same --input-shapes",
+        )
+    try:
+        placements = tuple(
+            OperatorPlacement(**row, macs=0, shape=(), dtype="") for row in description["operators"]
+        )
+    except (KeyError, TypeError):
+        raise LibraryError("is damaged", where=str(path), fix="export it again") from None
+    return Library(path, metadata, OffloadReport(placements))
+
+
+def _listed(inputs: Sequence[tuple[str, list[int]]]) -> str:
+    return ", ".join(f"{name} {shape}" for name, shape in inputs)
