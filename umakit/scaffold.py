@@ -15,7 +15,7 @@ from umakit.errors import ScaffoldError
 from umakit.names import is_reserved
 from umakit.rendering import render, template_folder
 
-TUTORIALS = ("vanilla",)
+TUTORIALS = ("vanilla", "strawberry")
 COMMON = "backend"
 LONGEST_NAME = 64
 

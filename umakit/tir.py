@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +34,11 @@ def composite_name(function: Any) -> str:
 def buffer_shape(buffer: Any) -> tuple[int, ...]:
     """The constant shape of a prim func's buffer parameter."""
     return tvm_api.buffer_shape(buffer)
+
+
+def buffer_bytes(buffer: Any) -> int:
+    """The size of a prim func's buffer."""
+    return tvm_api.buffer_bytes(buffer)
 
 
 def pointer(buffer: Any) -> Any:
@@ -81,6 +87,12 @@ def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> Any:
         pool: name of a `[[memory]]` of `accel.toml` with `address = "offset"`.
     """
     return tirx.decl_buffer([elements], dtype, name, scope=f"global.{pool}")
+
+
+def scratchpad_copy(tensor: Any, pool: str) -> Any:
+    """A place in a scratchpad as large as a tensor of a prim func, see `scratchpad_buffer`."""
+    elements = math.prod(buffer_shape(tensor))
+    return scratchpad_buffer(tensor.name, elements, tvm_api.buffer_dtype(tensor), pool)
 
 
 def allocate(buffers: Sequence[Any], body: Any) -> Any:

@@ -7,9 +7,11 @@ which order a driver receives them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from umakit import tvm_api
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.operators import (
     OPERATORS,
@@ -69,6 +71,20 @@ class Composite:
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
         known: Any = self
         return result | {"result": known.output_dtype}
+
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        """Shapes of the arrays behind the driver's pointers by name, in their order."""
+        known: Any = self
+        return {"data": self.data_shape, "result": known.output_shape}
+
+    @property
+    def operand_bytes(self) -> dict[str, int]:
+        """Sizes of the arrays behind the driver's pointers by name, in their order."""
+        return {
+            name: math.prod(shape) * tvm_api.element_bytes(self.pointer_types[name])
+            for name, shape in self.operand_shapes.items()
+        }
 
     def ending(self) -> dict[str, int]:
         """The last arguments of every driver: how results become integers."""
@@ -181,6 +197,15 @@ class Binary(Composite):
 
     right_shape: Shape
     broadcasts: bool
+
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        known: Any = self
+        return {
+            "left": self.data_shape,
+            "right": self.right_shape,
+            "result": known.output_shape,
+        }
 
     def _shape_arguments(self) -> dict[str, int]:
         if not self.broadcasts:

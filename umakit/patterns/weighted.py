@@ -78,6 +78,11 @@ class Weighted(Composite):
         weights = self.weight_layout.stored_shape(self.weights_shape)
         return {"weights": weights, "bias": (many,), "multipliers": (scales,), "shifts": (scales,)}
 
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        ends = super().operand_shapes
+        return {"data": ends["data"], **self.stored_shapes, "result": ends["result"]}
+
     def stored_arrays(self) -> dict[str, Array]:
         """The arrays as the driver gets them, by name.
 
