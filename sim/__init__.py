@@ -36,9 +36,9 @@ class Kind:
 
 #: C files that all simulated devices need, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
-    "src/umakit_cycles.c",
     "src/umakit_faults.c",
     "src/umakit_simulator.c",
+    "src/umakit_systolic_cycles.c",
     "src/umakit_windows.c",
 )
 
@@ -92,6 +92,7 @@ SIMULATOR_HEADERS: tuple[str, ...] = (
     "include/umakit/faults.h",
     "include/umakit/simulator.h",
     "include/umakit/simulator_internal.h",
+    "include/umakit/systolic_cycles.h",
     "include/umakit/trace.h",
 )
 

@@ -25,12 +25,12 @@ ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"
 RISC_V = "riscv64-unknown-elf-gcc -march=rv32imac_zicsr -mabi=ilp32 --specs=picolibc.specs"
 COMPILERS = {"gcc": "size", "clang": "size", ARM: "arm-none-eabi-size", RISC_V: "size"}
 SIMULATOR = {
-    "umakit_cycles",
     "umakit_faults",
     "umakit_mac_array",
     "umakit_mac_array_convolution",
     "umakit_mac_array_job",
     "umakit_simulator",
+    "umakit_systolic_cycles",
     "umakit_windows",
     f"{VANILLA}_device",
 }

@@ -9,6 +9,7 @@
 #include "umakit/mac_array_internal.h"
 #include "umakit/simulator_internal.h"
 #include "umakit/static_assert.h"
+#include "umakit/systolic_cycles.h"
 
 UMAKIT_STATIC_ASSERT(CHAR_BIT == 8 && sizeof(float) == 4u, float_is_float32);
 
@@ -78,7 +79,7 @@ static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_a
     uint64_t m;
     uint64_t n;
     uint64_t k;
-    uint64_t all_cycles;
+    struct umakit_systolic_cycles cycles;
     int status;
 
     if (!sizes_are_valid(registers)) {
@@ -123,12 +124,13 @@ static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_a
     k = (uint64_t)registers->kernel_height * registers->kernel_width *
         registers->input_channels;
     job->macs = m * n * k;
-    all_cycles = umakit_output_stationary_cycles(
-        m, n, k, config->array_rows, config->array_columns, config->drain_cycles_per_fold);
-    job->compute_cycles = umakit_output_stationary_cycles(m, n, k, config->array_rows,
-                                                          config->array_columns, 0u);
-    job->drain_cycles = all_cycles - job->compute_cycles;
-    job->remaining_cycles = all_cycles;
+    cycles = umakit_systolic_cycles(
+        UMAKIT_OUTPUT_STATIONARY, (struct umakit_product_size){m, n, k},
+        (struct umakit_array_size){config->array_rows, config->array_columns,
+                                   config->drain_cycles_per_fold});
+    job->compute_cycles = cycles.compute;
+    job->drain_cycles = cycles.drain;
+    job->remaining_cycles = cycles.compute + cycles.drain;
     job->ifmap_bytes = ifmap_bytes;
     job->weights_bytes = weights_bytes;
     job->result_bytes = result_bytes;

@@ -300,7 +300,7 @@ int umakit_systolic_prepare_job(struct umakit_systolic_array *array, uint32_t *a
         umakit_systolic_plan_pool(config, &job);
         drain = 0u;
     } else {
-        umakit_systolic_plan_folds(config, REGISTER(DATAFLOW), &job);
+        umakit_systolic_plan_product(config, REGISTER(DATAFLOW), &job);
     }
     array->job = job;
     array->array = (struct umakit_systolic_engine){

@@ -68,20 +68,6 @@ void umakit_simulator_record(umakit_device *device, struct umakit_trace_entry *e
                              size_t capacity);
 size_t umakit_simulator_recorded(const umakit_device *device);
 
-/*
- * Cycles of an output-stationary array for an m x n result of dot products of
- * length k:
- *
- *     ceil(m / rows) * ceil(n / columns) * (rows + columns + k - 2 + drain)
- *
- * Folds do not overlap and an edge fold costs as much as a full one. A
- * convolution has m = height * width of the result, n = output channels,
- * k = kernel height * kernel width * input channels. 0 if any of m, n, k, rows
- * and columns is 0; UINT64_MAX if the count does not fit 64 bits.
- */
-uint64_t umakit_output_stationary_cycles(uint64_t m, uint64_t n, uint64_t k, uint32_t rows,
-                                         uint32_t columns, uint32_t drain);
-
 /* From here on: the simulator's own. Defined only so that a caller can place a
  * device where it likes. */
 

@@ -17,17 +17,9 @@
  *   pool       output height * output width * kernel height * kernel width
  *              * ceil(channels / pooling lanes)
  *
- * Folds and their cycles are those of SCALE-Sim (A. Samajdar et al., "A
- * Systematic Methodology for Characterizing Scalability of DNN Accelerators
- * using SCALE-Sim", 2020) for m positions of the result, n output channels and
- * dot products of length k, on an array of R rows and C columns:
- *
- *   output stationary   ceil(m / R) * ceil(n / C) folds of     R + C + k - 2
- *   weight stationary   ceil(k / R) * ceil(n / C) folds of 2 * R + C + m - 2
- *   input stationary    ceil(k / R) * ceil(m / C) folds of 2 * R + C + n - 2
- *
- * A depthwise convolution has one channel on each column, n = output channels
- * and k = kernel height * kernel width.
+ * Folds and their cycles are those of systolic_cycles.h. A depthwise
+ * convolution has one channel on each column: n = output channels and
+ * k = kernel height * kernel width.
  *
  * The scratchpad's banks serve one engine at a time. A job that needs a bank of
  * the other engine's running job waits for its end, so that data are never read

@@ -58,8 +58,8 @@ UMAKIT_MUST_USE int umakit_systolic_run_job(struct umakit_systolic_array *array,
 
 /* ---- umakit_systolic_plan.c: cycles and multiply-accumulates of a job ---- */
 
-void umakit_systolic_plan_folds(const struct umakit_systolic_array_config *config,
-                                uint32_t dataflow, struct umakit_systolic_job *job);
+void umakit_systolic_plan_product(const struct umakit_systolic_array_config *config,
+                                  uint32_t dataflow, struct umakit_systolic_job *job);
 void umakit_systolic_plan_pool(const struct umakit_systolic_array_config *config,
                                struct umakit_systolic_job *job);
 
