@@ -190,13 +190,13 @@ def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
         files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
     for header in headers:
         files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
-    array = backend.configuration.array
     for suffix in ("c", "h"):
         files[f"src/{name}_device.{suffix}"] = render(
             f"device/{_simulator(backend)}_device.{suffix}.j2",
             name=name,
-            array_rows=array.rows,
-            array_columns=array.columns,
+            array=backend.configuration.array,
+            dma=backend.configuration.dma,
+            scratchpad=next(iter(backend.configuration.scratchpads), None),
         )
     return files
 

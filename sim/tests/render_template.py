@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render one template for a test: template, output, then variable=value pairs."""
+"""Render one template for a test: template, output, then variable=value pairs.
+
+`array.rows=8` is the member `rows` of `array`.
+"""
 
 from __future__ import annotations
 
 import pathlib
 import sys
+from typing import Any
 
 import jinja2
 
 
 def main() -> None:
     template, output, *assignments = sys.argv[1:]
-    variables = dict(assignment.split("=", 1) for assignment in assignments)
+    variables: dict[str, Any] = {}
+    for assignment in assignments:
+        path, value = assignment.split("=", 1)
+        *parents, name = path.split(".")
+        scope = variables
+        for parent in parents:
+            scope = scope.setdefault(parent, {})
+        scope[name] = value
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
