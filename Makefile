@@ -99,8 +99,9 @@ bench-library: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/library.py
 
 backends: install
-	rm -rf backends/vanilla_accelerator
+	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator
 	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory backends
+	$(BIN)/uma new strawberry_accelerator --tutorial strawberry --directory backends
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -65,7 +65,10 @@ def new(
     name: Annotated[str, typer.Argument(help="Name of the accelerator, such as my_npu.")],
     tutorial: Annotated[
         str | None,
-        typer.Option(help="Start from a finished mock accelerator (vanilla).", show_default=False),
+        typer.Option(
+            help="Start from a finished mock accelerator: vanilla or strawberry.",
+            show_default=False,
+        ),
     ] = None,
     directory: Annotated[
         Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")

@@ -96,13 +96,17 @@ class QuantizedNetwork:
             groups=groups,
             layout=self._layout,
         )
-        return self._add("conv", known, (filters, *window, channels // groups), per_channel)
+        shape = (filters, *window, channels // groups)
+        if self._layout == "NCHW":  # whose weights are OIHW
+            shape = (filters, channels // groups, *window)
+        return self._add("conv", known, shape, per_channel)
 
     def dense(self, outputs: int, *, per_channel: bool = False) -> QuantizedNetwork:
         """A fully connected layer with bias, on all elements of what was there before."""
         inputs = math.prod(self._size)
         self._size = (1, 1, outputs)
-        return self._add("dense", Dense(**self._common((1, outputs))), (outputs, inputs), per_channel)
+        known = Dense(**self._common((1, outputs)))
+        return self._add("dense", known, (outputs, inputs), per_channel)
 
     def model(self, name: str = "quantized") -> AOTModel:
         """The network with an input.

@@ -383,7 +383,6 @@ int umakit_systolic_array_init(struct umakit_systolic_array *array,
         array->registers[ones[i] / 4u] = 1u;
     }
     /* Buffers at less than the alignment could not be reached. */
-    umakit_simulator_reset(&array->device, &operations,
-                           config->dma_alignment > 4u ? config->dma_alignment : 4u);
+    umakit_simulator_reset(&array->device, &operations, config->dma_alignment);
     return UMAKIT_OK;
 }

@@ -47,7 +47,7 @@ void umakit_device_write32(umakit_device *device, uint32_t offset, uint32_t valu
  * const so that inputs can be mapped; with FROM_DEVICE it must be writable.
  *
  * UMAKIT_INVALID_ARGUMENT  NULL, no bytes or no such direction
- * UMAKIT_MISALIGNED        memory is not at a multiple of 4
+ * UMAKIT_MISALIGNED        memory is not at a multiple of what the device asks for
  * UMAKIT_OUT_OF_RANGE      too large for a window, or out of the device's reach
  * UMAKIT_TABLE_FULL        too many buffers are mapped
  * UMAKIT_NO_DEVICE         device is NULL or was not initialised
