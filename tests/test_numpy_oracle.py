@@ -21,6 +21,7 @@ from numpy_tflite import NumpyTflite
 from tflite_networks import Array, trained_model
 
 import umakit
+from umakit import tvm_api
 from umakit.harness import AOTModel, compile_and_run
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -44,6 +45,7 @@ def network_inputs(shape: tuple[int, ...], count: int) -> Array:
     return uniform.astype(np.int8)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", MODELS)
 def test_trained_models_in_c_llvm_and_numpy(name: str, tmp_path: Path) -> None:
     path = trained_model(name)
@@ -66,6 +68,7 @@ def test_trained_models_in_c_llvm_and_numpy(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(in_c, other)
 
 
+@pytest.mark.soak
 def test_digits_in_c_llvm_and_numpy(tmp_path: Path) -> None:
     path = DIGITS / "digits_int8.onnx"
     with np.load(DIGITS / "held_out.npz") as archive:
@@ -83,6 +86,18 @@ def test_compile_and_run_compares_integer_networks_with_llvm(interface: str) -> 
     report = compile_and_run(model, interface_api=interface)
     assert report.expected_from == "TVM's LLVM build"
     assert report.largest_difference == 0
+
+
+def test_llvm_runs_a_tuple_of_one_result() -> None:
+    relax, builder = tvm_api.relax, tvm_api.relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Tuple([builder.emit(relax.op.nn.relu(x))]))
+        builder.emit_func_output(result)
+    data = np.array([[-1, 0, 1], [2, -3, 4]], np.float32)
+    (output,) = compile_and_run(AOTModel(builder.get(), {"x": data})).outputs.values()
+    np.testing.assert_array_equal(output, np.maximum(data, 0))
 
 
 # --- the oracle itself, beside real arithmetic --------------------------------------------------

@@ -410,6 +410,7 @@ def quantized_network(model: onnx.ModelProto, folder: Path, images: Array, kind:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["ss", "us", "uu"])
 @pytest.mark.parametrize("network", [mobilenet_v1, resnet18])
 def test_networks(network: Any, kind: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 import tempfile
@@ -16,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from comparisons import examples
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from tflite_networks import tflite_micro, trained_model
 
@@ -59,12 +59,8 @@ rows = 4
 columns = 4
 """
 
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "3")),
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # shrinking would compile for minutes
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = examples(3, phases=[Phase.explicit, Phase.generate])
+"""Shrinking would compile for minutes."""
 
 _numbers = itertools.count()
 

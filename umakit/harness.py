@@ -159,7 +159,7 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
         result = machine["main"](*arguments)
-        results = [result] if len(model.outputs) == 1 else list(result)
+        results = [result] if hasattr(result, "numpy") else list(result)
         return {
             item.name: value.numpy() for item, value in zip(model.outputs, results, strict=True)
         }
