@@ -9,12 +9,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick install install-test lint typecheck ctest cppcheck backends clean bench bench-library
+.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean bench bench-library
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
+	@echo "make soak       comparisons again, with SOAK_EXAMPLES networks each and SOAK_INFERENCES inputs"
 	@echo "make bench      size and speed beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
@@ -51,6 +52,14 @@ test: lint typecheck ctest
 
 quick: install-test
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# What make test compares with a few drawn networks and inputs, with many: for a night.
+SOAK_EXAMPLES ?= 200
+SOAK_INFERENCES ?= 1000
+
+soak: install-test
+	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
+	  $(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "hypothesis or soak"
 
 lint: install-test
 	$(BIN)/ruff check .

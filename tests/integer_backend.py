@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import HealthCheck, Phase, settings
+from comparisons import examples
+from hypothesis import Phase
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library, tvm_api
 from umakit.library import Library
@@ -35,12 +35,8 @@ rows = 4
 columns = 4
 """
 
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "3")),
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # shrinking would compile for minutes
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = examples(3, phases=[Phase.explicit, Phase.generate])
+"""Shrinking would compile for minutes."""
 
 _numbers = itertools.count()
 

@@ -7,8 +7,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from comparisons import examples
 from execution import VANILLA, execute
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, Pads, same_pads
 
@@ -82,7 +83,7 @@ def convolutions(draw: st.DrawFn) -> Convolution:
     )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@examples(25, derandomize=True, database=None)
 @given(conv=convolutions())
 def test_any_convolution_equals_onnx_runtime_and_runs_where_it_should(conv: Convolution) -> None:
     graph = Graph()

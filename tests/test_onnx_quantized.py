@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantized ONNX files (QDQ): every output equals ONNX Runtime's, and files that are refused."""
+"""Quantized ONNX files (QDQ): C, LLVM, NumPy and ONNX Runtime agree; files that are refused."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,28 +10,28 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from comparisons import SANITIZED, examples, inferences, llvm_outputs
+from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, fold_batch_norms, mobilenet_v1, resnet18
+from numpy_onnx import numpy_onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import umakit
+from umakit import build
 from umakit.compile import compile_model
 from umakit.errors import ModelError
 from umakit.frontend import import_model
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.float32 import round_to_float32
 
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "5")),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = examples(5)
 INFERENCES = 6
 
 dtypes = st.sampled_from(["int8", "uint8"])
@@ -137,9 +136,14 @@ def assert_equal(
     model: onnx.ModelProto, inputs: dict[str, Array], *, step: float = 0.0,
     floats: int | None = None, unequal: float = 0.0,
 ) -> Array:  # fmt: skip
-    """Every output of every inference equals ONNX Runtime's; `floats` nodes are named.
+    """Every output of every inference equals ONNX Runtime's, LLVM's and NumPy's.
 
-    `unequal` is the part of the elements that may differ.
+    Args:
+        model: the network.
+        inputs: by name, one row for each inference.
+        step: by how much results may differ.
+        floats: how many nodes are named as computed in floating point.
+        unequal: the part of the elements in which ONNX Runtime may differ.
     """
     session = runtime(model)
     count = len(next(iter(inputs.values())))
@@ -153,7 +157,9 @@ def assert_equal(
         path = Path(folder) / "network.onnx"
         onnx.save(model, path)
         library = compile_model(path, [], Path(folder) / "library", notice=notices.append)
-        result = umakit.run_library(library.path, inputs)
+        with mock.patch.object(build, "FLAGS", SANITIZED):
+            result = umakit.run_library(library.path, inputs)
+        built_by_llvm = llvm_outputs(path, inputs)
         source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
     if floats == len(inputs) + 1:
         kernels = [part.split("\n}\n")[0] for part in source.split("KERNEL static void ")[1:]]
@@ -161,16 +167,18 @@ def assert_equal(
         assert len(real) <= len(inputs) + 1, "only inputs and results are real numbers"
     if floats is not None:
         assert len(notices) == floats, notices
+    by_numpy = numpy_onnx(model, inputs)
     for number, name in enumerate(names):
         expected = np.stack([values[number] for values in wanted])
         got = result.outputs[name].reshape(expected.shape)
-        assert got.dtype == expected.dtype
-        if step:
-            assert np.abs(got - expected).max() <= step * 1.001
-        elif unequal:
-            assert (got != expected).mean() <= unequal
-        else:
-            np.testing.assert_array_equal(got, expected)
+        for other in (expected, by_numpy[name], built_by_llvm[name].reshape(expected.shape)):
+            assert got.dtype == other.dtype
+            if step:
+                assert np.abs(got - other).max() <= step * 1.001
+            elif unequal and other is expected:
+                assert (got != other).mean() <= unequal
+            else:
+                np.testing.assert_array_equal(got, other)
     return got
 
 
@@ -402,12 +410,13 @@ def quantized_network(model: onnx.ModelProto, folder: Path, images: Array, kind:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["ss", "us", "uu"])
 @pytest.mark.parametrize("network", [mobilenet_v1, resnet18])
 def test_networks(network: Any, kind: str, tmp_path: Path) -> None:
     arguments = {"alpha": 0.25} if network is mobilenet_v1 else {}
     model = network(size=32, **arguments)
-    count = int(os.environ.get("UMAKIT_INFERENCES", "20"))
+    count = inferences(20)
     images = np.random.default_rng(0).normal(size=(count, 1, 3, 32, 32)).astype(np.float32)
     path = quantized_network(model, tmp_path, images, kind)
     # ONNX Runtime leaves int8 tensors with two consumers, and what uses them, in float32 on x86.

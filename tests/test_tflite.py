@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import inferences
 from tflite_networks import Array, TfliteFile, tflite_micro, trained_model
 
 import umakit
@@ -24,7 +25,7 @@ from umakit.frontend import import_model
 from umakit.quantization import quantize_to_integers
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
-EACH = 334
+EACH = max(334, inferences(0) // 3)
 """Inputs of each kind."""
 
 
@@ -63,6 +64,7 @@ def bound(name: str) -> int:
     return int(row.split("|")[5].replace(",", "").removesuffix(" B ").strip())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", INT8_MODELS)
 def test_int8_models_equal_tensorflow_lite_micro(name: str, library: Callable[[str], Any]) -> None:
     path, exported = library(name)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import SANITIZED
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
-    SANITIZED,
     channels,
     kernels,
     paddings,

@@ -18,7 +18,10 @@ LARGEST = 20
 """Rows, columns or channels, above which nothing grows any more."""
 
 LARGEST_ARGUMENT = 15.0
-"""Scale above which the fixed point of LOGISTIC and TANH ends."""
+"""Scale above which the fixed point of LOGISTIC and TANH ends; HARD_SWISH's ends later."""
+
+LARGEST_SCALE = 1e6
+"""Above which nothing is multiplied any more."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def activation(
     code: str, result: tuple[float, int] | None, options: str = "", **values: Any
 ) -> Any:
     def add(net: Network, x: Value) -> None:
-        if result and x.scale > LARGEST_ARGUMENT:
+        if code in ("LOGISTIC", "TANH", "HARD_SWISH") and x.scale > LARGEST_ARGUMENT:
             return
         y = net.value(x.shape, *result) if result else net.other(x, 1.1)
         net.add(code, [x.number], y, options, **values)
@@ -79,6 +82,8 @@ def binary(code: str, options: str) -> Any:
     def add(net: Network, x: Value) -> None:
         same = [value for value in net.values if value.shape == x.shape]
         y = same[int(net.random.integers(len(same)))]
+        if code == "MUL" and x.scale * y.scale > LARGEST_SCALE:
+            return
         ratio = y.scale * 60 if code == "MUL" else max(1.0, y.scale / x.scale)
         net.add(code, [x.number, y.number], net.other(x, ratio), options)
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparisons import examples
 from execution import Execution, vanilla
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from networks import assert_close
 from umakit.cli.main import run_command
@@ -278,7 +279,7 @@ def drawn_networks(draw: st.DrawFn) -> tuple[Any, tuple[int, ...]]:
     return randomize(nn.Sequential(*layers)), shape
 
 
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(6, derandomize=True)
 @given(drawn_networks())
 def test_drawn_networks_yield_what_torch_yields(network: tuple[Any, tuple[int, ...]]) -> None:
     model, shape = network

@@ -1,27 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of single TensorFlow Lite operators with TensorFlow Lite Micro."""
+"""Comparison of single TensorFlow Lite operators: C, LLVM, NumPy and TensorFlow Lite Micro."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from comparisons import examples, llvm_outputs
 from hypothesis import strategies as st
+from numpy_tflite import numpy_tflite
 from tflite_networks import Array, TfliteFile, tflite_micro
 
 import umakit
 from umakit import build
 
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("UMAKIT_EXAMPLES", "6")),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = examples(6)
 INFERENCES = 6
 
 channels = st.sampled_from([1, 2, 3, 5, 8, 16, 65])
@@ -39,10 +35,6 @@ ties = st.integers(3, 127).flatmap(
     lambda n: st.integers(n // 2, n - 1).map(lambda k: (2 * n) / (2 * k + 1))
 )
 """Ratios of scales at which products lie between two integers, where the last bit matters."""
-
-
-SANITIZED = (*build.FLAGS, "-fsanitize=undefined", "-fno-sanitize-recover=all")
-"""Flags with which undefined behaviour ends the program."""
 
 
 def random_integers(shape: tuple[int, ...], seed: int, dtype: str = "int8") -> Array:
@@ -64,7 +56,7 @@ def assert_exact(
     floats: bool = False,
     flags: Sequence[str] = build.FLAGS,
 ) -> Array:
-    """Compile a model with one input `x` and compare it with the oracle, bit by bit.
+    """Compile a model with one input `x`; C, LLVM and NumPy equal TFLM, bit by bit.
 
     Args:
         file: the model.
@@ -83,15 +75,18 @@ def assert_exact(
         path = Path(folder) / "single.tflite"
         path.write_bytes(file)
         expected = tflite_micro(file, inputs)
+        np.testing.assert_array_equal(numpy_tflite(file, inputs), expected, "NumPy")
         library = umakit.compile_model(path, [], Path(folder) / "library")
         with mock.patch.object(build, "FLAGS", tuple(flags)):
             result = umakit.run_library(library.path, {"x": inputs})
         source = (library.path / "codegen/host/src/tvmgen_single.c").read_text()
         kernel_text = source[source.index("static ") :] if "static " in source else ""
+        (built_by_llvm,) = llvm_outputs(path, {"x": inputs}).values()
         assert floats or ("float" not in kernel_text and "double" not in kernel_text)
     (output,) = result.outputs.values()
     assert output.dtype == expected.dtype
-    np.testing.assert_array_equal(output, expected)
+    np.testing.assert_array_equal(output, expected, "C")
+    np.testing.assert_array_equal(built_by_llvm, expected, "LLVM")
     return output
 
 

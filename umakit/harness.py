@@ -17,6 +17,8 @@ from umakit.backend import UMABackend
 from umakit.compile import compile_model
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import Model, import_model
+from umakit.lower.integer import legalizations
+from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
 from umakit.run import run_library
 from umakit.unpacked import run_unpacked
@@ -145,18 +147,30 @@ def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]
 
 
 def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """TVM's LLVM build of an imported network, as a function from inputs to outputs by name."""
-    machine = tvm_api.llvm_executable(model.module)
+    """TVM's LLVM build of an imported network, as a function from inputs to outputs by name.
+
+    What `uma compile` makes integer operators of is computed by the same integer operators here.
+
+    Raises:
+        ModelError: a quantized operator has no integer form.
+    """
+    machine = tvm_api.llvm_executable(_for_llvm(model))
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
         result = machine["main"](*arguments)
-        results = [result] if len(model.outputs) == 1 else list(result)
+        results = [result] if hasattr(result, "numpy") else list(result)
         return {
             item.name: value.numpy() for item, value in zip(model.outputs, results, strict=True)
         }
 
     return run
+
+
+def _for_llvm(model: Model) -> Any:
+    """A network's module in operators that TVM itself can build: integer ones become TIR."""
+    module = quantize_to_integers(model).module
+    return tvm_api.relax_transform.LegalizeOps(legalizations())(module)
 
 
 def compare(

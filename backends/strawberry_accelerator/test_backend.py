@@ -12,9 +12,9 @@ from umakit.registry import load_backend_folder
 BACKEND = load_backend_folder(Path(__file__).parent)
 
 
-@pytest.mark.parametrize("padding", ["same", "valid"])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("kernel", [1, 3, (2, 5)])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(1, 2, "same"), (3, 1, "same"), ((2, 5), 2, "valid")]
+)
 def test_convolutions_run_on_the_array_and_are_exact(
     kernel: int | tuple[int, int], stride: int, padding: str, tmp_path: Path
 ) -> None:
@@ -38,4 +38,4 @@ def test_what_does_not_fit_the_scratchpad_stays_on_the_cpu_with_a_reason(tmp_pat
     report = compile_and_run(network.model(), BACKEND, test_dir=tmp_path)
     (row,) = report.offload.placements
     assert row.where == "cpu"
-    assert row.reason == "needs 99,744 B, scratchpad has 65,536 B"
+    assert row.reason == "needs 99,600 B, scratchpad has 65,536 B"

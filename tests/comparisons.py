@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comparisons with other implementations share: how much they try, and TVM's LLVM build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import HealthCheck, settings
+
+from umakit import build
+from umakit.frontend import import_model
+from umakit.harness import llvm_runner
+
+Array = npt.NDArray[Any]
+
+SANITIZED = (*build.FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""Flags with which undefined behaviour and any access outside an array end the program."""
+
+
+def inferences(default: int) -> int:
+    """How many inputs to compare a network with; `make soak` sets more."""
+    return int(os.environ.get("UMAKIT_INFERENCES", default))
+
+
+def examples(default: int, **more: Any) -> settings:
+    """Hypothesis's settings for examples that compile C; `make soak` sets how many."""
+    count = int(os.environ.get("UMAKIT_EXAMPLES", default))
+    everything = list(HealthCheck)
+    return settings(max_examples=count, deadline=None, suppress_health_check=everything, **more)
+
+
+def sample(inputs: Array, default: int) -> Array:
+    """Some of the inputs, evenly spread: as many as `inferences(default)`, or all there are."""
+    return inputs[:: max(1, len(inputs) // inferences(default))]
+
+
+def llvm_outputs(path: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Outputs of TVM's LLVM build of a model file; one row for each inference."""
+    run = llvm_runner(import_model(path))
+    count = len(next(iter(inputs.values())))
+    results = [run({name: rows[i] for name, rows in inputs.items()}) for i in range(count)]
+    return {name: np.stack([result[name] for result in results]) for name in results[0]}
