@@ -298,6 +298,9 @@ def _layer_json(layer: Any) -> dict[str, Any]:
         "macs": layer.macs,
         "device_macs": layer.device_macs,
         "cycles": layer.cycles,
+        "array_cycles": layer.array_cycles,
+        "dma_cycles": layer.dma_cycles,
+        "moved_bytes": layer.moved_bytes,
         "seconds": layer.seconds,
         "instructions": layer.instructions,
     }

@@ -83,22 +83,37 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """MACs and cycles of each layer of one inference, and their sums; what the device measures.
 
-    The last column is the host's time, or the instructions of a device that counts them.
+    Where a device has a DMA engine, its cycles are told from those of the array. The last column is
+    the host's time, or the instructions of a device that counts them.
     """
     measured = _measured_column(layers)
-    columns = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else [])]
+    has_dma = any(layer.dma_cycles for layer in layers)
+    engines = ["array", "DMA", "bytes moved"] if has_dma else []
+    columns = ["MACs", "cycles", *engines, "MACs/cycle", *([measured] if measured else [])]
     table = new_table("layer", "where", *columns, right=columns)
+
+    def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
+        macs, cycles = sum(layer.macs for layer in some), sum(layer.cycles for layer in some)
+        # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
+        rate = f"{macs / cycles:.1f}" if cycles and not is_total else ""
+        figures = [_count(macs), _count(cycles)]
+        if has_dma:
+            figures += [
+                _count(sum(layer.array_cycles for layer in some)),
+                _count(sum(layer.dma_cycles for layer in some)),
+                _count(sum(layer.moved_bytes for layer in some)),
+            ]
+        return [*figures, rate, *_measured_cells(some, measured)]
+
     for layer in layers:
-        cells = _profile_cells(layer.macs, layer.cycles)
-        table.add_row(layer.name, layer.where, *cells, *_measured_cells([layer], measured))
-    macs, cycles, _ = _profile_cells(
-        sum(layer.macs for layer in layers), sum(layer.cycles for layer in layers)
-    )
+        table.add_row(layer.name, layer.where, *cells([layer]))
     table.add_section()
-    # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
-    total = ["total", "", macs, cycles, "", *_measured_cells(layers, measured)]
-    table.add_row(*total, style="bold")
+    table.add_row("total", "", *cells(layers, is_total=True), style="bold")
     return table
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value else ""
 
 
 def _measured_column(layers: Sequence[LayerProfile]) -> str:
@@ -113,14 +128,6 @@ def _measured_cells(layers: Sequence[LayerProfile], column: str) -> list[str]:
     if column == "host us":
         return [f"{sum(layer.seconds or 0.0 for layer in layers) * 1e6:,.1f}"]
     return []
-
-
-def _profile_cells(macs: int, cycles: int) -> tuple[str, str, str]:
-    return (
-        f"{macs:,}" if macs else "",
-        f"{cycles:,}" if cycles else "",
-        f"{macs / cycles:.1f}" if cycles else "",
-    )
 
 
 def time_table(times: Sequence[float]) -> Table:

@@ -37,7 +37,10 @@ class LayerProfile:
         where: `cpu` or the backend.
         macs: multiply-accumulates by the shapes.
         device_macs: multiply-accumulates that the device counted.
-        cycles: compute cycles that the device counted; 0 on the CPU.
+        cycles: that the device counted in which one of its engines worked; 0 on the CPU.
+        array_cycles: those in which its array worked.
+        dma_cycles: those in which its DMA engine worked; 0 if it has none.
+        moved_bytes: over the bus, by the device.
         seconds: host time, of the simulator where the layer was offloaded; None where the
             device has no time of its own.
         instructions: that the processor executed, the simulator's among them; None where the
@@ -49,6 +52,9 @@ class LayerProfile:
     macs: int
     device_macs: int
     cycles: int
+    array_cycles: int
+    dma_cycles: int
+    moved_bytes: int
     seconds: float | None
     instructions: int | None
 
@@ -290,6 +296,9 @@ def _profiles(
             macs=int(layer["macs"]),
             device_macs=round(figures["macs"] / runs),
             cycles=round(figures["cycles"] / runs),
+            array_cycles=round(figures["array_cycles"] / runs),
+            dma_cycles=round(figures["dma_cycles"] / runs),
+            moved_bytes=round(figures["moved_bytes"] / runs),
             seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
             instructions=round(figures["instructions"] / runs)
             if device.counts_instructions
