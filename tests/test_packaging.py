@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from umakit.scaffold import TUTORIALS
 from umakit.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -114,8 +115,10 @@ def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
     strangers = re.compile(r"(^|/)(tests?|examples|build|__pycache__)/|\.(pyc|o|so|onnx)$|/test_")
     found = {name for name in members if strangers.search(name)}
     # The tests that belong to a backend, not those of umakit.
-    templates = {f"umakit/templates/{kind}/test_backend.py.j2" for kind in ("skeleton", "vanilla")}
-    assert found == {"umakit/backends/vanilla_accelerator/test_backend.py", *templates}
+    kinds = ("skeleton", *TUTORIALS)
+    expected = {f"umakit/templates/{kind}/test_backend.py.j2" for kind in kinds}
+    expected |= {f"umakit/backends/{name}_accelerator/test_backend.py" for name in TUTORIALS}
+    assert found == expected
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from umakit.compile import compile_model
 from umakit.errors import BackendError, ScaffoldError
 from umakit.harness import compile_and_run, conv2d_model
 from umakit.registry import load_backend_folder
-from umakit.scaffold import backend_files, check_name, new_backend
+from umakit.scaffold import TUTORIALS, backend_files, check_name, new_backend
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "backends" / "vanilla_accelerator"
@@ -50,9 +50,11 @@ def python(
 # --- the same bytes everywhere ------------------------------------------------------------------
 
 
-def test_the_reference_backend_is_what_uma_new_writes(tmp_path: Path) -> None:
-    assert run_command([*VANILLA, "--directory", str(tmp_path)]) == 0
-    assert contents(tmp_path / "vanilla_accelerator") == contents(REFERENCE)
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_the_reference_backend_is_what_uma_new_writes(tutorial: str, tmp_path: Path) -> None:
+    name = f"{tutorial}_accelerator"
+    assert run_command(["new", name, "--tutorial", tutorial, "--directory", str(tmp_path)]) == 0
+    assert contents(tmp_path / name) == contents(ROOT / "backends" / name)
 
 
 @pytest.mark.parametrize("seed", ["0", "4242"])
@@ -83,7 +85,7 @@ def test_time_and_umask_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(written.files) == set(contents(REFERENCE))
 
 
-@pytest.mark.parametrize("tutorial", ["vanilla", None])
+@pytest.mark.parametrize("tutorial", [*TUTORIALS, None])
 def test_no_file_names_a_place_a_date_or_a_template(tutorial: str | None) -> None:
     for name, text in backend_files("some_npu", tutorial).items():
         assert not re.search(r"\b20[2-9]\d\b|/home|/tmp|/work|\{\{|\}\}|\{%|jinja", text), name
@@ -304,20 +306,22 @@ def test_run_py_works_from_anywhere(tmp_path: Path) -> None:
     assert (elsewhere / "my output" / "conv2d" / "metadata.json").is_file()
 
 
-def test_the_tests_of_a_generated_backend_pass(tmp_path: Path) -> None:
-    folder = new_backend("acme_npu", tmp_path, "vanilla").folder
+@pytest.mark.parametrize(("tutorial", "count"), [("vanilla", 9), ("strawberry", 8)])
+def test_the_tests_of_a_generated_backend_pass(tutorial: str, count: int, tmp_path: Path) -> None:
+    folder = new_backend("acme_npu", tmp_path, tutorial).folder
+    for name, text in backend_files("acme_npu", tutorial).items():
+        rest = text.replace(f"--tutorial {tutorial}", "").replace(f"docs/{tutorial}.md", "")
+        assert tutorial not in rest.lower(), name
     result = python(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_backend.py"),
         cwd=folder,
     )
     assert result.returncode == 0, result.stdout
-    assert re.search(r"\b9 passed\b", result.stdout)
+    assert re.search(rf"\b{count} passed\b", result.stdout)
 
 
 def test_a_renamed_backend_works_and_keeps_to_its_name(tmp_path: Path) -> None:
     folder = new_backend("acme_npu", tmp_path, "vanilla").folder
-    for name, text in backend_files("acme_npu", "vanilla").items():
-        assert "vanilla" not in text.replace("--tutorial vanilla", "").lower(), name
     backend = load_backend_folder(folder)
     model = conv2d_model(channels=2, height=5, width=6, filters=3, kernel=3)
     report = compile_and_run(model, backend, test_dir=tmp_path / "out")

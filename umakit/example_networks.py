@@ -48,6 +48,11 @@ class QuantizedNetwork:
         self._input = self._image(self._size)
         self._layers: list[tuple[str, Parameters, list[Array]]] = []
 
+    @property
+    def channels(self) -> int:
+        """Of what the last layer yields."""
+        return self._size[2]
+
     def conv2d(
         self,
         filters: int,

@@ -19,7 +19,8 @@ class StrawberryAcceleratorBackend(UMABackend):
             self._register_pattern(*layer)
 
         # How an operator becomes four steps: operands in, calculate, result out.
-        self._register_tir_pass(PassPhase.TIR_PHASE_0, StrawberryLayerPass(self.configuration.array))
+        layer_pass = StrawberryLayerPass(self.configuration.array)
+        self._register_tir_pass(PassPhase.TIR_PHASE_0, layer_pass)
 
         # Which of these steps are copies: between two layers that follow each other, they are
         # left away where the tensor can stay in the scratchpad.
@@ -27,7 +28,8 @@ class StrawberryAcceleratorBackend(UMABackend):
 
         # What the generated C includes, and the driver it is linked with.
         self._register_codegen(fmt="c", includes=gen_includes)
-        self._register_driver(sources=["strawberry_accelerator.c"], headers=["strawberry_accelerator.h"])
+        driver = self.target_name
+        self._register_driver(sources=[f"{driver}.c"], headers=[f"{driver}.h"])
 
     @property
     def target_name(self) -> str:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strawberry: trained models on its simulated array, exact; what it refuses; cycles and bytes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+from comparisons import examples
+from hypothesis import Phase, given
+from hypothesis import strategies as st
+from tflite_networks import tflite_micro, trained_model
+
+from umakit import compile_model, run_library
+from umakit.backend import UMABackend
+from umakit.example_networks import QuantizedNetwork
+from umakit.library import Library
+from umakit.partitioner import partition
+from umakit.registry import find_backend, load_backend_folder
+from umakit.scaffold import new_backend
+from umakit.systolic import Dataflow, Product, SystolicArray, systolic_cycles
+
+Array = npt.NDArray[Any]
+
+STRAWBERRY = "strawberry_accelerator"
+MODELS = ("ad01_int8.tflite", "kws_ref_model.tflite", "pretrainedResnet_quant.tflite")
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+LAYERS = ("quantized.conv2d", "quantized.dense")
+TOO_LARGE = re.compile(r"needs [\d,]+ B, scratchpad has 65,536 B")
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A trained model and the library that was made of it."""
+    path = trained_model(request.param)
+    folder = tmp_path_factory.mktemp("strawberry")
+    return path, compile_model(path, [find_backend(STRAWBERRY)], folder / "library")
+
+
+def inputs_of(library: Library, count: int) -> dict[str, Array]:
+    (known,) = library.metadata["umakit"]["inputs"]
+    shape = (count, *known["shape"])
+    random = np.random.default_rng(8)
+    smooth = np.clip(random.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
+    both = np.concatenate([random.integers(-128, 128, shape), smooth])[:: 2 if count == 1 else 1]
+    return {known["name"]: both.astype(np.int8)}
+
+
+def test_trained_models_equal_tensorflow_lite_micro(trained: Any) -> None:
+    path, library = trained
+    inputs = inputs_of(library, 10)
+    (output,) = run_library(library.path, inputs).outputs.values()
+    (values,) = inputs.values()
+    np.testing.assert_array_equal(output, tflite_micro(path.read_bytes(), values))
+
+
+def test_every_layer_that_fits_is_offloaded(trained: Any) -> None:
+    _, library = trained
+    layers = [row for row in library.report.placements if row.operator in LAYERS]
+    assert len(layers) >= 9
+    for row in layers:
+        assert row.where == STRAWBERRY or TOO_LARGE.fullmatch(row.reason), row
+    if library.metadata["umakit"]["name"] != "ad01_int8":
+        assert library.report.offloaded_macs == library.report.total_macs
+
+
+def test_the_device_moves_the_bytes_that_the_report_says(trained: Any) -> None:
+    _, library = trained
+    layers = run_library(library.path, inputs_of(library, 1), profile=True).layers
+    traffic = library.metadata["umakit"]["memory"]["traffic"]
+    assert sum(layer.moved_bytes for layer in layers) == traffic["moved"]
+    assert sum(kept["saved"] for kept in traffic["kept"]) > 0
+    for layer in layers:
+        assert layer.device_macs == (layer.macs if layer.where == STRAWBERRY else 0)
+        # One engine at a time: no cycle is both.
+        assert layer.cycles == layer.array_cycles + layer.dma_cycles
+
+
+@pytest.mark.parametrize("device", ["qemu-cortex-m3", "qemu-riscv32"])
+def test_bare_metal_gives_the_same_results_and_cycles(device: str, trained: Any) -> None:
+    """The same library, the simulator compiled in, on an emulated microcontroller."""
+    _, library = trained
+    inputs = inputs_of(library, 1)
+    host = run_library(library.path, inputs, profile=True)
+    bare = run_library(library.path, inputs, profile=True, device=device)
+    for name, values in host.outputs.items():
+        np.testing.assert_array_equal(bare.outputs[name], values)
+    for mine, theirs in zip(bare.layers, host.layers, strict=True):
+        for figure in ("cycles", "array_cycles", "dma_cycles", "moved_bytes", "device_macs"):
+            assert getattr(mine, figure) == getattr(theirs, figure), (mine.name, figure)
+
+
+def test_quantized_onnx_in_nchw_equals_onnx_runtime(tmp_path: Path) -> None:
+    """Another layout and another rounding than TensorFlow Lite's, on the same array."""
+    path = DIGITS / "digits_int8.onnx"
+    library = compile_model(path, [find_backend(STRAWBERRY)], tmp_path / "library")
+    offloaded = {row.operator for row in library.report.offloaded}
+    assert offloaded == set(LAYERS)
+    (known,) = library.metadata["umakit"]["inputs"]
+    random = np.random.default_rng(4)
+    inputs = random.uniform(0, 1, (40, *known["shape"])).astype(np.float32)
+    if known["dtype"] != "float32":
+        inputs = (inputs * 255 - (128 if known["dtype"] == "int8" else 0)).astype(known["dtype"])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    expected = np.stack([session.run(None, {name: row})[0] for row in inputs])
+    (output,) = run_library(library.path, {name: inputs}).outputs.values()
+    np.testing.assert_array_equal(output, expected)
+
+
+# --- networks drawn at random -------------------------------------------------------------------
+
+
+def same_as_the_cpu(network: QuantizedNetwork, backend: UMABackend, folder: Path) -> Any:
+    """Profile of a network whose outputs on a backend are those of the CPU's kernels."""
+    model = network.model()
+    inputs = dict(model.inputs)
+    library = compile_model(model.module, [backend], folder / "library", name="net")
+    accelerated = run_library(library.path, inputs, profile=True)
+    plain = compile_model(model.module, [], folder / "cpu", name="net")
+    for name, values in run_library(plain.path, inputs).outputs.items():
+        np.testing.assert_array_equal(accelerated.outputs[name], values)
+        assert len(np.unique(values)) > 3 or values.size < 8
+    return library, accelerated.layers
+
+
+@examples(4, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_layers_of_any_shape_are_exact(data: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def size(least: int, largest: int) -> int:
+        return int(data.draw(st.integers(least, largest)))
+
+    network = QuantizedNetwork(
+        size(5, 12), size(5, 12), size(1, 9),
+        layout=data.draw(st.sampled_from(["NHWC", "NCHW"])),
+        rounding=data.draw(st.sampled_from(["tflm", "ort"])),
+        seed=size(0, 1000),
+    )  # fmt: skip
+    network.conv2d(
+        size(1, 19), (size(1, 4), size(1, 4)), size(1, 2),
+        padding=data.draw(st.sampled_from(["same", "valid"])),
+        per_channel=data.draw(st.booleans()),
+    )  # fmt: skip
+    filters = network.channels * size(1, 2)
+    network.conv2d(filters, size(1, 3), size(1, 2), depthwise=True).dense(size(1, 12))
+    folder = tmp_path_factory.mktemp("random")
+    library, _ = same_as_the_cpu(network, find_backend(STRAWBERRY), folder)
+    assert {row.operator for row in library.report.placements if row.where == "cpu"} == {"reshape"}
+
+
+def backend_with(folder: Path, name: str, **values: Any) -> UMABackend:
+    """A new Strawberry whose `accel.toml` has other values."""
+    written = new_backend(name, folder, "strawberry").folder
+    path = written / "accel.toml"
+    text = path.read_text(encoding="utf-8")
+    for key, value in values.items():
+        text, count = re.subn(rf"(?m)^{key} = \S+", f"{key} = {value}", text)
+        assert count == 1, key
+    path.write_text(text, encoding="utf-8")
+    return load_backend_folder(written)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dataflow", "drain"),
+    [
+        (4, 16, "weight_stationary", 0),
+        (16, 4, "input_stationary", 4),
+        (3, 5, "output_stationary", 3),
+    ],
+)
+def test_another_array_has_other_cycles_and_the_same_results(
+    rows: int, columns: int, dataflow: str, drain: int, tmp_path: Path
+) -> None:
+    # An input that stays would meet one weight only in a depthwise convolution.
+    depthwise = dataflow != "input_stationary"
+    backend = backend_with(
+        tmp_path, f"straw{rows}x{columns}", rows=rows, columns=columns, dataflow=f'"{dataflow}"',
+        drain_cycles=drain, depthwise=str(depthwise).lower(),
+    )  # fmt: skip
+    network = QuantizedNetwork(9, 7, 6).conv2d(10, 3, 2).conv2d(10, depthwise=depthwise).dense(9)
+    _, layers = same_as_the_cpu(network, backend, tmp_path)
+    array = SystolicArray(rows, columns, Dataflow(dataflow), drain)
+    # Rows and columns of the result, output channels, elements of a dot product.
+    taps = 9 if depthwise else 9 * 10
+    products = [Product(5 * 4, 10, 9 * 6), Product(5 * 4, 10, taps), Product(1, 9, 200)]
+    expected = [systolic_cycles(product, array).cycles for product in products]
+    assert [layer.array_cycles for layer in layers if layer.where != "cpu"] == expected
+
+
+def test_an_array_without_a_depthwise_mode_says_so(tmp_path: Path) -> None:
+    backend = backend_with(tmp_path, "plain_straw", depthwise="false")
+    network = QuantizedNetwork(8, 8, 4).conv2d(4, depthwise=True)
+    (row,) = partition(network.model().module, [backend]).report.placements
+    assert row.where == "cpu"
+    assert "depthwise" in row.reason
+
+
+def test_a_smaller_scratchpad_refuses_more_and_stays_exact(tmp_path: Path) -> None:
+    backend = backend_with(tmp_path, "small_straw", size=2048)
+    network = QuantizedNetwork(8, 8, 4).conv2d(8).conv2d(16).conv2d(8, 1)
+    library, _ = same_as_the_cpu(network, backend, tmp_path)
+    reasons = {row.name: row.reason for row in library.report.placements}
+    assert reasons == {
+        "conv1": "", "conv2": "needs 2,832 B, scratchpad has 2,048 B", "conv3": "",
+    }  # fmt: skip
