@@ -12,6 +12,7 @@ __all__ = [
     "COMMON_HEADERS",
     "COMMON_SOURCES",
     "KINDS",
+    "MOCK_SOURCES",
     "SIMULATOR_HEADERS",
     "SIMULATOR_SOURCES",
     "Kind",
@@ -78,6 +79,9 @@ COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
 
 #: C files that replace the simulator on a board; they need `UMAKIT_DEVICE_BASE`.
 BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
+
+#: C files that replace the simulator in tests of drivers.
+MOCK_SOURCES: tuple[str, ...] = ("mock/umakit_device_mock.c",)
 
 #: Headers of all drivers, included as "umakit/<name>.h" with `include` on the search path.
 COMMON_HEADERS: tuple[str, ...] = (

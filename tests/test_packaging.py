@@ -85,7 +85,7 @@ def below(*folders: str, suffixes: str) -> set[str]:
 
 SHIPPED = {
     "templates": (("templates",), r"\.(j2|py)$", "umakit/"),
-    "the simulator": (("sim/src", "sim/include", "sim/board"), r"\.[ch]$", "umakit/"),
+    "the simulator": (("sim/src", "sim/include", "sim/board", "sim/mock"), r"\.[ch]$", "umakit/"),
     "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
     "the Vanilla backend": (("backends/vanilla_accelerator",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),

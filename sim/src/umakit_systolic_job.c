@@ -191,17 +191,18 @@ static struct umakit_systolic_region bytes_at(uint32_t start, uint32_t elements,
         start, {1u, elements, element_bytes}, {0u, element_bytes, 1u}};
 }
 
-static void find_regions(const struct umakit_systolic_array *array,
-                         const struct umakit_systolic_job *job, struct regions *regions)
+static struct regions find_regions(const struct umakit_systolic_array *array,
+                                   const struct umakit_systolic_job *job)
 {
+    struct regions regions = {.is_used = {false}};
     const bool is_depthwise = job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE;
     const uint32_t window = job->kernel[0] * job->kernel[1]; /* below 2^32 */
     const uint32_t blocks = (job->output[2] - 1u) / job->columns + 1u;
-    struct umakit_systolic_region *region = regions->region;
+    struct umakit_systolic_region *region = regions.region;
     int i;
 
     for (i = 0; i < REGIONS; ++i) {
-        regions->is_used[i] = i == IFMAP || i == OFMAP || !is_pool(job);
+        regions.is_used[i] = i == IFMAP || i == OFMAP || !is_pool(job);
     }
     region[IFMAP].start = REGISTER(IFMAP_START);
     region[OFMAP].start = REGISTER(OFMAP_START);
@@ -228,6 +229,7 @@ static void find_regions(const struct umakit_systolic_array *array,
     region[BIAS] = bytes_at(REGISTER(BIAS_START), job->output[2], 4u);
     region[MULTIPLIERS] = bytes_at(REGISTER(MULTIPLIERS_START), job->scale_count, 4u);
     region[SHIFTS] = bytes_at(REGISTER(SHIFTS_START), job->scale_count, 1u);
+    return regions;
 }
 
 /* From first to last byte, in the scratchpad. */
@@ -291,7 +293,7 @@ int umakit_systolic_prepare_job(struct umakit_systolic_array *array, uint32_t *a
     if (status != UMAKIT_OK) {
         return status;
     }
-    find_regions(array, &job, &regions);
+    regions = find_regions(array, &job);
     status = check_regions(array, &job, &regions, address);
     if (status != UMAKIT_OK) {
         return status;
@@ -345,7 +347,7 @@ int umakit_systolic_run_job(struct umakit_systolic_array *array, uint32_t *addre
     struct regions regions;
     int status;
 
-    find_regions(array, job, &regions);
+    regions = find_regions(array, job);
     status = check_operands(array, &regions, address);
     if (status != UMAKIT_OK) {
         return status;

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The systolic array's registers and engines: right use, and each way to misuse
+ * them. tests/test_systolic_array.py compares results with NumPy. */
+#include "systolic.h"
+#include "umakit/mac_array.h"
+
+static void test_init(void)
+{
+    struct umakit_systolic_array_config config = good_config();
+
+    CHECK_EQUAL(umakit_systolic_array_init(NULL, &config), UMAKIT_INVALID_ARGUMENT);
+    CHECK_EQUAL(umakit_systolic_array_init(&array, NULL), UMAKIT_INVALID_ARGUMENT);
+#define REFUSED(field, value)                                                              \
+    do {                                                                                   \
+        config = good_config();                                                            \
+        config.field = (value);                                                            \
+        CHECK_EQUAL(umakit_systolic_array_init(&array, &config), UMAKIT_INVALID_ARGUMENT); \
+    } while (0)
+    REFUSED(array_rows, 0u);
+    REFUSED(array_columns, 0u);
+    REFUSED(output_stationary, false);
+    REFUSED(scratchpad, NULL);
+    REFUSED(scratchpad, scratchpad() + 2);
+    REFUSED(scratchpad_bytes, 0u);
+    REFUSED(scratchpad_bytes, SCRATCHPAD_BYTES - 4u); /* no whole words for each bank */
+    REFUSED(scratchpad_banks, 0u);
+    REFUSED(scratchpad_banks, 64u);
+    REFUSED(dma_bytes_per_cycle, 0u);
+    REFUSED(dma_alignment, 0u);
+    REFUSED(dma_alignment, 12u);
+    set_up();
+    CHECK_EQUAL(umakit_systolic_array_init(&array, &array.config), UMAKIT_OK);
+    CHECK_EQUAL(READ(ID), 0x554D4132u);
+    CHECK_EQUAL(READ(INTERRUPT_ENABLE), 0u);
+}
+
+static void test_job(void)
+{
+    set_up();
+    WRITE(CONTROL, COMMAND(RESET_COUNTERS) | COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY));
+    CHECK_EQUAL(READ(ARRAY_CYCLES_LEFT), JOB_CYCLES - 2u);
+    CHECK_EQUAL(umakit_device_wait(&array.device, JOB_CYCLES - 3u), UMAKIT_TIMEOUT);
+    CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
+    CHECK_EQUAL(umakit_device_wait(&array.device, 1u), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_wait(&array.device, 0u), UMAKIT_OK); /* stays until cleared */
+    CHECK_EQUAL(READ(INTERRUPT_PENDING), EVENT(ARRAY_DONE));
+    expect_result();
+    CHECK(bytes_are(scratchpad() + OFMAP_AT + RESULTS, FREE_AT - OFMAP_AT - RESULTS, 0x55));
+    CHECK_EQUAL(READ(COMPUTE_CYCLES_LOW), JOB_CYCLES);
+    CHECK_EQUAL(READ(USEFUL_MACS_LOW), 16u * 3u * 18u);
+    CHECK_EQUAL(READ(MACS_LOW), 16u * 4u * 18u);
+
+    WRITE(INTERRUPT_PENDING, EVENT(DMA_DONE));
+    CHECK_EQUAL(READ(INTERRUPT_PENDING), EVENT(ARRAY_DONE));
+    WRITE(INTERRUPT_PENDING, EVENT(ARRAY_DONE));
+    CHECK_EQUAL(READ(INTERRUPT_PENDING), 0u);
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(ARRAY_DONE));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_TIMEOUT);
+
+    /* What is not enabled does not end a wait, and is seen as pending. */
+    WRITE(INTERRUPT_ENABLE, EVENT(ERROR));
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_TIMEOUT);
+    CHECK_EQUAL(READ(INTERRUPT_PENDING), EVENT(ARRAY_DONE));
+}
+
+/* A wide and small transfer while the array works on other banks. */
+static void test_engines_side_by_side(void)
+{
+    struct umakit_simulator_counters counters;
+
+    set_up();
+    WRITE(CONTROL, COMMAND(ARRAY_START) | COMMAND(DMA_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_BUSY));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_DONE));
+    WRITE(INTERRUPT_PENDING, EVENT(DMA_DONE));
+    /* The next transfer may be programmed meanwhile; the job may not. */
+    program_transfer(UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT, FREE_AT, 64u);
+    CHECK_EQUAL(READ(ERROR), UMAKIT_OK);
+    WRITE(CONTROL, COMMAND(DMA_START));
+    WRITE(KERNEL_WIDTH, 7u);
+    CHECK_EQUAL(READ(ERROR), UMAKIT_BUSY);
+    CHECK_EQUAL(READ(ERROR_ADDRESS), UMAKIT_SYSTOLIC_ARRAY_KERNEL_WIDTH_OFFSET);
+    WRITE(DMA_ROWS, 7u);
+    CHECK_EQUAL(READ(ERROR_ADDRESS), UMAKIT_SYSTOLIC_ARRAY_KERNEL_WIDTH_OFFSET);
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK); /* the error */
+    WRITE(INTERRUPT_PENDING, EVENT(ERROR));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    WRITE(INTERRUPT_PENDING, EVENT(DMA_DONE));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    expect_result(); /* an error of the driver's leaves what runs alone */
+    CHECK_EQUAL(READ(KERNEL_WIDTH), 3u);
+    umakit_simulator_counters(&array.device, &counters);
+    CHECK_EQUAL(counters.compute_cycles, JOB_CYCLES);
+    CHECK_EQUAL(counters.stall_cycles, 0u);
+    CHECK_EQUAL(counters.dma_cycles, 4u * 6u + 32u + 2u * 6u + 16u);
+    CHECK_EQUAL(counters.clock, counters.compute_cycles + counters.idle_cycles);
+}
+
+/* A job that needs a bank that is being filled waits for it, and sees all of it. */
+static void test_a_bank_in_use_is_waited_for(void)
+{
+    struct umakit_simulator_counters counters;
+    uint32_t i;
+
+    set_up();
+    memset(scratchpad() + IFMAP_AT, 0x77, INPUTS);
+    for (i = 0u; i < INPUTS; ++i) {
+        ((int8_t *)buffer)[i] = (int8_t)i;
+    }
+    program_transfer(UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN, IFMAP_AT, INPUTS);
+    WRITE(CONTROL, COMMAND(RESET_COUNTERS) | COMMAND(DMA_START) | COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_BUSY));
+    CHECK_EQUAL(READ(ARRAY_CYCLES_LEFT), JOB_CYCLES);
+    WRITE(INTERRUPT_ENABLE, EVENT(ARRAY_DONE));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    expect_result();
+    umakit_simulator_counters(&array.device, &counters);
+    CHECK_EQUAL(counters.stall_cycles, 6u + 8u);
+    CHECK_EQUAL(counters.compute_cycles, JOB_CYCLES);
+
+    /* The other way round: what is read is not overwritten before its time. */
+    memset(buffer, 0x33, sizeof(buffer));
+    WRITE(CONTROL, COMMAND(CLEAR) | COMMAND(ARRAY_START));
+    WRITE(CONTROL, COMMAND(DMA_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_BUSY));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    CHECK_EQUAL(READ(STATUS), BIT(DMA_BUSY) | BIT(ARRAY_DONE));
+    expect_result();
+}
+
+static void test_clear_stops(void)
+{
+    struct umakit_simulator_counters counters;
+
+    set_up();
+    WRITE(CONTROL, COMMAND(ARRAY_START) | COMMAND(DMA_START));
+    CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_BUSY));
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_BUSY);
+    WRITE(CONTROL, COMMAND(CLEAR));
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE));
+    CHECK_EQUAL(READ(DMA_BYTES_LEFT), 128u);
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_TIMEOUT);
+    CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
+    CHECK(bytes_are(scratchpad() + FREE_AT, 128u, 0x55));
+    umakit_simulator_counters(&array.device, &counters);
+    CHECK_EQUAL(counters.jobs, 0u);
+    CHECK_EQUAL(counters.failed_jobs, 2u); /* refused, and stopped */
+    CHECK_EQUAL(counters.useful_macs, 0u);
+    expect_recovery();
+}
+
+static void test_unmapping_a_buffer_in_use(void)
+{
+    uint32_t other;
+
+    set_up();
+    CHECK_EQUAL(umakit_device_map(&array.device, buffer, 4u, UMAKIT_TO_DEVICE, &other), 0);
+    WRITE(CONTROL, COMMAND(DMA_START));
+    umakit_device_unmap(&array.device, other);
+    CHECK_EQUAL(READ(STATUS), BIT(DMA_BUSY));
+    umakit_device_unmap(&array.device, buffer_address);
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(ERROR));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_BUS_ERROR);
+    CHECK_EQUAL(READ(ERROR_ADDRESS), buffer_address);
+    CHECK(bytes_are(scratchpad() + FREE_AT, 128u, 0x55));
+}
+
+/* One register of a good job or transfer is wrong. */
+struct misuse {
+    uint32_t offset;
+    uint32_t value;
+    enum umakit_status status;
+};
+
+#define ROW(name, value, status) {UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET, (value), (status)}
+
+static const struct misuse job_misuses[] = {
+    ROW(OPERATION, 4u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DATAFLOW, 3u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DATAFLOW, 1u, UMAKIT_UNSUPPORTED),
+    ROW(DATAFLOW, 2u, UMAKIT_UNSUPPORTED),
+    ROW(OPERATION, UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE, UMAKIT_INVALID_ARGUMENT),
+    ROW(OPERATION, UMAKIT_SYSTOLIC_ARRAY_OPERATION_MAX_POOL, UMAKIT_INVALID_ARGUMENT),
+    ROW(INPUT_HEIGHT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(INPUT_WIDTH, UINT32_MAX, UMAKIT_INVALID_ARGUMENT),
+    ROW(INPUT_CHANNELS, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OUTPUT_HEIGHT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OUTPUT_WIDTH, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OUTPUT_CHANNELS, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OUTPUT_CHANNELS, UINT32_MAX, UMAKIT_INVALID_ARGUMENT),
+    ROW(KERNEL_HEIGHT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(KERNEL_WIDTH, 0x10000u, UMAKIT_INVALID_ARGUMENT),
+    ROW(STRIDE_HEIGHT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(STRIDE_WIDTH, UINT32_MAX, UMAKIT_INVALID_ARGUMENT),
+    ROW(DILATION_HEIGHT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(PAD_TOP, UINT32_MAX, UMAKIT_INVALID_ARGUMENT),
+    ROW(INPUT_ZERO_POINT, 128u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OUTPUT_ZERO_POINT, (uint32_t)-129, UMAKIT_INVALID_ARGUMENT),
+    ROW(CLIP_LOWEST, 101u, UMAKIT_INVALID_ARGUMENT),
+    ROW(CLIP_HIGHEST, 128u, UMAKIT_INVALID_ARGUMENT),
+    ROW(ROUNDING, 2u, UMAKIT_INVALID_ARGUMENT),
+    ROW(SCALE_COUNT, 2u, UMAKIT_INVALID_ARGUMENT),
+    ROW(SCALE_COUNT, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(BIAS_START, BIAS_AT + 2u, UMAKIT_MISALIGNED),
+    ROW(MULTIPLIERS_START, MULTIPLIERS_AT + 1u, UMAKIT_MISALIGNED),
+    ROW(IFMAP_START, SCRATCHPAD_BYTES - INPUTS + 1u, UMAKIT_OUT_OF_RANGE),
+    ROW(IFMAP_START, UINT32_MAX, UMAKIT_OUT_OF_RANGE),
+    ROW(IFMAP_ROW_STRIDE, 400u, UMAKIT_OUT_OF_RANGE),
+    ROW(IFMAP_ROW_STRIDE, UINT32_MAX, UMAKIT_OUT_OF_RANGE),
+    ROW(WEIGHTS_START, SCRATCHPAD_BYTES - WEIGHTS + 1u, UMAKIT_OUT_OF_RANGE),
+    ROW(BIAS_START, SCRATCHPAD_BYTES - 8u, UMAKIT_OUT_OF_RANGE),
+    ROW(MULTIPLIERS_START, SCRATCHPAD_BYTES, UMAKIT_OUT_OF_RANGE),
+    ROW(SHIFTS_START, SCRATCHPAD_BYTES, UMAKIT_OUT_OF_RANGE),
+    ROW(OFMAP_START, SCRATCHPAD_BYTES - RESULTS + 1u, UMAKIT_OUT_OF_RANGE),
+    ROW(OFMAP_CHANNEL_STRIDE, 300u, UMAKIT_OUT_OF_RANGE),
+    ROW(KERNEL_HEIGHT, 0xFFFFu, UMAKIT_OUT_OF_RANGE),  /* the weights are */
+    ROW(INPUT_CHANNELS, 0xFFFFFFu, UMAKIT_OUT_OF_RANGE),
+    ROW(OFMAP_START, IFMAP_AT + INPUTS - 1u, UMAKIT_INVALID_ARGUMENT), /* overlaps */
+    ROW(OFMAP_START, BIAS_AT - RESULTS + 1u, UMAKIT_INVALID_ARGUMENT),
+    ROW(OFMAP_START, SHIFTS_AT, UMAKIT_INVALID_ARGUMENT),
+    ROW(SHIFTS_START, FREE_AT, UMAKIT_INVALID_ARGUMENT), /* 0x55 is no shift */
+};
+
+static const struct misuse transfer_misuses[] = {
+    ROW(DMA_ROW_BYTES, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DMA_ROWS, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DMA_PLANES, 0u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DMA_DIRECTION, 2u, UMAKIT_INVALID_ARGUMENT),
+    ROW(DMA_PLANES, UINT32_MAX, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_BUS_ADDRESS, 0u, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_BUS_ADDRESS, UINT32_MAX - 3u, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_BUS_ADDRESS, UMAKIT_SIMULATOR_WINDOW_BYTES + 132u, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_BUS_ADDRESS, UMAKIT_SIMULATOR_WINDOW_BYTES + 2u, UMAKIT_MISALIGNED),
+    ROW(DMA_SCRATCHPAD_START, FREE_AT + 1u, UMAKIT_MISALIGNED),
+    ROW(DMA_SCRATCHPAD_START, SCRATCHPAD_BYTES - 124u, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_SCRATCHPAD_START, SCRATCHPAD_BYTES, UMAKIT_OUT_OF_RANGE),
+    ROW(DMA_ROW_BYTES, 257u, UMAKIT_OUT_OF_RANGE),
+};
+
+/* The device refuses, says why, and works again after CLEAR. */
+static void expect_refusal(const struct misuse *misuse, uint32_t command)
+{
+    int before = (int)check_failures;
+
+    set_up();
+    umakit_device_write32(&array.device, misuse->offset, misuse->value);
+    WRITE(CONTROL, command);
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(ERROR));
+    CHECK_EQUAL(READ(ERROR), misuse->status);
+    CHECK_EQUAL(READ(INTERRUPT_PENDING), EVENT(ERROR));
+    CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
+    CHECK(bytes_are(scratchpad() + FREE_AT, 128u, 0x55));
+    /* Refused while the error is pending, without hiding it. */
+    WRITE(CONTROL, COMMAND(ARRAY_START) | COMMAND(DMA_START));
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(ERROR));
+    CHECK_EQUAL(READ(ERROR), misuse->status);
+    expect_recovery();
+    if (before != (int)check_failures) {
+        printf("with register 0x%x = 0x%x\n", (unsigned)misuse->offset, (unsigned)misuse->value);
+    }
+}
+
+static void test_misuse(void)
+{
+    static const struct misuse strides[] = {
+        ROW(DMA_BUS_ROW_STRIDE, 2u, UMAKIT_MISALIGNED),
+        ROW(DMA_SCRATCHPAD_ROW_STRIDE, 6u, UMAKIT_MISALIGNED),
+        ROW(DMA_SCRATCHPAD_ROW_STRIDE, 132u, UMAKIT_OUT_OF_RANGE),
+        ROW(DMA_BUS_ROW_STRIDE, 132u, UMAKIT_OUT_OF_RANGE),
+        ROW(DMA_BUS_ROW_STRIDE, 0xFFFFFFFCu, UMAKIT_OUT_OF_RANGE),
+    };
+    size_t i;
+
+    for (i = 0u; i < sizeof(job_misuses) / sizeof(job_misuses[0]); ++i) {
+        expect_refusal(&job_misuses[i], COMMAND(ARRAY_START));
+    }
+    for (i = 0u; i < sizeof(transfer_misuses) / sizeof(transfer_misuses[0]); ++i) {
+        expect_refusal(&transfer_misuses[i], COMMAND(DMA_START));
+    }
+    for (i = 0u; i < sizeof(strides) / sizeof(strides[0]); ++i) {
+        set_up();
+        WRITE(DMA_ROWS, 2u);
+        WRITE(DMA_BUS_ROW_STRIDE, 128u);
+        WRITE(DMA_SCRATCHPAD_ROW_STRIDE, 128u);
+        umakit_device_write32(&array.device, strides[i].offset, strides[i].value);
+        WRITE(CONTROL, COMMAND(DMA_START));
+        CHECK_EQUAL(READ(ERROR), strides[i].status);
+        /* A stride that is not used may be anything. */
+        WRITE(DMA_ROWS, 1u);
+        WRITE(CONTROL, COMMAND(CLEAR) | COMMAND(DMA_START));
+        CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+        CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(DMA_DONE));
+    }
+}
+
+static void test_features_that_are_missing(void)
+{
+    struct umakit_systolic_array_config config = good_config();
+
+    config.depthwise = false;
+    config.pooling_lanes = 0u;
+    config.weight_stationary = true;
+    set_up_with(config);
+    WRITE(INPUT_CHANNELS, 3u);
+    WRITE(OPERATION, UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE);
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_UNSUPPORTED);
+    WRITE(CONTROL, COMMAND(CLEAR));
+    WRITE(OPERATION, UMAKIT_SYSTOLIC_ARRAY_OPERATION_AVERAGE_POOL);
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_UNSUPPORTED);
+    WRITE(CONTROL, COMMAND(CLEAR));
+    CHECK_EQUAL(READ(FEATURES), 3u);
+    WRITE(OPERATION, UMAKIT_SYSTOLIC_ARRAY_OPERATION_CONVOLUTION);
+    WRITE(INPUT_CHANNELS, 2u);
+    WRITE(DATAFLOW, UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_WEIGHT_STATIONARY);
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    expect_result();
+}
+
+/* A transfer of more than a window, and of a buffer mapped the other way. */
+static void test_directions(void)
+{
+    uint32_t address;
+
+    set_up();
+    CHECK_EQUAL(umakit_device_map(&array.device, buffer, 64u, UMAKIT_FROM_DEVICE, &address), 0);
+    WRITE(DMA_BUS_ADDRESS, address);
+    WRITE(DMA_ROW_BYTES, 64u);
+    WRITE(CONTROL, COMMAND(DMA_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_WRONG_DIRECTION);
+    WRITE(DMA_DIRECTION, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT);
+    WRITE(CONTROL, COMMAND(CLEAR) | COMMAND(DMA_START));
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    CHECK(bytes_are((int8_t *)buffer, 64u, 0x55));
+    CHECK(bytes_are((int8_t *)buffer + 64, 64u, 0x11));
+}
+
+/* Random programs: nothing crashes, hangs or leaves an error that is none. */
+static void test_random_programs(void)
+{
+    uint32_t state = 5u;
+    uint32_t done = 0u;
+    int i;
+
+    for (i = 0; i < 3000; ++i) {
+        int waited;
+        int j;
+
+        set_up();
+        for (j = 0; j < 4; ++j) {
+            const uint32_t offset =
+                random_number(&state) % UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES & ~3u;
+            const uint32_t shift = random_number(&state) % 32u;
+
+            umakit_device_write32(&array.device, offset, random_number(&state) >> shift);
+        }
+        WRITE(CONTROL, COMMAND(CLEAR) | (random_number(&state) % 4u));
+        waited = umakit_device_wait(&array.device, TIMEOUT);
+        CHECK(waited == UMAKIT_OK || waited == UMAKIT_TIMEOUT);
+        CHECK(READ(ERROR) <= UMAKIT_LAST_STATUS);
+        done += (READ(STATUS) & (BIT(ARRAY_DONE) | BIT(DMA_DONE))) != 0u ? 1u : 0u;
+        WRITE(CONTROL, COMMAND(CLEAR));
+        CHECK_EQUAL(READ(STATUS), BIT(IDLE));
+    }
+    CHECK(done > 500u); /* many were sound */
+}
+
+static void test_devices_of_two_kinds(void)
+{
+    static const struct umakit_mac_array_config config = {4u, 4u, 0u};
+    static struct umakit_mac_array other;
+
+    set_up();
+    CHECK_EQUAL(umakit_mac_array_init(&other, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_read32(&other.device, 0u), 0x554D4131u);
+    CHECK_EQUAL(umakit_device_read32(&array.device, 0u), 0x554D4132u);
+    umakit_device_write32(&other.device, 0u, 0u); /* an error of one is not the other's */
+    CHECK_EQUAL(READ(STATUS), BIT(IDLE));
+    expect_recovery();
+}
+
+int main(void)
+{
+    test_init();
+    test_job();
+    test_engines_side_by_side();
+    test_a_bank_in_use_is_waited_for();
+    test_clear_stops();
+    test_unmapping_a_buffer_in_use();
+    test_misuse();
+    test_features_that_are_missing();
+    test_directions();
+    test_random_programs();
+    test_devices_of_two_kinds();
+    return check_result();
+}
