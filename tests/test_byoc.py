@@ -164,12 +164,10 @@ def test_a_predicate_refuses_in_plain_tvm_too() -> None:
 
 
 def test_two_backends_share_a_network(tmp_path: Path) -> None:
-    other = load_backend_folder(new_backend("byoc_npu", tmp_path, "vanilla").folder)
-    other.register()
+    name, vanillas = f"byoc{next(_numbers)}_npu", vanilla().target_name
+    load_backend_folder(new_backend(name, tmp_path, "vanilla").folder).register()
     module = transform.ConvertToDataflow(min_size=1)(two_convolutions())
-    first, second = (
-        tvm_api.get_patterns_with_prefix(name) for name in ("byoc_npu", "vanilla_accelerator")
-    )
+    first, second = (tvm_api.get_patterns_with_prefix(target) for target in (name, vanillas))
     taken = []
 
     def only_once(context: Any) -> bool:
@@ -181,7 +179,7 @@ def test_two_backends_share_a_network(tmp_path: Path) -> None:
     for patterns in (once, second):
         module = transform.FuseOpsByPattern(patterns, annotate_codegen=True)(module)
     targets = {str(f.attrs["Codegen"]) for f in accelerator_functions(module)}
-    assert targets == {"byoc_npu", "vanilla_accelerator"}
+    assert targets == {name, vanillas}
     inputs = NETWORKS["two convolutions"][1]
     np.testing.assert_allclose(
         run(transform.RunCodegen()(module), inputs),
