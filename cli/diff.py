@@ -195,8 +195,8 @@ def _again(context: typer.Context, inputs: str) -> str:
         value = context.params[str(option.name)]
         if option.param_type_name != "option" or option.name in NOT_REPEATED:
             continue
-        if value is not None and value != option.default:
-            for item in value if isinstance(value, list) else [value]:
+        if value and value != option.default:
+            for item in value if isinstance(value, (list, tuple)) else [value]:
                 words += [option.opts[0], str(item)]
     return shlex.join([*words, "--inputs", inputs])
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from umakit.diff.nodes import island_nodes
 from umakit.diff.values import EveryValue, Value
 from umakit.errors import InputError
 from umakit.frontend.onnx_files import name_nodes
@@ -104,6 +105,11 @@ def _runtime_for(source: Any) -> str:
         return ""
     with Path(source).open("rb") as stream:
         return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
+
+
+def nodes_of(source: Any) -> dict[str, tuple[str, ...]]:
+    """Nodes of a model file by name of an operator that stands for several of them."""
+    return island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:

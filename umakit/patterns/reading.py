@@ -78,9 +78,7 @@ def _weighted(
     data = tvm_api.dtype_of(call.args[0])
     for name, dtype in (("weights", "int8"), ("bias", BIAS_DTYPES.get(data, "int32"))):
         if values[name].dtype != dtype:
-            raise NotReadable(
-                f"{values[name].dtype} {name}: drivers of {data} data get {dtype}"
-            )
+            raise NotReadable(f"{values[name].dtype} {name}: drivers of {data} data get {dtype}")
     if getattr(known, "layout", "NHWC") == "NCHW":  # the model's weights are OIHW then
         values["weights"] = values["weights"].transpose(0, 2, 3, 1)
     outputs = len(values["weights"])
