@@ -23,6 +23,7 @@ import umakit.compile
 from umakit import PassPhase, compile_model, patterns, tvm_api
 from umakit.diff import diff_model
 from umakit.diff.nodes import island_nodes
+from umakit.diff.references import nodes_of
 from umakit.errors import InputError
 from umakit.patterns import Weighted
 
@@ -253,6 +254,11 @@ def test_islands_are_called_by_their_nodes(tmp_path: Path) -> None:
     graph = Graph(seed=1)
     graph.output(graph.node("Relu", graph.input("x", 1, 4), name="alone"))
     assert island_nodes(save(graph.model(), tmp_path)) == {}
+
+
+def test_a_pytorch_program_has_no_nodes_of_a_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "program.pt2.npz", np.zeros(1))  # a zip file, as a .pt2 is
+    assert nodes_of(tmp_path / "program.pt2.npz") == {} == nodes_of(object())
 
 
 def write_backend(folder: Path) -> Path:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,8 +101,8 @@ def choose_runtime(
 
 
 def _runtime_for(source: Any) -> str:
-    """The runtime that knows a model's format; empty for an object."""
-    if not isinstance(source, (str, Path)):
+    """The runtime that knows a model's format; empty for an object or a PyTorch program."""
+    if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
         return ""
     with Path(source).open("rb") as stream:
         return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
