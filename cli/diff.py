@@ -54,64 +54,73 @@ uma diff digits.onnx --library digits_library --inputs held_out.npz --most 100
 uma diff digits.onnx -b ./my_npu --device qemu-cortex-m3 --pool sram=64K --json"""
 
 
+LibraryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        "-l",
+        help="What `uma compile` wrote of MODEL, folder or tar, instead of compiling it here.",
+        show_default=False,
+    ),
+]
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        "-i",
+        help="Arrays by input name (npz), one more leading dimension for several inferences; "
+        "default: three random ones, the same every time.",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Folder for the wrong tensor and the right one (npz); default: MODEL_diff, "
+        "written if something differs.",
+        show_default=False,
+    ),
+]
+ReferenceOption = Annotated[
+    str, typer.Option(help="What to compare with: auto, cpu, onnxruntime or tflite-micro.")
+]
+ToleranceOption = Annotated[
+    float, typer.Option(help="Of floats, relative to the largest value of a tensor.")
+]
+MostOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Inferences to run at most; default: all.", show_default=False),
+]
+SamePlannerOption = Annotated[
+    str | None, typer.Option(help="Memory planner, as of `uma compile`.", show_default=False)
+]
+SameWeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Where constants go: c or blob; default: c, but blob for more than 4 MiB if "
+        "--pool and --planner are left out.",
+        show_default=False,
+    ),
+]
+
+
 def diff(
     context: typer.Context,
     model: ModelArgument,
     backend: BackendOption = None,
-    library: Annotated[
-        Path | None,
-        typer.Option(
-            "--library",
-            "-l",
-            help="What `uma compile` wrote of MODEL, folder or tar, instead of compiling it here.",
-            show_default=False,
-        ),
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            "--inputs",
-            "-i",
-            help="Arrays by input name (npz), one more leading dimension for several inferences; "
-            "default: three random ones, the same every time.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the wrong tensor and the right one (npz); default: MODEL_diff, "
-            "written if something differs.",
-            show_default=False,
-        ),
-    ] = None,
-    reference: Annotated[
-        str, typer.Option(help="What to compare with: auto, cpu, onnxruntime or tflite-micro.")
-    ] = "auto",
-    tolerance: Annotated[
-        float, typer.Option(help="Of floats, relative to the largest value of a tensor.")
-    ] = 1e-5,
-    most: Annotated[
-        int | None,
-        typer.Option(min=1, help="Inferences to run at most; default: all.", show_default=False),
-    ] = None,
+    library: LibraryOption = None,
+    inputs: InputsOption = None,
+    output: OutputOption = None,
+    reference: ReferenceOption = "auto",
+    tolerance: ToleranceOption = 1e-5,
+    most: MostOption = None,
     device: DeviceOption = "host",
     input_shapes: ShapesOption = None,
     pool: PoolOption = None,
-    planner: Annotated[
-        str | None,
-        typer.Option(help="Memory planner, as of `uma compile`.", show_default=False),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="Where constants go: c or blob; default: c, but blob for more than 4 MiB if "
-            "--pool and --planner are left out.",
-            show_default=False,
-        ),
-    ] = None,
+    planner: SamePlannerOption = None,
+    weights: SameWeightsOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -195,8 +204,8 @@ def _again(context: typer.Context, inputs: str) -> str:
         value = context.params[str(option.name)]
         if option.param_type_name != "option" or option.name in NOT_REPEATED:
             continue
-        if value is not None and value != option.default:
-            for item in value if isinstance(value, list) else [value]:
+        if value and value != option.default:
+            for item in value if isinstance(value, (list, tuple)) else [value]:
                 words += [option.opts[0], str(item)]
     return shlex.join([*words, "--inputs", inputs])
 

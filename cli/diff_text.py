@@ -18,17 +18,17 @@ MOST_NAMES = 6
 
 
 def layer_table(result: DiffResult) -> Table:
-    """Every layer with its own difference, and that which has added up before it."""
-    numbers = ("wrong", "largest difference", "in the run")
+    """Every layer with its own difference, and with that which it inherits in a whole run."""
+    numbers = ("wrong elements", "largest difference", "with inherited")
     table = new_table("layer", "where", "result", "compared with", *numbers, right=numbers)
     for layer in result.layers:
         if layer.own is None or layer.in_the_run is None:
-            table.add_row(layer.name, layer.where, "", "nothing")
+            table.add_row(_name(result, layer), layer.where, "", "nothing")
             continue
         own = layer.own
         style = "" if layer.agrees else "bold red"
         table.add_row(
-            layer.name,
+            _name(result, layer),
             layer.where,
             f"{layer.dtype} {'x'.join(map(str, layer.shape))}".strip(),
             layer.reference,
@@ -38,6 +38,11 @@ def layer_table(result: DiffResult) -> Table:
             style=style,
         )
     return table
+
+
+def _name(result: DiffResult, layer: LayerResult) -> str:
+    """A layer by its nodes in the model file."""
+    return result.spoken(layer.operators) or layer.name
 
 
 def verdict(result: DiffResult) -> list[str]:
@@ -77,18 +82,24 @@ def _no_blame(result: DiffResult) -> str:
 def _blame(result: DiffResult, blame: Blame) -> list[str]:
     layer = blame.layer
     lines = [
-        f"first difference: {_operators(blame.operators) or layer.name} on {layer.where} "
+        f"first difference: {_operators(result, blame.operators) or layer.name} on {layer.where} "
         f"(layer {layer.number} of {len(result.layers)}, inference {result.inferences - 1})"
     ]
     if layer.own is not None and not layer.own.agrees:
         lines += _size(layer, layer.own)
     if blame.explanation:
         lines.append(f"  looks like    {blame.explanation}")
-    lines.append(f"  before it     {_before(result.layers[: layer.number])}")
+    if blame.overlap:
+        lines.append(f"  memory plan   {blame.overlap}")
+    lines.append(f"  before it     {_before(result, result.layers[: layer.number])}")
     lines.append(f"  so            {_where_to_look(result, blame)}")
     if blame.also:
-        lines.append(f"  not excluded  {_operators(blame.also)}: not known to {result.reference}")
-    others = [other.name for other in result.layers[layer.number + 1 :] if not other.agrees]
+        lines.append(
+            f"  not excluded  {_operators(result, blame.also)}: not known to {result.reference}"
+        )
+    others = [
+        _name(result, other) for other in result.layers[layer.number + 1 :] if not other.agrees
+    ]
     if others:
         lines.append(f"  wrong too     {_names(others)}")
     return lines
@@ -97,15 +108,16 @@ def _blame(result: DiffResult, blame: Blame) -> list[str]:
 def _size(layer: LayerResult, own: TensorDifference) -> list[str]:
     limit = f" by more than {own.limit:.3g}" if own.limit else ""
     place = f" at {list(own.index)}" if own.index else ""
+    first = f", first at {list(own.first)}" if own.first else ""
     return [
         f"  result        {layer.dtype}{list(layer.shape)}, {own.differing:,} of {own.elements:,} "
-        f"elements differ{limit}",
+        f"elements differ{limit}{first}",
         f"  largest       {own.largest:.6g}{place}: {own.got:.9g} instead of {own.wanted:.9g}",
     ]
 
 
-def _before(layers: Sequence[LayerResult]) -> str:
-    compared = [layer.name for layer in layers if layer.own is not None]
+def _before(result: DiffResult, layers: Sequence[LayerResult]) -> str:
+    compared = [_name(result, layer) for layer in layers if layer.own is not None]
     if not compared:
         return "nothing: it is the first layer that can be compared"
     return f"{len(compared)} of {len(layers)} layers agree: {_names(compared)}"
@@ -114,6 +126,8 @@ def _before(layers: Sequence[LayerResult]) -> str:
 def _where_to_look(result: DiffResult, blame: Blame) -> str:
     from umakit.diff import SPOKEN
 
+    if blame.overlap:
+        return "look at the memory planner: this layer's memory is not its own"
     if blame.shared:
         return (
             f"umakit's CPU kernels differ from {SPOKEN[result.reference]} here too: look at "
@@ -134,8 +148,8 @@ def _output(item: TensorDifference) -> str:
     )
 
 
-def _operators(operators: Sequence[OperatorPlacement]) -> str:
-    return " + ".join(f"{item.operator} {item.name!r}" for item in operators)
+def _operators(result: DiffResult, operators: Sequence[OperatorPlacement]) -> str:
+    return " + ".join(f"{item.operator} {result.spoken([item])!r}" for item in operators)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -112,7 +112,8 @@ SWAPPED = "convolution.input_width = (uint32_t)ih; convolution.input_height = (u
 @pytest.mark.parametrize(
     ("call", "wrong", "before", "name", "sentence"),
     [
-        (0, "result[11] += 0.5f;", "", "stem", ""),
+        (0, "result[11] += 0.5f;", "", "stem", "wrong only at index 0 of axis 1"),
+        (0, "for (int i = 0; i < oc; i++) result[i * ih * iw + i * 7] += 0.5f;", "", "stem", ""),
         (1, DOUBLE, "", "twin1", "equal after multiplying the reference by 2"),
         (2, CHANNELS_LAST, "", "twin2", "transposing axes (0, 2, 3, 1): it is stored channels"),
         (3, COLUMNS_FIRST, "", "twin3", "equal after transposing axes (0, 1, 3, 2)"),
@@ -126,7 +127,7 @@ SWAPPED = "convolution.input_width = (uint32_t)ih; convolution.input_height = (u
         (0, f"for (size_t i = 0; i < {ELEMENTS}; i++) if (result[i] < 0) result[i] = 0;", "",
          "stem", "clipping the reference from below at 0"),
     ],
-    ids="element double nhwc nchw-columns-first swapped zeros offset index relu".split(),
+    ids="element elements double nhwc nchw-columns-first swapped zeros offset index relu".split(),
 )  # fmt: skip
 def test_an_error_in_a_driver_is_found(
     call: int, wrong: str, before: str, name: str, sentence: str, plant: Plant, tmp_path: Path
@@ -568,7 +569,7 @@ INTEGERS = np.random.default_rng(2).integers(-120, 120, (1, 5, 4, 6)).astype("in
         (INTEGERS + np.int8(1), INTEGERS, "adding 1"),
         (INTEGERS + (INTEGERS % 2), INTEGERS, "never off by more than one"),
         (normal(1, 3, 5, 7, seed=10), TENSOR, ""),
-        (np.where(np.arange(7) == 3, 9, TENSOR), TENSOR, ""),
+        (np.where(np.arange(7) == 3, 9, TENSOR), TENSOR, "wrong only at index 3 of axis 3"),
     ],
 )
 def test_simple_explanations(got: Any, wanted: Any, sentence: str) -> None:

@@ -18,7 +18,14 @@ from umakit.diff.blame import find_blame, layer_results
 from umakit.diff.compare import DEFAULT_TOLERANCE, TensorDifference
 from umakit.diff.inputs import given_inferences, random_inferences
 from umakit.diff.libraries import compiled_library, written_library
-from umakit.diff.references import AUTOMATIC, CPU_KERNELS, REFERENCES, SPOKEN, choose_runtime
+from umakit.diff.references import (
+    AUTOMATIC,
+    CPU_KERNELS,
+    REFERENCES,
+    SPOKEN,
+    choose_runtime,
+    nodes_of,
+)
 from umakit.diff.result import Blame, DiffResult, LayerResult
 from umakit.diff.session import Examined, Judgement, Reference, rewritten_notice
 from umakit.diff.values import every_value
@@ -98,8 +105,11 @@ def diff_model(
         progress("building the library")
         examined = Examined(made, truth, folder / "library_probe", tolerance, machine)
         layers, result = _run(examined, truth, chosen[:most], tolerance, progress)
-    result = replace(result, name=model.name, seeds=inputs is None, layers=layers)
-    return replace(result, notices=(*notices, *result.notices))
+    notices += result.notices
+    return replace(
+        result, name=model.name, seeds=inputs is None, layers=layers, notices=tuple(notices),
+        nodes=nodes_of(source),
+    )  # fmt: skip
 
 
 def _check(tolerance: float, most: int | None) -> None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,16 +69,22 @@ def find_blame(
             (t for t in judgement.tensors if (t.layer, t.c_name) == (number, layer.output)), None
         )
         if tensor is None or tensor.own.agrees:
-            return _damage(layer, tensor, judgement)
+            return _damage(examined, layer, tensor, judgement)
         return _wrong(examined, truth, judgement, layer, tensor, inputs, tolerance)
     return None
 
 
-def _damage(layer: LayerResult, tensor: LayerJudgement | None, judgement: Judgement) -> Blame:
+def _damage(
+    examined: Examined,
+    layer: LayerResult,
+    tensor: LayerJudgement | None,
+    judgement: Judgement,
+) -> Blame:
     """A layer whose own result is right, but that changed something else."""
     got = tensor.got if tensor else np.zeros(0, np.uint8)
     wanted = judgement.reference.values[tensor.value] if tensor else got
-    return Blame(layer, layer.operators, False, (), _damage_text(layer), got, wanted)
+    overlap = overlapping(examined.pools, layer.number)
+    return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, got, wanted)
 
 
 def _damage_text(layer: LayerResult) -> str:
@@ -109,10 +116,32 @@ def _wrong(
         shared=row is not None,
         also=also,
         explanation="; ".join(sentences),
+        overlap=overlapping(examined.pools, layer.number),
         got=tensor.got,
         wanted=wanted,
         inputs=_inputs(examined, judgement, layer.number, inputs),
     )
+
+
+def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
+    """Two tensors that the memory plan puts on the same bytes while a layer runs, in words.
+
+    Args:
+        pools: of the library's description.
+        layer: its number.
+    """
+    for pool in pools:
+        alive = [t for t in pool["tensors"] if t["first_layer"] <= layer <= t["last_layer"]]
+        for one, other in itertools.combinations(alive, 2):
+            start = max(one["offset_bytes"], other["offset_bytes"])
+            end = min(t["offset_bytes"] + t["size_bytes"] for t in (one, other))
+            shared = {one["takes_over"], other["takes_over"]} & {one["c_name"], other["c_name"]}
+            if start < end and not shared:
+                return (
+                    f"bytes {start} to {end - 1} of pool {pool['name']} belong to "
+                    f"{one['name']} and to {other['name']}"
+                )
+    return ""
 
 
 def _first_shared(

@@ -27,6 +27,8 @@ class TensorDifference:
         index: of the largest difference; empty for a scalar or when there is none.
         got: the library's value there.
         wanted: the reference's value there.
+        first: place of the first element that differs, in the order of memory; empty for a scalar
+            or when none does.
         limit: what floats may differ by, absolute; 0 for integers.
     """
 
@@ -36,6 +38,7 @@ class TensorDifference:
     index: tuple[int, ...]
     got: float
     wanted: float
+    first: tuple[int, ...]
     limit: float
 
     @property
@@ -84,14 +87,21 @@ def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> 
     limit = limit_of(wanted, tolerance)
     away = distances(got, wanted)
     if away.size == 0:
-        return TensorDifference(0, 0, 0.0, (), 0.0, 0.0, limit)
-    place = tuple(int(axis) for axis in np.unravel_index(int(away.argmax()), away.shape))
+        return TensorDifference(0, 0, 0.0, (), 0.0, 0.0, (), limit)
+    wrong = away > limit
+    place = _place(away)
     return TensorDifference(
         elements=int(away.size),
-        differing=int((away > limit).sum()),
+        differing=int(wrong.sum()),
         largest=float(away[place]),
         index=place,
         got=float(got[place]),
         wanted=float(wanted[place]),
+        first=_place(wrong) if wrong.any() else (),
         limit=limit,
     )
+
+
+def _place(values: Array) -> tuple[int, ...]:
+    """Index of the largest value, the first one of several."""
+    return tuple(int(axis) for axis in np.unravel_index(int(values.argmax()), values.shape))

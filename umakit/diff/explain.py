@@ -20,6 +20,9 @@ Array = npt.NDArray[Any]
 MOST_AXES = 5
 """Permutations of more axes are not tried."""
 
+FEW_OF = 4
+"""Indices of an axis are few if they are at most one of so many."""
+
 
 def explain(got: Array, wanted: Array, tolerance: float) -> str:
     """A sentence about `got` that holds for all its elements, or an empty string.
@@ -43,7 +46,7 @@ def explain(got: Array, wanted: Array, tolerance: float) -> str:
         return _not_finite(got, wanted)
     if equal(np.full_like(wanted, wanted.flat[0]), wanted):
         return ""  # a constant is equal to itself however it is turned
-    hypotheses = (_layouts, _flips, _constants, _clips, _shifts, _steps)
+    hypotheses = (_layouts, _flips, _constants, _clips, _shifts, _places, _steps)
     for hypothesis in hypotheses:
         for sentence in hypothesis(got, wanted, equal):
             return sentence
@@ -127,6 +130,21 @@ def _shifts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
             yield f"equal after shifting the reference by +1 along axis {axis}"
         if equal(got[earlier], wanted[later]):
             yield f"equal after shifting the reference by -1 along axis {axis}"
+
+
+def _places(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """Everything that differs is at few indices of an axis: a channel, a row at the edge."""
+    for axis, extent in enumerate(wanted.shape):
+        if extent < FEW_OF:
+            continue
+        wrong = [
+            index
+            for index in range(extent)
+            if not equal(got.take([index], axis), wanted.take([index], axis))
+        ]
+        if 0 < len(wrong) <= extent // FEW_OF:
+            word = "index" if len(wrong) == 1 else "indices"
+            yield f"wrong only at {word} {', '.join(map(str, wrong))} of axis {axis}"
 
 
 def _steps(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:

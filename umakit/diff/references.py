@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from umakit.diff.nodes import island_nodes
 from umakit.diff.values import EveryValue, Value
 from umakit.errors import InputError
 from umakit.frontend.onnx_files import name_nodes
@@ -99,11 +101,16 @@ def choose_runtime(
 
 
 def _runtime_for(source: Any) -> str:
-    """The runtime that knows a model's format; empty for an object."""
-    if not isinstance(source, (str, Path)):
+    """The runtime that knows a model's format; empty for an object or a PyTorch program."""
+    if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
         return ""
     with Path(source).open("rb") as stream:
         return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
+
+
+def nodes_of(source: Any) -> dict[str, tuple[str, ...]]:
+    """Nodes of a model file by name of an operator that stands for several of them."""
+    return island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:

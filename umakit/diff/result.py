@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +65,8 @@ class Blame:
         also: operators before it that could not be compared with the independent runtime, or
             not at all; the error may be in them too.
         explanation: a sentence that holds for every element; may be empty.
+        overlap: tensors to which the memory plan gives the same bytes while this layer runs, in
+            words; empty if the plan is right.
         got: what the layer computed.
         wanted: what it had to compute.
         inputs: values that the layer read, by C name.
@@ -74,6 +77,7 @@ class Blame:
     shared: bool
     also: tuple[OperatorPlacement, ...]
     explanation: str
+    overlap: str
     got: Array
     wanted: Array
     inputs: dict[str, Array] = field(default_factory=dict)
@@ -94,6 +98,7 @@ class DiffResult:
         blame: the first wrong layer, None if there is none.
         inputs: of the last inference.
         notices: what the user should know, one sentence each.
+        nodes: of the model file, by name of an operator that stands for several.
     """
 
     name: str
@@ -106,6 +111,12 @@ class DiffResult:
     blame: Blame | None
     inputs: dict[str, Array]
     notices: tuple[str, ...]
+    nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def spoken(self, operators: Sequence[OperatorPlacement]) -> str:
+        """Operators by their nodes in the model file, for example `conv1 + relu1`."""
+        names = [n for item in operators for n in self.nodes.get(item.name, (item.name,))]
+        return " + ".join(dict.fromkeys(names))
 
     @property
     def agrees(self) -> bool:
@@ -121,42 +132,45 @@ class DiffResult:
             "tolerance": self.tolerance,
             "inferences": self.inferences,
             "random_inputs": self.seeds,
-            "first": None if self.blame is None else _blame_json(self.blame),
+            "first": None if self.blame is None else self._blame_json(self.blame),
             "outputs": {name: _difference_json(item) for name, item in self.outputs.items()},
-            "layers": [_layer_json(layer) for layer in self.layers],
+            "layers": [self._layer_json(layer) for layer in self.layers],
             "notices": list(self.notices),
         }
 
+    def _blame_json(self, blame: Blame) -> dict[str, Any]:
+        return {
+            "layer": blame.layer.number,
+            "operators": [self._operator_json(item) for item in blame.operators],
+            "shared_with_cpu_kernels": blame.shared,
+            "not_compared_independently": [self._operator_json(item) for item in blame.also],
+            "explanation": blame.explanation,
+            "memory_overlap": blame.overlap,
+        }
 
-def _blame_json(blame: Blame) -> dict[str, Any]:
-    return {
-        "layer": blame.layer.number,
-        "operators": [_operator_json(item) for item in blame.operators],
-        "shared_with_cpu_kernels": blame.shared,
-        "not_compared_independently": [_operator_json(item) for item in blame.also],
-        "explanation": blame.explanation,
-    }
+    def _operator_json(self, operator: OperatorPlacement) -> dict[str, Any]:
+        return {
+            "operator": operator.operator,
+            "name": operator.name,
+            "nodes": list(self.nodes.get(operator.name, (operator.name,))),
+            "where": operator.where,
+        }
 
-
-def _operator_json(operator: OperatorPlacement) -> dict[str, str]:
-    return {"operator": operator.operator, "name": operator.name, "where": operator.where}
-
-
-def _layer_json(layer: LayerResult) -> dict[str, Any]:
-    return {
-        "layer": layer.number,
-        "name": layer.name,
-        "where": layer.where,
-        "operators": [_operator_json(item) for item in layer.operators],
-        "tensor": layer.output,
-        "shape": list(layer.shape),
-        "dtype": layer.dtype,
-        "reference": layer.reference,
-        "agrees": layer.agrees,
-        "own": _difference_json(layer.own),
-        "in_the_run": _difference_json(layer.in_the_run),
-        "damaged": list(layer.damaged),
-    }
+    def _layer_json(self, layer: LayerResult) -> dict[str, Any]:
+        return {
+            "layer": layer.number,
+            "name": layer.name,
+            "where": layer.where,
+            "operators": [self._operator_json(item) for item in layer.operators],
+            "tensor": layer.output,
+            "shape": list(layer.shape),
+            "dtype": layer.dtype,
+            "reference": layer.reference,
+            "agrees": layer.agrees,
+            "own": _difference_json(layer.own),
+            "in_the_run": _difference_json(layer.in_the_run),
+            "damaged": list(layer.damaged),
+        }
 
 
 def _difference_json(item: TensorDifference | None) -> dict[str, Any] | None:
@@ -169,6 +183,7 @@ def _difference_json(item: TensorDifference | None) -> dict[str, Any] | None:
         "index": list(item.index),
         "got": _number(item.got),
         "wanted": _number(item.wanted),
+        "first": list(item.first),
         "limit": item.limit,
     }
 
