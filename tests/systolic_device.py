@@ -21,7 +21,8 @@ Array = npt.NDArray[Any]
 
 _FOLDER = sim.source_directory()
 _MAP = tomllib.loads((_FOLDER / "registers/systolic_array.toml").read_text(encoding="utf-8"))
-OFFSETS: dict[str, int] = {item["name"]: item["offset"] for item in _MAP["register"]}
+REGISTERS: dict[str, dict[str, Any]] = {item["name"]: item for item in _MAP["register"]}
+OFFSETS: dict[str, int] = {name: item["offset"] for name, item in REGISTERS.items()}
 VALUES: dict[str, dict[str, int]] = {
     item["name"]: {value["name"]: value["value"] for value in item.get("value", [])}
     for item in _MAP["register"]
@@ -118,8 +119,12 @@ class Device:
 
     def write(self, register: str, value: int) -> None:
         """Write a register by name; negative values in two's complement."""
+        self.write_at(OFFSETS[register], value)
+
+    def write_at(self, offset: int, value: int) -> None:
+        """Write a register by offset."""
         number = ctypes.c_uint32(value & FOREVER)
-        self._library.umakit_device_write32(self.handle, OFFSETS[register], number)
+        self._library.umakit_device_write32(self.handle, ctypes.c_uint32(offset), number)
 
     def program(self, **values: int) -> None:
         """Write registers."""
@@ -128,7 +133,11 @@ class Device:
 
     def read(self, register: str) -> int:
         """Read a register by name."""
-        return int(self._library.umakit_device_read32(self.handle, OFFSETS[register]))
+        return self.read_at(OFFSETS[register])
+
+    def read_at(self, offset: int) -> int:
+        """Read a register by offset."""
+        return int(self._library.umakit_device_read32(self.handle, ctypes.c_uint32(offset)))
 
     def counter(self, name: str) -> int:
         """Read both halves of a counter."""

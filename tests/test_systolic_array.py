@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from systolic_device import FROM_DEVICE, TO_DEVICE, VALUES, Array, Config, Device
+from systolic_device import TO_DEVICE, VALUES, Array, Config, Device
 
 Draw = Any
 
@@ -368,80 +368,7 @@ def test_sums_wrap_at_32_bits() -> None:
     assert result.item() == -64, "-2**31 * 2**-25"
 
 
-# --- transfers ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Planes of rows of bytes on both sides."""
-
-    shape: tuple[int, int, int]
-    bus: tuple[int, int, int]
-    pad: tuple[int, int, int]
-    is_out: bool
-    width: int
-    latency: int
-    burst: int
-
-
-@st.composite
-def transfers(draw: Draw) -> Transfer:
-    def side(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Start, plane stride and row stride; rows may be interleaved with planes."""
-        planes, rows, size = shape
-        first = draw(st.integers(0, 20))
-        row = size + draw(st.integers(0, 9))
-        plane = rows * row + draw(st.integers(0, 9))
-        if draw(st.booleans()):
-            plane, row = row, planes * row + draw(st.integers(0, 9))
-        return first, plane, row
-
-    shape = tuple(draw(st.integers(1, most)) for most in (4, 6, 40))
-    return Transfer(
-        shape, side(shape), side(shape), draw(st.booleans()),  # type: ignore[arg-type]
-        draw(st.sampled_from([1, 4, 8, 16])), draw(st.integers(0, 30)),
-        draw(st.sampled_from([0, 8, 16, 64])),
-    )  # fmt: skip
-
-
-def view(memory: Array, shape: tuple[int, int, int], side: tuple[int, int, int]) -> Array:
-    return np.lib.stride_tricks.as_strided(memory[side[0] :], shape, (side[1], side[2], 1))
-
-
-@settings(max_examples=200, deadline=None)
-@given(transfers())
-def test_transfers_are_slices(transfer: Transfer) -> None:
-    device = Device(Config(dma_bytes_per_cycle=transfer.width, dma_latency_cycles=transfer.latency,
-                           dma_burst_bytes=transfer.burst))  # fmt: skip
-    random = np.random.default_rng(0)
-    memory = random.integers(0, 256, 1 << 14).astype(np.uint8)
-    device.scratchpad[:] = random.integers(0, 256, device.scratchpad.size)
-    wanted = [memory.copy(), device.scratchpad.copy()]
-    sides = [view(wanted[0], transfer.shape, transfer.bus),
-             view(wanted[1], transfer.shape, transfer.pad)]  # fmt: skip
-    if transfer.is_out:
-        sides.reverse()
-    sides[1][...] = sides[0]
-    address = device.map(memory, FROM_DEVICE if transfer.is_out else TO_DEVICE)
-    planes, rows, size = transfer.shape
-    device.program(
-        DMA_BUS_ADDRESS=address + transfer.bus[0], DMA_SCRATCHPAD_START=transfer.pad[0],
-        DMA_DIRECTION=int(transfer.is_out), DMA_ROW_BYTES=size, DMA_ROWS=rows, DMA_PLANES=planes,
-        DMA_BUS_PLANE_STRIDE=transfer.bus[1], DMA_BUS_ROW_STRIDE=transfer.bus[2],
-        DMA_SCRATCHPAD_PLANE_STRIDE=transfer.pad[1], DMA_SCRATCHPAD_ROW_STRIDE=transfer.pad[2],
-    )  # fmt: skip
-    device.control("RESET_COUNTERS", "DMA_START")
-    assert device.wait() == 0 and device.error() == "OK"
-    assert device.status() == {"IDLE", "DMA_DONE"}
-    np.testing.assert_array_equal(memory, wanted[0])
-    np.testing.assert_array_equal(device.scratchpad, wanted[1])
-    bursts = math.ceil(size / transfer.burst) if transfer.burst else 1
-    cycles = planes * rows * (bursts * transfer.latency + math.ceil(size / transfer.width))
-    counters = device.counters()
-    assert counters["DMA_CYCLES"] == counters["STALL_CYCLES"] == cycles
-    moved = planes * rows * size
-    assert counters["BYTES_IN"] == (0 if transfer.is_out else moved)
-    assert counters["BYTES_OUT"] == (moved if transfer.is_out else 0)
+# --- time ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("banks", [1, 2, 4])

@@ -10,6 +10,7 @@
 #include "conv2dnchw.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -142,6 +143,24 @@ static int job_status(umakit_device *device)
     return UMAKIT_OK;
 }
 
+static bool is_busy(umakit_device *device)
+{
+    return (umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET) &
+            UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) != 0u;
+}
+
+/* Why no interrupt came. */
+static int timeout_status(umakit_device *device)
+{
+    int status;
+
+    if (is_busy(device)) {
+        return UMAKIT_TIMEOUT;
+    }
+    status = job_status(device);
+    return status == UMAKIT_OK ? UMAKIT_LOST_INTERRUPT : status;
+}
+
 static int run_job(umakit_device *device, const struct convolution *convolution,
                    uint32_t ifmap_address, uint32_t weights_address, uint32_t result_address)
 {
@@ -158,10 +177,15 @@ static int run_job(umakit_device *device, const struct convolution *convolution,
 
     if (status == UMAKIT_OK) {
         status = job_status(device);
+    } else if (status == UMAKIT_TIMEOUT) {
+        status = timeout_status(device);
     }
     if (status != UMAKIT_OK) {
         /* It may still run: stop it before its buffers are taken away. */
         clear_device(device);
+        if (status == UMAKIT_TIMEOUT && is_busy(device)) {
+            status = UMAKIT_STUCK_BUSY;
+        }
     }
     return status;
 }

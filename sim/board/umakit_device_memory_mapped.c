@@ -3,15 +3,25 @@
  * The device of a board: volatile access to registers at UMAKIT_DEVICE_BASE.
  * Bus addresses are the addresses of the processor. Copy this file and change
  * what your board does differently; the driver stays as it is.
+ *
+ * With UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY defined the registers are those of
+ * systolic_array_registers.h, else those of mac_array_registers.h.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/device.h"
-#include "umakit/mac_array_registers.h"
 #include "umakit/memory_mapped.h"
 #include "umakit/static_assert.h"
+
+#ifdef UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY
+#include "umakit/systolic_array_registers.h"
+#define REGISTER_BYTES UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES
+#else
+#include "umakit/mac_array_registers.h"
+#define REGISTER_BYTES UMAKIT_MAC_ARRAY_REGISTER_BYTES
+#endif
 
 #ifndef UMAKIT_DEVICE_BASE
 #error "Define UMAKIT_DEVICE_BASE, the address of the device's first register."
@@ -30,7 +40,7 @@ struct umakit_device {
     struct mapping mappings[MAPPING_COUNT];
 };
 
-UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_REGISTER_BYTES % 4u == 0u, registers_are_words);
+UMAKIT_STATIC_ASSERT(REGISTER_BYTES % 4u == 0u, registers_are_words);
 
 static struct umakit_device board_device;
 
@@ -133,6 +143,21 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
     }
 }
 
+/* The state of the interrupt line, from the registers. */
+static bool interrupt_is_raised(umakit_device *device)
+{
+#ifdef UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY
+    return (umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_OFFSET) &
+            umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET)) != 0u;
+#else
+    const uint32_t status = umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET);
+
+    return (status & UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) == 0u &&
+           (status & (UMAKIT_MAC_ARRAY_STATUS_DONE_MASK |
+                      UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK)) != 0u;
+#endif
+}
+
 /* Polls, so that it runs without an interrupt controller set up: a turn of the
  * loop takes a cycle of the device or longer. On a board with the interrupt
  * connected, sleep in the loop until it comes. */
@@ -144,11 +169,7 @@ int umakit_device_wait(umakit_device *device, uint32_t timeout_cycles)
         return UMAKIT_NO_DEVICE;
     }
     for (;;) {
-        const uint32_t status = umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET);
-
-        if ((status & UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) == 0u &&
-            (status & (UMAKIT_MAC_ARRAY_STATUS_DONE_MASK |
-                       UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK)) != 0u) {
+        if (interrupt_is_raised(device)) {
             return UMAKIT_OK;
         }
         if (turn == timeout_cycles) {

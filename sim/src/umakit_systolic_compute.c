@@ -75,9 +75,9 @@ static void accumulate_lanes(uint32_t *restrict sums, const int8_t *restrict inp
 
         for (lane = 0u; lane < LANES; ++lane) {
             /* At most 255 * 128: fits, and 16 bits multiply faster than 32. */
-            const int16_t product = (int16_t)(input * weights[lane]);
+            const uint32_t product = (uint32_t)(int16_t)(input * weights[lane]);
 
-            local[lane] += (uint32_t)product;
+            local[lane] += product;
         }
         weights += weights_stride;
     }

@@ -127,6 +127,43 @@ static void test_refused_by_the_device(void)
     CHECK_EQUAL(call(&job), UMAKIT_OK);
 }
 
+/* Each fault of the hardware has a status of its own, and does not last. */
+static void test_faults(void)
+{
+    static const struct {
+        struct umakit_fault fault;
+        int status;
+    } faults[] = {
+        {{.kind = UMAKIT_FAULT_BUS_ERROR, .address = 0x10000000u, .bytes = 4u},
+         UMAKIT_BUS_ERROR},
+        {{.kind = UMAKIT_FAULT_BUS_ERROR, .address = 0x20000008u, .bytes = 1u},
+         UMAKIT_BUS_ERROR},
+        {{.kind = UMAKIT_FAULT_BUS_ERROR, .address = 0x30000000u, .bytes = 1u},
+         UMAKIT_BUS_ERROR},
+        {{.kind = UMAKIT_FAULT_LOST_INTERRUPT}, UMAKIT_LOST_INTERRUPT},
+        {{.kind = UMAKIT_FAULT_STUCK_BUSY, .engine = UMAKIT_ENGINE_ARRAY}, UMAKIT_STUCK_BUSY},
+    };
+    static const struct umakit_fault of_other_devices[] = {
+        {.kind = UMAKIT_FAULT_DMA_STOPS, .bytes = 4u},
+        {.kind = UMAKIT_FAULT_SCRATCHPAD_BIT},
+        {.kind = UMAKIT_FAULT_STUCK_BUSY, .engine = UMAKIT_ENGINE_DMA},
+    };
+    static const struct job job = {2, 4, 4, 3, 3, 3, 1, 1};
+    size_t i;
+
+    for (i = 0u; i < sizeof(faults) / sizeof(faults[0]); ++i) {
+        CHECK_EQUAL(umakit_simulator_inject(&array.device, &faults[i].fault), UMAKIT_OK);
+        CHECK_EQUAL(call(&job), faults[i].status);
+        expect_nothing_mapped();
+        umakit_simulator_remove_faults(&array.device);
+        CHECK_EQUAL(call(&job), UMAKIT_OK);
+    }
+    for (i = 0u; i < sizeof(of_other_devices) / sizeof(of_other_devices[0]); ++i) {
+        CHECK_EQUAL(umakit_simulator_inject(&array.device, &of_other_devices[i]),
+                    UMAKIT_UNSUPPORTED);
+    }
+}
+
 int main(void)
 {
     static const struct umakit_mac_array_config config = {8u, 8u, 0u};
@@ -136,5 +173,6 @@ int main(void)
     test_even_kernel();
     test_stale_error();
     test_refused_by_the_device();
+    test_faults();
     return check_result();
 }

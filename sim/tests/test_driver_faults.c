@@ -19,6 +19,7 @@ struct umakit_device {
     uint32_t id;
     uint32_t version;
     uint32_t status; /* after START */
+    uint32_t cleared_status; /* after CLEAR stops a job */
     uint32_t error;
     int wait_result;
     int map_result; /* of the map call number failing_map */
@@ -73,6 +74,9 @@ void umakit_device_write32(umakit_device *fake, uint32_t offset, uint32_t value)
     if (offset == UMAKIT_MAC_ARRAY_CONTROL_OFFSET) {
         if ((value & UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK) != 0u) {
             fake->is_running = false;
+            if (fake->starts > 0u) {
+                fake->status = fake->cleared_status;
+            }
         }
         if ((value & UMAKIT_MAC_ARRAY_CONTROL_START_MASK) != 0u) {
             ++fake->starts;
@@ -137,6 +141,7 @@ static void set_up(void)
     device = (struct umakit_device){
         .id = UMAKIT_MAC_ARRAY_ID_RESET,
         .version = UMAKIT_MAC_ARRAY_VERSION_RESET,
+        .cleared_status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK,
         .status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK | UMAKIT_MAC_ARRAY_STATUS_DONE_MASK,
         .wait_result = UMAKIT_OK,
         .failing_map = BUFFERS, /* none */
@@ -290,11 +295,30 @@ static void test_wait_failures(void)
 
     for (status = UMAKIT_OK + 1; status <= UMAKIT_LAST_STATUS; ++status) {
         set_up();
-        device.wait_result = status; /* UMAKIT_TIMEOUT is one of them */
+        device.wait_result = status;
+        device.status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK; /* counts after a timeout */
         CHECK_EQUAL(call(), status);
         expect_clean(3u);
         CHECK_EQUAL(device.waits, 1u);
     }
+    /* Not busy any more: the interrupt went missing, or it was one of an error. */
+    set_up();
+    device.wait_result = UMAKIT_TIMEOUT;
+    CHECK_EQUAL(call(), UMAKIT_LOST_INTERRUPT);
+    expect_clean(3u);
+    set_up();
+    device.wait_result = UMAKIT_TIMEOUT;
+    device.status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK | UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK;
+    device.error = UMAKIT_BUS_ERROR;
+    CHECK_EQUAL(call(), UMAKIT_BUS_ERROR);
+    expect_clean(3u);
+    /* Busy, and nothing stops it. */
+    set_up();
+    device.wait_result = UMAKIT_TIMEOUT;
+    device.status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    device.cleared_status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    CHECK_EQUAL(call(), UMAKIT_STUCK_BUSY);
+    expect_clean(3u);
 }
 
 static void test_device_errors(void)
@@ -313,8 +337,8 @@ static void test_device_errors(void)
     device.status |= UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK;
     CHECK_EQUAL(call(), UMAKIT_DEVICE_ERROR);
     expect_clean(3u);
-    device.maps = 0u;
-    device.unmaps = 0u;
+    set_up();
+    device.status |= UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK;
     device.error = UINT32_MAX;
     CHECK_EQUAL(call(), UMAKIT_DEVICE_ERROR);
     expect_clean(3u);
