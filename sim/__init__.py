@@ -5,7 +5,14 @@ from __future__ import annotations
 
 import pathlib
 
-__all__ = ["BOARD_SOURCES", "COMMON_SOURCES", "HEADERS", "SIMULATOR_SOURCES", "source_directory"]
+__all__ = [
+    "ARITHMETIC_HEADER",
+    "BOARD_SOURCES",
+    "COMMON_SOURCES",
+    "HEADERS",
+    "SIMULATOR_SOURCES",
+    "source_directory",
+]
 
 #: C files of the simulator, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
@@ -20,6 +27,9 @@ COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
 
 #: C files that replace the simulator on a board; they need `UMAKIT_DEVICE_BASE`.
 BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
+
+#: Integer arithmetic of quantized operators, for drivers, devices and generated code alike.
+ARITHMETIC_HEADER = "include/umakit/requantize.h"
 
 #: Headers of both, included as "umakit/<name>.h" with `include` on the search path.
 HEADERS: tuple[str, ...] = (
