@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -12,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from umakit import sim
+from umakit import sim, tvm_api
+from umakit.lower import expand_requantize
+from umakit.lower.integer import loops
 from umakit.patterns.parameters import ROUNDINGS
+from umakit.quantization import requantize
 
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 FUNCTIONS = {
@@ -27,13 +32,16 @@ FUNCTIONS = {
     "requantize_tflm_int64": ("int32", "int64 int32 int32"),
     "requantize_ort": ("int32", "int32 int32 int32"),
     "requantize": ("int32", "int32 int32 int32 int32"),
+    "leading_zeros": ("int32", "int32"),
     "reciprocal": ("int32", "int32"),
+    "saturate": ("int32", "int64"),
     "divide_to_even": ("int64", "int64 int32"),
     "round_to_float32": ("int64", "int64"),
     "add_and_clamp": ("int32", "int32 int32 int32 int32"),
 }
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC", "-O3")
 
+Array = npt.NDArray[Any]
 Header = dict[str, Callable[..., int]]
 THOROUGH = settings(max_examples=400, deadline=None)
 
@@ -189,7 +197,7 @@ def test_products_and_divisions(header: Header, left: int, right: int, exponent:
 
 
 @THOROUGH
-@given(st.integers(0, 62).flatmap(lambda b: st.integers(-(2**b), 2**b)), st.integers(0, 62))
+@given(st.integers(0, 62).flatmap(lambda b: st.integers(-(2**b), 2**b)), st.integers(1, 62))
 def test_rounding_to_even(header: Header, value: int, exponent: int) -> None:
     assert header["divide_to_even"](value, exponent) == round(Fraction(value, 2**exponent))
     assert header["round_to_float32"](value) == int(np.float32(np.int64(value)))
@@ -223,7 +231,69 @@ def test_the_choices_of_rounding_have_the_numbers_that_drivers_get(tmp_path: Pat
 
 def test_the_header_knows_no_floating_point() -> None:
     path = sim.source_directory() / sim.ARITHMETIC_HEADER
-    code = subprocess.run(
-        ["cc", "-E", "-P", "-std=c99", path], capture_output=True, text=True, check=True
-    ).stdout
-    assert "umakit_requantize_ort(" in code and "float " not in code and "double" not in code
+    assert not re.search(r"\b(float|double)\b", path.read_text(encoding="utf-8"))
+
+
+# --- the same in TIR ----------------------------------------------------------------------------
+
+
+def random_integers(dtype: str, bits: int, count: int = 3000) -> Array:
+    """Integers of all magnitudes of up to so many bits."""
+    random = np.random.default_rng(bits)
+    magnitudes = random.integers(0, 2**62, count) >> (62 - random.integers(0, bits + 1, count))
+    return np.asarray(magnitudes * random.choice([-1, 1], count)).astype(dtype)
+
+
+def arguments_of(function: str) -> list[Array]:
+    """Random arguments in the ranges that the header documents."""
+    random, count = np.random.default_rng(0), 3000
+    value = random_integers("int32", 31)
+    multiplier = random.integers(2**23, 2**24, count).astype(np.int32) << 7
+    return {
+        "requantize_tflm": lambda: [value >> 6, multiplier, random.integers(-31, 6, count)],
+        "requantize_ort": lambda: [value, multiplier, random.integers(-31, 30, count)],
+        "requantize_tflm_int64": lambda: [
+            random_integers("int64", 40), multiplier >> 16, random.integers(-31, -8, count)
+        ],
+        "high_product": lambda: [value, multiplier],
+        "divide_by_power_of_two": lambda: [value, random.integers(1, 32, count)],
+        "leading_zeros": lambda: [abs(value)],
+        "reciprocal": lambda: [abs(value) + 1],
+        "round_to_float32": lambda: [random_integers("int64", 62)],
+        "divide_to_even": lambda: [random_integers("int64", 62), random.integers(1, 63, count)],
+        "saturate": lambda: [random_integers("int64", 62)],
+        "add_and_clamp": lambda: [
+            value, random.integers(-128, 128, count), np.full(count, -128), np.full(count, 99)
+        ],
+    }[function]()  # fmt: skip
+
+
+def kernel_of(function: str, arguments: list[Array]) -> Any:
+    """A prim func that calls a function of the header for each element."""
+    count = len(arguments[0])
+    inputs = [loops.buffer(f"a{i}", [count], str(a.dtype)) for i, a in enumerate(arguments)]
+    output = loops.buffer("output", [count], requantize.RESULTS[f"umakit_{function}"])
+
+    def one(i: Any) -> Any:
+        value = requantize.header_call(function, *(operand[i] for operand in inputs))
+        return tvm_api.tirx.BufferStore(output, value, [i])
+
+    made = loops.kernel([*inputs, output], loops.loop("i", count, one))
+    return made.with_attr("global_symbol", "main")
+
+
+@pytest.mark.parametrize("name", requantize.RESULTS)
+def test_plain_tir_takes_the_place_of_the_header(header: Header, name: str) -> None:
+    function = name.removeprefix("umakit_")
+    arguments = [a if a.dtype == np.int64 and i == 0 else a.astype(np.int32)
+                 for i, a in enumerate(arguments_of(function))]  # fmt: skip
+    module = tvm_api.IRModule({"main": kernel_of(function, arguments)})
+    assert tvm_api.collect(module["main"].body, tvm_api.StringImm)
+    expanded = expand_requantize(module)
+    assert not tvm_api.collect(expanded["main"].body, tvm_api.StringImm)
+    result = np.zeros(len(arguments[0]), requantize.RESULTS[name])
+    tensors = [tvm_api.to_device(array) for array in (*arguments, result)]
+    tvm_api.tvm.compile(expanded, target="llvm")["main"](*tensors)
+    expected = [header[function](*map(int, row)) for row in zip(*arguments, strict=True)]
+    np.testing.assert_array_equal(tensors[-1].numpy(), expected)
+    assert len(np.unique(expected)) > 20

@@ -17,6 +17,9 @@ from umakit.version import __version__
 SIMULATOR_HEADERS = ("simulator.h", "simulator_internal.h")
 """Headers below `umakit/` that a board has no use for."""
 
+ARITHMETIC_HEADER = "requantize.h"
+"""A header below `umakit/` that only some models bring, whatever drivers they share."""
+
 BEYOND_SMALL_LIBC = re.compile(
     r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
     r"|[lt]gamma|ceil|floor|trunc|(?:ll?)?(?:round|rint)|nearbyint|fmod|remainder|remquo|modf"
@@ -100,7 +103,9 @@ def numeric_version() -> str:
 
 def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Part]:
     """The parts of an export that other models may bring too; callers after what they call."""
-    umakit_headers = [f"umakit/{name}" for name in _names(files, "umakit/")]
+    umakit_headers = [
+        f"umakit/{name}" for name in _names(files, "umakit/") if name != ARITHMETIC_HEADER
+    ]
     parts = []
     status = simulator = ""
     if sources.status:
@@ -116,7 +121,10 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
         devices = sources.devices[backend]
         if not driver and not devices:
             continue
-        contents = [*driver, *devices, *sources.headers[backend], *umakit_headers]
+        contents = [*driver, *devices, *sources.headers[backend]]
+        if any(f"umakit/{ARITHMETIC_HEADER}" in _text(files, path) for path in contents):
+            contents.append(f"umakit/{ARITHMETIC_HEADER}")
+        contents += umakit_headers
         target = _target(backend, contents, files)
         parts.append(Part(backend, target, driver, needs, devices, [simulator] if devices else []))
     return parts
@@ -125,6 +133,10 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
 def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
     start = f"{SOURCE_FOLDER}/{folder}"
     return sorted(path.removeprefix(start) for path in files if path.startswith(start))
+
+
+def _text(files: Mapping[str, str | bytes], path: str) -> str:
+    return as_bytes(files[f"{SOURCE_FOLDER}/{path}"]).decode("utf-8", "replace")
 
 
 def _target(name: str, contents: Sequence[str], files: Mapping[str, str | bytes]) -> str:

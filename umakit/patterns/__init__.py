@@ -14,6 +14,12 @@ list like `[1, (3, 5)]` for several.
 The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass
 that needs another order builds its call from `parameters_of`. Until there is a pass, the operator
 runs as plain loops over the same arrays, which is what the driver has to equal.
+
+`umakit/requantize.h` has the arithmetic of results for drivers, and is exported with one that
+includes it:
+
+    scaled = umakit_requantize(rounding, sum, multipliers[s], shifts[s]);
+    result[i] = (int8_t)umakit_add_and_clamp(scaled, output_zero_point, lowest, highest);
 """
 
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of

@@ -111,22 +111,27 @@ static inline int32_t umakit_reciprocal(int32_t value)
 
 /* --- ONNX Runtime ---------------------------------------------------------------------------- */
 
-/* value / 2^exponent to the nearest integer, ties to even; exponents of 0 to 62, |value| up to
+/* value / 2^exponent to the nearest integer, ties to even; exponents of 1 to 62, |value| up to
  * 2^62. */
 static inline int64_t umakit_divide_to_even(int64_t value, int32_t exponent)
 {
-    const int64_t half = (INT64_C(1) << exponent) >> 1;
+    const int64_t half = INT64_C(1) << (exponent - 1);
     const int64_t odd = (value >> exponent) & 1;
 
-    return exponent == 0 ? value : (value + half - 1 + odd) >> exponent;
+    return (value + half - 1 + odd) >> exponent;
 }
 
 /* What float32 makes of an integer: 24 significant bits, ties to even; |value| up to 2^62. */
 static inline int64_t umakit_round_to_float32(int64_t value)
 {
-    const int32_t excess = umakit_bit_length(value < 0 ? -value : value) - 24;
+    const int64_t largest_exact = INT64_C(1) << 24;
+    int32_t excess;
 
-    return excess <= 0 ? value : umakit_divide_to_even(value, excess) * (INT64_C(1) << excess);
+    if (value >= -largest_exact && value <= largest_exact) {
+        return value;
+    }
+    excess = umakit_bit_length(value < 0 ? -value : value) - 24;
+    return umakit_divide_to_even(value, excess) * (INT64_C(1) << excess);
 }
 
 /* An integer limited to 32 bits. */
@@ -135,8 +140,8 @@ static inline int32_t umakit_saturate(int64_t value)
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
 
-/* rint((float)value * factor) for the float32 factor multiplier * 2^(shift - 31), limited to 32
- * bits: what ONNX Runtime computes (`MlasRequantizeOutput`), without float. */
+/* rint(float32(value) * factor) for the float32 factor multiplier * 2^(shift - 31), limited to 32
+ * bits: what ONNX Runtime computes (`MlasRequantizeOutput`), in integers. */
 static inline int32_t umakit_requantize_ort(int32_t value, int32_t multiplier, int32_t shift)
 {
     const int64_t product = umakit_round_to_float32(value) * multiplier;
