@@ -90,10 +90,11 @@ cppcheck: install
 	@mkdir -p build/cppcheck
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
 	  --error-exitcode=1 -I sim/include sim/src sim/mock backends/vanilla_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
-	  build/cppcheck/c/codegen build/cppcheck/c/runtime \
+	  build/cppcheck/c/codegen build/cppcheck/c/runtime build/cppcheck/int8/codegen \
 	  build/cppcheck/blob/codegen build/cppcheck/blob/runtime
 
 $(VENV)/installed-bench: $(VENV)/installed-test

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
+    "ARITHMETIC_HEADER",
     "BOARD_SOURCES",
     "COMMON_HEADERS",
     "COMMON_SOURCES",
@@ -67,7 +68,6 @@ KINDS: Mapping[str, Kind] = {
         ),
         driver_headers=("include/umakit/systolic_array_registers.h",),
         headers=(
-            "include/umakit/requantize.h",
             "include/umakit/systolic_array.h",
             "include/umakit/systolic_array_internal.h",
         ),
@@ -82,6 +82,9 @@ BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
 
 #: C files that replace the simulator in tests of drivers.
 MOCK_SOURCES: tuple[str, ...] = ("mock/umakit_device_mock.c",)
+
+#: Integer arithmetic of quantized operators, for drivers, devices and generated code alike.
+ARITHMETIC_HEADER = "include/umakit/requantize.h"
 
 #: Headers of all drivers, included as "umakit/<name>.h" with `include` on the search path.
 COMMON_HEADERS: tuple[str, ...] = (

@@ -8,7 +8,8 @@ The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `me
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,14 @@ from umakit.packages.build_files import build_files
 from umakit.packages.roles import find_roles
 from umakit.packages.tar import SUFFIX, check_tar_destination, write_tar
 from umakit.program import Program
+from umakit.quantization import requantize
 from umakit.rendering import render
 from umakit.report import OffloadReport
 from umakit.staging import write_folder
+
+INCLUDES_ARITHMETIC = re.compile(
+    rf'^\s*#\s*include\s*[<"]{re.escape(requantize.HEADER)}[>"]', re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -81,10 +87,9 @@ def write_library(
     layout = layout_weights(program) if weights == "blob" else None
     code = generate_code(program, plan, backends, layout)
     metadata = describe(program, plan, report, backends, code)
-    files: dict[str, str | bytes] = {
-        f"codegen/host/{path}": text
-        for path, text in {**code.sources, **_driver_files(backends)}.items()
-    }
+    sources = {**code.sources, **_driver_files(backends)}
+    sources |= _arithmetic(sources.values())
+    files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
     simulated_as = {
@@ -178,6 +183,14 @@ def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
         if is_simulated(backend):
             files |= _simulator_files(name, backend)
     return files
+
+
+def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
+    """The header of integer arithmetic, if a C file includes it."""
+    if not any(INCLUDES_ARITHMETIC.search(text) for text in texts):
+        return {}
+    text = (sim.source_directory() / sim.ARITHMETIC_HEADER).read_text(encoding="utf-8")
+    return {f"src/{requantize.HEADER}": text}
 
 
 def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:

@@ -16,7 +16,7 @@ C_RESERVED = frozenset(
     "static_assert static_cast template this thread_local throw try typeid typename using virtual "
     "wchar_t xor xor_eq main status arena workspace inputs outputs "
     # What the headers that generated files include declare or define.
-    "NULL NAN INFINITY HUGE_VAL offsetof memcpy memset memmove memcmp size_t ptrdiff_t "
+    "NULL NAN INFINITY HUGE_VAL offsetof size_t ptrdiff_t "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t "
     "intmax_t uintmax_t isnan isinf isfinite isnormal signbit fpclassify AFTER_LAYER "
     "j0 j1 jn y0 y1 yn".split()
@@ -29,17 +29,26 @@ MATH_NAMES = frozenset(
 )
 """Functions of `math.h`, each of which has variants that end in f and l."""
 
+MEMORY_NAMES = frozenset("memcpy memset memmove memcmp".split())
+MATH_HEADER, MEMORY_HEADER = "math.h", "string.h"
+
 HELPER = re.compile(
     r"(maximum|minimum|absolute|complement|rsqrt|sigmoid)_(u?int(8|16|32|64)|float(32|64))"
 )
 """Inline functions that generated files define."""
 
 
+def header_of(name: str) -> str | None:
+    """The header of C's library that declares a function which kernels may call, or None."""
+    stem = name[:-1] if name.endswith(("f", "l")) else name
+    if name in MATH_NAMES or stem in MATH_NAMES:
+        return MATH_HEADER
+    return MEMORY_HEADER if name in MEMORY_NAMES else None
+
+
 def is_reserved(name: str) -> bool:
     """Whether a name means something in generated C already."""
-    stem = name[:-1] if name.endswith(("f", "l")) else name
-    in_math = name in MATH_NAMES or stem in MATH_NAMES
-    return name in C_RESERVED or in_math or HELPER.fullmatch(name) is not None
+    return name in C_RESERVED or header_of(name) is not None or HELPER.fullmatch(name) is not None
 
 
 def c_identifier(name: str) -> str:

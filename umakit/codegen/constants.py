@@ -65,7 +65,8 @@ def _element_list(array: npt.NDArray[Any]) -> str:
         texts = [hexadecimal_float(float(value), dtype) for value in array.ravel()]
     else:
         texts = [integer_literal(int(value), dtype) for value in array.ravel()]
-    per_line = 6 if dtype in ("float32", "float64", "int64", "uint64") else 16
+    wide = {4: 8, 8: 6}.get(array.dtype.itemsize, 16)
+    per_line = 6 if dtype in ("float32", "float64") else wide
     lines = [
         "    " + ", ".join(texts[start : start + per_line])
         for start in range(0, len(texts), per_line)

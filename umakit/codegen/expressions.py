@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
-from umakit.codegen.integer_ranges import overflows
+from umakit.codegen.integer_ranges import integer_range, overflows
 from umakit.errors import LoweringError
-from umakit.names import c_identifier, unique
+from umakit.names import MATH_HEADER, MEMORY_HEADER, c_identifier, header_of, unique
+from umakit.quantization import requantize
 
 tirx = tvm_api.tirx
 
@@ -35,6 +40,7 @@ COMPARISONS = {
     "NE": ("!=", 8),
 }
 ARITHMETIC = ("Mul", "Add", "Sub")
+OPPOSITE = {"Add": "-", "Sub": "+"}
 # Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
 BITWISE = {
     "BitwiseAnd": "&",
@@ -48,8 +54,14 @@ MATH_FUNCTIONS = frozenset(
     "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf exp exp2 floor fmod hypot "
     "log log10 log1p log2 nearbyint pow round sin sinh sqrt tan tanh trunc".split()
 )
+HELPERS_OF_MATH = ("rsqrt", "sigmoid")
 FLOATS = ("float32", "float64")
 SMALL_INTEGERS = ("int8", "int16", "uint8", "uint16")
+PROMOTIONS = {
+    *((small, "int16") for small in ("int8", "uint8")),
+    *((small, "int32") for small in SMALL_INTEGERS),
+}
+"""Casts that keep every value and that C makes unasked, from and to."""
 
 
 class ExpressionPrinter:
@@ -57,6 +69,7 @@ class ExpressionPrinter:
 
     Attributes:
         helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
+        headers: C headers that it needs, beside those for types.
     """
 
     def __init__(self, kernel: str, replace_call_extern: ReplaceCallExtern | None = None) -> None:
@@ -64,8 +77,10 @@ class ExpressionPrinter:
         self._replace_call_extern = replace_call_extern
         self._names: dict[Any, str] = {}
         self._values: dict[Any, str] = {}
+        self._scalars: set[Any] = set()
         self._taken: set[str] = set()
         self.helpers: set[str] = set()
+        self.headers: set[str] = set()
 
     # --- names --------------------------------------------------------------------------------
 
@@ -74,6 +89,13 @@ class ExpressionPrinter:
         name = unique(c_identifier(wanted or str(variable.name)), self._taken)
         self._names[variable] = name
         return name
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is declared inside a block leaves its name free behind it."""
+        outside = set(self._taken)
+        yield
+        self._taken = outside
 
     def substitute(self, variable: Any, text: str) -> None:
         """Print a variable as a text that needs no parentheses."""
@@ -106,8 +128,14 @@ class ExpressionPrinter:
         text, precedence = self._print(expression)
         return f"({text})" if precedence < minimum else text
 
+    def scalar(self, buffer: Any) -> None:
+        """Print a buffer of one element as a plain variable."""
+        self._scalars.add(buffer)
+
     def element(self, buffer: Any, indices: Any) -> str:
         """C text of `buffer[index]`."""
+        if buffer in self._scalars:
+            return self.name(buffer)
         if len(indices) != 1:
             raise self.unsupported(f"access to {buffer.name} with {len(indices)} indices")
         return f"{self.name(buffer)}[{self.text(indices[0])}]"
@@ -145,18 +173,30 @@ class ExpressionPrinter:
             return self._math("fmod", type_, [node.a, node.b]), PRIMARY
         if kind == "Or":
             return f"{self.text(node.a, COMPARISON)} || {self.text(node.b, COMPARISON)}", precedence
-        left, right = self.text(node.a, precedence), self.text(node.b, precedence + 1)
         if kind == "Mul" and type_ == "uint16":
             # C would multiply in int, which 65535 * 65535 overflows.
-            return f"(uint16_t)((uint32_t){self.text(node.a, UNARY)} * {right})", UNARY
-        if kind in ARITHMETIC and type_ in ("int32", "int64") and _may_overflow(node):
+            left, right = self.text(node.a, UNARY), self.text(node.b, precedence + 1)
+            return f"(uint16_t)((uint32_t){left} * {right})", UNARY
+        if kind not in ARITHMETIC:
+            return self._joined(node.a, symbol, node.b, precedence), precedence
+        other, negated = node.b, _without_sign(node.b)
+        if kind in OPPOSITE and negated is not None:
+            symbol, other = OPPOSITE[kind], negated  # x - -128 is x + 128
+        if type_ in ("int32", "int64") and _may_overflow(node):
             # Data may overflow and TIR wraps around, which C defines for unsigned types only.
-            left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, node.b))
+            left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, other))
             return f"({c_type(type_)})({left} {symbol} {right})", UNARY
-        if kind in ARITHMETIC and type_ in SMALL_INTEGERS:
+        text = self._joined(node.a, symbol, other, precedence)
+        if type_ in SMALL_INTEGERS and overflows(node):
             # C computes in int; TIR wraps around in the small type.
-            return f"({c_type(type_)})({left} {symbol} {right})", UNARY
-        return f"{left} {symbol} {right}", precedence
+            return f"({c_type(type_)})({text})", UNARY
+        if type_ == "int32" and _needs_more_than_int(node):
+            right = self.text(other, precedence + 1)
+            return f"(int32_t){self.text(node.a, UNARY)} {symbol} {right}", precedence
+        return text, precedence
+
+    def _joined(self, left: Any, symbol: str, right: Any, precedence: int) -> str:
+        return f"{self.text(left, precedence)} {symbol} {self.text(right, precedence + 1)}"
 
     def _bitwise(self, symbol: str, left: Any, right: Any) -> tuple[str, int]:
         return f"({self.text(left, UNARY)} {symbol} {self.text(right, UNARY)})", PRIMARY
@@ -180,6 +220,8 @@ class ExpressionPrinter:
 
     def _print_FloatImm(self, node: Any) -> tuple[str, int]:
         text = float_literal(float(node.value), dtype(node))
+        if not math.isfinite(node.value):
+            self.headers.add(MATH_HEADER)
         return text, UNARY if text.startswith("-") else PRIMARY
 
     def _print_Var(self, node: Any) -> tuple[str, int]:
@@ -199,6 +241,8 @@ class ExpressionPrinter:
     def _print_Cast(self, node: Any) -> tuple[str, int]:
         if dtype(node) == "bool":
             return f"{self.text(node.value, 9)} != 0", 8
+        if _is_promotion(node):
+            return self._print(node.value)
         return f"({c_type(dtype(node))}){self.text(node.value, UNARY)}", UNARY
 
     def _print_Select(self, node: Any) -> tuple[str, int]:
@@ -223,6 +267,8 @@ class ExpressionPrinter:
     def _helper(self, name: str, *arguments: Any) -> str:
         helper = f"{name}_{dtype(arguments[0])}"
         self.helpers.add(helper)
+        if name in HELPERS_OF_MATH:
+            self.headers.add(MATH_HEADER)
         return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"
 
     def _shift_left(self, node: Any, value: Any, amount: Any) -> tuple[str, int]:
@@ -257,8 +303,9 @@ class ExpressionPrinter:
         if name in ("fabs", "abs"):
             return self._absolute(arguments[0]), PRIMARY
         if name in ("isnan", "isinf", "isfinite"):
+            self.headers.add(MATH_HEADER)
             return f"({name}({self.text(arguments[0])}) != 0)", PRIMARY
-        if name in ("rsqrt", "sigmoid"):
+        if name in HELPERS_OF_MATH:
             return self._helper(name, arguments[0]), PRIMARY
         if name == "likely":
             return self._print(arguments[0])
@@ -280,12 +327,17 @@ class ExpressionPrinter:
         if self._replace_call_extern is not None:
             replacement = self._replace_call_extern(texts)
             if replacement is not None:
+                self.headers |= {MATH_HEADER, MEMORY_HEADER}  # whatever a backend calls
                 return replacement
+        declared = requantize.HEADER if texts[0] in requantize.RESULTS else header_of(texts[0])
+        if declared is not None:
+            self.headers.add(declared)
         return f"{texts[0]}({', '.join(texts[1:])})"
 
     def _math(self, name: str, type_: str, arguments: list[Any]) -> str:
         if type_ not in FLOATS:
             raise self.unsupported(f"{name} of {type_}")
+        self.headers.add(MATH_HEADER)
         suffix = "f" if type_ == "float32" else ""
         return f"{name}{suffix}({', '.join(self.text(argument) for argument in arguments)})"
 
@@ -299,6 +351,41 @@ def _may_overflow(node: Any) -> bool:
     """Whether arithmetic depends on a tensor's values, and not on loop variables alone, and
     leaves its type for some of them."""
     return bool(tvm_api.collect(node, tvm_api.TensorLoad)) and overflows(node)
+
+
+def _without_sign(node: Any) -> Any:
+    """The opposite of a negative constant of a signed type, which has one; else None."""
+    value, type_ = tvm_api.integer_value(node), dtype(node)
+    if value is None or value >= 0 or value == np.iinfo(type_).min:
+        return None
+    return tirx.IntImm(type_, -value)
+
+
+def _is_promotion(node: Any) -> bool:
+    """Whether a cast to 16 or 32 bits is what C does by itself when it computes."""
+    if type(node).__name__ != "Cast" or dtype(node.value) not in SMALL_INTEGERS:
+        return False
+    return (dtype(node.value), dtype(node)) in PROMOTIONS
+
+
+def _needs_more_than_int(node: Any) -> bool:
+    """Whether C computes an int32 in int and it may need more than the 16 bits of the least int."""
+    if not (_is_narrow(node.a) and _is_narrow(node.b)):
+        return False
+    low, high = integer_range(node)
+    return low < -(2**15) or high >= 2**15
+
+
+def _is_narrow(node: Any) -> bool:
+    """Whether the C text of an expression may have no more than 16 bits."""
+    if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
+        return True
+    value = tvm_api.integer_value(node)
+    if value is not None:
+        return -(2**15) <= value < 2**15
+    if type(node).__name__ not in ARITHMETIC or _needs_more_than_int(node):
+        return False
+    return _is_narrow(node.a) and _is_narrow(node.b)
 
 
 def dtype(expression: Any) -> str:

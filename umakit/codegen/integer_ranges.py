@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.quantization import requantize
 
 Range = tuple[int, int]
 ARITHMETIC = ("Add", "Sub", "Mul")
@@ -41,6 +42,23 @@ def integer_range(node: Any) -> Range:
         pick = min if kind == "Min" else max
         (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
         return pick(a, c), pick(b, d)
+    return _result_range(requantize.called_function(node), node, limits)
+
+
+def _result_range(function: str, node: Any, limits: Range) -> Range:
+    """The range of a result of `umakit/requantize.h`, or the limits of its dtype."""
+    arguments = [integer_range(argument) for argument in node.args[1:]] if function else []
+    if function == "umakit_add_and_clamp":
+        return arguments[2][0], arguments[3][1]
+    if function == "umakit_leading_zeros":
+        return 0, 32
+    if function in ("umakit_requantize_tflm", "umakit_requantize_ort"):
+        value, multiplier = (max(abs(low), abs(high)) for low, high in arguments[:2])
+        least_right = 31 - arguments[2][1]
+        if 31 <= least_right <= 62:
+            # Rounded up twice at most; float32 rounds to the next power of two at most.
+            power = 1 << ((value * multiplier >> least_right) + 2).bit_length()
+            return max(-power, limits[0]), min(power, limits[1])
     return limits
 
 

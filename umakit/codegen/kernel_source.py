@@ -12,10 +12,13 @@ from umakit import tvm_api
 from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
+from umakit.codegen.line_breaks import wrapped
 from umakit.lower.kernels import Kernel, Parameter
 
 tirx = tvm_api.tirx
 INDENT = "    "
+COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
+"""What TVM calls a value that it computes once instead of several times."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,14 @@ class KernelSource:
         body: C text between the braces, indented.
         returns_status: whether it returns `int32_t` instead of `void`.
         helpers: names of the inline helpers it uses.
+        headers: C headers that it needs.
     """
 
     parameters: tuple[str, ...]
     body: str
     returns_status: bool
     helpers: frozenset[str]
+    headers: frozenset[str]
 
     def definition(self, name: str) -> str:
         """The whole C function."""
@@ -66,6 +71,7 @@ def print_kernel(
         "".join([*printer.unused_parameters(), *printer.lines]),
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
+        frozenset(printer.expressions.headers),
     )
 
 
@@ -79,7 +85,11 @@ class _StatementPrinter:
         self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
         self.lines: list[str] = []
         self._depth = 1
-        # Named by their part, not by the network's tensors: equal kernels get equal text.
+        self._scalars = _scalars(kernel.statements)
+        self._undefined: list[Any] = []
+        # Named by their part, not by the network's tensors: equal kernels get equal text. Kernels
+        # of our own name what they are given.
+        self._keeps_names = kernel.keeps_names
         for call in tvm_api.collect(list(kernel.statements), tvm_api.Call):
             if str(getattr(call.op, "name", "")).endswith("_extern"):
                 self.expressions.reserve(str(call.args[0].value))
@@ -99,6 +109,8 @@ class _StatementPrinter:
         declarations = []
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
+            if self._keeps_names:
+                wanted = str(parameter.variable.name)
             name = self.expressions.declare(parameter.variable, wanted)
             offset = tvm_api.symbolic_offset(parameter.variable)
             if offset is not None:
@@ -117,10 +129,12 @@ class _StatementPrinter:
         return [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
 
     def line(self, text: str) -> None:
-        self.lines.append(f"{INDENT * self._depth}{text}\n")
+        self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
 
     def print(self, statement: Any) -> None:
         kind = type(statement).__name__
+        if self._undefined and not self._defines(statement):
+            self._declare_undefined()
         handler = getattr(self, f"_print_{kind}", None)
         if handler is None:
             raise self.expressions.unsupported(f"TIR statement {kind}")
@@ -129,7 +143,8 @@ class _StatementPrinter:
     def _block(self, opening: str, body: Any, closing: str = "}") -> None:
         self.line(opening)
         self._depth += 1
-        self.print(body)
+        with self.expressions.scope():
+            self.print(body)
         self._depth -= 1
         if closing:
             self.line(closing)
@@ -142,15 +157,16 @@ class _StatementPrinter:
         if statement.thread_binding is not None:
             raise self.expressions.unsupported("a loop bound to a thread")
         first = self.expressions.text(statement.min, 11)
-        extent = self.expressions.text(statement.extent, 12)
+        extent = self.expressions.text(statement.extent, 11 if first == "0" else 12)
         limit = extent if first == "0" else f"{first} + {extent}"
         step = 1 if statement.step is None else tvm_api.integer_value(statement.step)
-        name = self.expressions.declare(statement.loop_var)
-        advance = f"++{name}" if step == 1 else f"{name} += {step}"
         type_ = c_type(dtype(statement.loop_var))
-        self._block(
-            f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body
-        )
+        with self.expressions.scope():
+            name = self.expressions.declare(statement.loop_var)
+            advance = f"++{name}" if step == 1 else f"{name} += {step}"
+            self._block(
+                f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body
+            )
 
     def _print_While(self, statement: Any) -> None:
         self._block(f"while ({self.expressions.text(statement.condition)}) {{", statement.body)
@@ -163,16 +179,49 @@ class _StatementPrinter:
             self._block("} else {", statement.else_case)
 
     def _print_BufferStore(self, statement: Any) -> None:
+        if self._undefined:
+            # The first value of the variable that was allocated right before.
+            (buffer,), self._undefined = self._undefined, []
+            value = self.expressions.text(statement.value)
+            name = self.expressions.declare(buffer)
+            self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name} = {value};")
+            return
         target = self.expressions.element(statement.buffer, statement.indices)
-        self.line(f"{target} = {self.expressions.text(statement.value)};")
+        added = _added(statement)
+        if added is not None:
+            self.line(f"{target} += {self.expressions.text(added)};")
+        else:
+            self.line(f"{target} = {self.expressions.text(statement.value)};")
+
+    def _defines(self, statement: Any) -> bool:
+        """Whether a statement gives the variable allocated right before it its first value."""
+        return (
+            isinstance(statement, tirx.BufferStore)
+            and statement.buffer.same_as(self._undefined[0])
+            and not any(
+                load.source.same_as(statement.buffer)
+                for load in tvm_api.collect(statement.value, tvm_api.TensorLoad)
+            )
+        )
+
+    def _declare_undefined(self) -> None:
+        for buffer in self._undefined:
+            name = self.expressions.declare(buffer)
+            self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name};")
+        self._undefined = []
 
     def _print_Bind(self, statement: Any) -> None:
         value = self.expressions.text(statement.value)
         type_ = c_type(dtype(statement.var))
-        self.line(f"const {type_} {self.expressions.declare(statement.var)} = {value};")
+        wanted = "common" if COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name)) else None
+        self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")
 
     def _print_AllocBuffer(self, statement: Any) -> None:
         buffer = statement.buffer
+        if buffer in self._scalars:
+            self.expressions.scalar(buffer)
+            self._undefined = [buffer]
+            return
         name = self.expressions.declare(buffer)
         elements = tvm_api.buffer_shape(buffer)[0]
         self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
@@ -198,3 +247,32 @@ class _StatementPrinter:
 
     def _print_Continue(self, statement: Any) -> None:
         self.line("continue;")
+
+
+def _scalars(statements: Sequence[Any]) -> set[Any]:
+    """Local buffers of one element of which nothing but the element is used."""
+    body = list(statements)
+    viewed = [view.data for view in tvm_api.collect(body, tirx.DeclBuffer)]
+    calls = [c for c in tvm_api.collect(body, tvm_api.Call) if _takes_address(c)]
+    excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
+    allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
+    return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
+
+
+def _takes_address(call: Any) -> bool:
+    name = str(getattr(call.op, "name", ""))
+    return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
+
+
+def _added(store: Any) -> Any:
+    """What a store adds to the element it overwrites, in a type that C does not widen; or None."""
+    value = store.value
+    if not isinstance(value, tirx.Add) or dtype(value) not in ("uint32", "uint64", "float32"):
+        return None
+    load = value.a
+    same = (
+        isinstance(load, tvm_api.TensorLoad)
+        and load.source.same_as(store.buffer)
+        and tvm_api.tvm_ffi.structural_equal(list(load.indices), list(store.indices))
+    )
+    return value.b if same else None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from umakit.backend import UMABackend
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
@@ -23,7 +25,9 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
+from umakit.names import MEMORY_HEADER
 from umakit.program import KernelCall, Program, Role, Tensor
+from umakit.quantization import requantize
 from umakit.rendering import render
 from umakit.version import __version__
 
@@ -148,9 +152,13 @@ def generate_code(
     """
     values = common_values(program, plan, layout)
     prefix = str(values["prefix"])
-    definitions, symbols, helpers = _print_kernels(program, plan, backends)
+    definitions, symbols = _print_kernels(program, plan, backends)
+    helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
+    headers = {name for symbol in symbols.values() for name in symbol.source.headers}
     printer = _StepPrinter(program, plan, layout, symbols)
     steps = [printer.step(call) for call in program.calls]
+    if not all(call.kernel for call in program.calls):
+        headers.add(MEMORY_HEADER)
     pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
     pointers += [pool["name"] for pool in values["pools"] if pool["size"]]
     sources = {
@@ -158,6 +166,8 @@ def generate_code(
         f"src/{prefix}.c": render(
             "library/model.c.j2",
             **values,
+            headers=sorted({"stddef.h", *headers} - {requantize.HEADER}),
+            own_headers=sorted(headers & {requantize.HEADER}),
             includes=_includes(backends),
             helpers=[helper_definition(helper) for helper in sorted(helpers)],
             kernels=definitions,
@@ -183,6 +193,7 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
     """Constants as C, by path."""
     prefix = str(values["prefix"])
     arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
+    floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
     return {
         f"src/{prefix}_constants.h": render(
             "library/constants.h.j2",
@@ -193,6 +204,7 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
             "library/constants.c.j2",
             **values,
             definitions=[constants.definition(name, array) for name, array in arrays.items()],
+            has_infinities=not all(np.isfinite(array).all() for array in floats),
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),
         ),
     }
@@ -213,13 +225,12 @@ def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
 
 def _print_kernels(
     program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
-) -> tuple[list[str], dict[KernelUse, KernelSymbol], set[str]]:
+) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
     """C functions of all kernels, as they are used; those of equal text share one function."""
     prefix = interface_prefix(program.name)
     definitions: list[str] = []
     shared: dict[object, KernelSymbol] = {}
     symbols: dict[KernelUse, KernelSymbol] = {}
-    helpers: set[str] = set()
     for use in dict.fromkeys(_use(call, plan) for call in program.calls if call.kernel):
         kernel = program.kernels[use.kernel]
         backend = backends.get(kernel.target)
@@ -231,9 +242,8 @@ def _print_kernels(
             symbol = KernelSymbol(f"{prefix}_{use.kernel}{suffix}", source)
             shared[key] = symbol
             definitions.append(source.definition(symbol.name))
-            helpers |= source.helpers
         symbols[use] = shared[key]
-    return definitions, symbols, helpers
+    return definitions, symbols
 
 
 def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:

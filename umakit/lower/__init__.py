@@ -16,6 +16,7 @@ from umakit import tvm_api
 from umakit.backend import PassPhase, UMABackend
 from umakit.lower.composites import lower_composites
 from umakit.lower.cpu import lower_cpu_operators
+from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
@@ -23,7 +24,7 @@ from umakit.partitioner import Partitioned, run_passes
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.report import CPU
 
-__all__ = ["Kernel", "Lowered", "lower"]
+__all__ = ["Kernel", "Lowered", "expand_requantize", "lower"]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.in_place import in_place_inputs
 
+KEEPS_NAMES = "umakit.keeps_names"
+"""Attribute of a prim func whose parameters have names of its own."""
+
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""
 
@@ -52,6 +55,8 @@ class Kernel:
         statements: body; buffer declarations are left in, scratch allocations are gone.
         returns_status: whether it returns an `int32_t` status instead of nothing.
         in_place: positions of inputs whose memory the output may take over.
+        keeps_names: whether parameters have names of their own, and not those of the network's
+            tensors.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Kernel:
     statements: tuple[Any, ...]
     returns_status: bool
     in_place: tuple[int, ...] = ()
+    keeps_names: bool = False
 
 
 def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
@@ -99,6 +105,7 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         scratch=tuple(parameter(buffer) for buffer in buffers),
         statements=tuple(tvm_api.flatten_statements(body)),
         returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
+        keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
     )
 
 

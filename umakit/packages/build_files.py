@@ -25,6 +25,9 @@ SIMULATOR_HEADERS = {
 }
 """Headers below `umakit/` that a board has no use for."""
 
+ARITHMETIC_HEADER = "requantize.h"
+"""A header below `umakit/` that only some models bring, whatever drivers they share."""
+
 BEYOND_SMALL_LIBC = re.compile(
     r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
     r"|[lt]gamma|ceil|floor|trunc|(?:ll?)?(?:round|rint)|nearbyint|fmod|remainder|remquo|modf"
@@ -153,9 +156,15 @@ def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
     return sorted(path.removeprefix(start) for path in files if path.startswith(start))
 
 
+def _text(files: Mapping[str, str | bytes], path: str) -> str:
+    return as_bytes(files[f"{SOURCE_FOLDER}/{path}"]).decode("utf-8", "replace")
+
+
 def _target(name: str, contents: Sequence[str], files: Mapping[str, str | bytes]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(contents):
+    arithmetic = f"umakit/{ARITHMETIC_HEADER}"
+    included = {arithmetic} if any(arithmetic in _text(files, path) for path in contents) else set()
+    for path in sorted({*contents, *included}):
         data = as_bytes(files[f"{SOURCE_FOLDER}/{path}"])
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     return f"{name}_{digest.hexdigest()[:12]}"

@@ -16,6 +16,12 @@ that needs another order builds its call from `parameters_of(function)`: shapes,
 zero points, clip, and the layer's own weights, bias, multipliers and shifts, plain and as the
 driver gets them. Until there is a pass, the operator runs as plain loops over the same arrays,
 which is what the driver has to equal. `docs/patterns.md` has a whole backend as an example.
+
+`umakit/requantize.h` has the arithmetic of results for drivers, and is exported with one that
+includes it:
+
+    scaled = umakit_requantize(rounding, sum, multipliers[s], shifts[s]);
+    result[i] = (int8_t)umakit_add_and_clamp(scaled, output_zero_point, lowest, highest);
 """
 
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of

@@ -27,7 +27,8 @@ from umakit.quantization.operators import (
 Shape = tuple[int, ...]
 
 ROUNDINGS = tuple(mode.value for mode in Rounding)
-"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`."""
+"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`
+(`enum umakit_rounding` of `umakit/requantize.h`)."""
 
 
 BIAS_DTYPES = {"int16": "int64"}

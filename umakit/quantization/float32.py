@@ -5,11 +5,6 @@ ONNX Runtime multiplies an int32 sum by a float32 factor and rounds the float32 
 nearest integer, ties to even (`MlasRequantizeOutput`). So the result is rounded twice, and a
 product next to a tie becomes that tie. Rounding the exact product once differs in a few of a
 million sums; here the same is computed with 64-bit integers, exactly.
-
-A float32 has 24 significant bits. In a number with F fractional bits whose highest bit has the
-weight 2**k, float32 rounds at most 2**(k - 24) up or down (one bit of the 25th place). A product
-that is nearer to a tie n + 1/2 than that (or just as near: the tie's last bit is 0) becomes the
-tie, which goes to the even one of n and n + 1.
 """
 
 from __future__ import annotations
@@ -19,20 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
-
-tirx = tvm_api.tirx
 Array = npt.NDArray[Any]
 
 SIGNIFICANT_BITS = 24
 LARGEST_FACTOR = 64.0
 """Factors must be smaller, so that a tie's neighbourhood has a whole number of steps."""
-
-QUOTIENT_LIMIT = 1023
-"""Larger quotients are clipped whatever they are: results and zero points have 8 bits."""
-
-
-# --- NumPy --------------------------------------------------------------------------------------
 
 
 def float32_integer(value: np.float32) -> tuple[int, int]:
@@ -73,110 +59,3 @@ def divide_to_even(values: Array, exponent: int) -> Array:
         return values
     result: Array = (values + half - 1 + ((values >> exponent) & 1)) >> exponent
     return result
-
-
-# --- the same in TIR ----------------------------------------------------------------------------
-
-
-def int64(value: Any) -> Any:
-    """An expression of, or converted to, 64 bits."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
-
-
-def bind_data(name: str, value: Any) -> tuple[list[Any], Any]:
-    """A variable for an int64 value that reads data, and its binding.
-
-    TVM finds common subexpressions by itself where no data is read; a variable for them would be
-    left without a use.
-    """
-    if not tvm_api.collect(value, tvm_api.TensorLoad):
-        return [], value
-    return bind(name, value)
-
-
-def bind(name: str, value: Any) -> tuple[list[Any], Any]:
-    """A variable for an int64 value, and its binding."""
-    variable = tirx.Var(name, "int64")
-    return [tirx.Bind(variable, value)], variable
-
-
-def float32_product(value: Any, multiplier: Any, right: Any, at_most: int) -> tuple[list[Any], Any]:
-    """TIR of `rint(float32(value) * factor)` for a float32 factor.
-
-    Args:
-        value: an int32 expression.
-        multiplier: the factor's 31-bit multiplier.
-        right: by how many bits products are shifted, an int64 expression of 25 to 62.
-        at_most: what the value's magnitude does not exceed.
-
-    Returns:
-        Statements that bind intermediate values, and the int32 result, limited to about +-1024.
-    """
-    first, signed = bind("signed", int64(value))
-    magnitude = tirx.Select(signed < int64(0), int64(0) - signed, signed)
-    statements = first
-    if at_most >= 2**SIGNIFICANT_BITS:
-        more, magnitude = _rounded_magnitude(magnitude, 31)
-        statements += more
-    second, product = bind("product", magnitude * int64(multiplier))
-    third, quotient = bind("quotient", tirx.min(product >> right, int64(QUOTIENT_LIMIT)))
-    fourth, smeared = _smeared(quotient, 10)
-    # A float32 between n and n + 1 is off by at most this.
-    reach = (smeared + int64(1)) << (right - int64(SIGNIFICANT_BITS + 1))
-    fifth, reach = bind("reach", reach)
-    odd = (quotient & int64(1)) > int64(0)
-    towards_even = tirx.Select(odd, reach, int64(-1) - reach)
-    half = int64(1) << (right - int64(1))
-    rounded = tirx.min((product + half + towards_even) >> right, int64(QUOTIENT_LIMIT + 1))
-    sixth, rounded = bind("rounded", rounded)
-    result = tirx.Select(signed < int64(0), int64(0) - rounded, rounded)
-    return [*statements, *second, *third, *fourth, *fifth, *sixth], result.astype("int32")
-
-
-def float32_rounding(value: Any) -> tuple[list[Any], Any]:
-    """TIR of `round_to_float32` of an int64 expression; statements and the result."""
-    first, signed = bind("signed", value)
-    magnitude = tirx.Select(signed < int64(0), int64(0) - signed, signed)
-    second, rounded = _rounded_magnitude(magnitude, 62)
-    result = tirx.Select(signed < int64(0), int64(0) - rounded, rounded)
-    third, result = bind("rounded", result)
-    return [*first, *second, *third], result
-
-
-def divide_to_even_expression(value: Any, exponent: int) -> Any:
-    """TIR of `divide_to_even` of an int64 variable, as int32."""
-    half_less = int64(((1 << exponent) >> 1) - 1)
-    odd = (value >> int64(exponent)) & int64(1)
-    rounded = (value + half_less + odd) >> int64(exponent)
-    return tirx.max(tirx.min(rounded, int64(2**30)), int64(-(2**30))).astype("int32")
-
-
-def _rounded_magnitude(magnitude: Any, bits: int) -> tuple[list[Any], Any]:
-    """A number of at most so many bits, rounded to 24 of them."""
-    first, smeared = _smeared(magnitude, bits)
-    highest = (smeared + int64(1)) >> int64(1)
-    unit = tirx.max(highest >> int64(SIGNIFICANT_BITS - 1), int64(1))
-    second, unit = bind("unit", unit)
-    # Half a unit if the last place is odd, else a little less; nothing if all bits fit.
-    odd = tirx.Select(tirx.all(unit > int64(1), (magnitude & unit) > int64(0)), int64(1), int64(0))
-    total = magnitude + ((unit - int64(1)) >> int64(1)) + odd
-    third, rounded = bind("rounded", total & (int64(0) - unit))
-    return [*first, *second, *third], rounded
-
-
-def _smeared(value: Any, bits: int) -> tuple[list[Any], Any]:
-    """A number of at most so many bits with all bits below its highest set.
-
-    In a local variable: TVM would put expressions in the place of bindings, and each step uses
-    the one before twice.
-    """
-    local = tirx.decl_buffer([1], "int64", "smeared", scope="local")
-    zero = tirx.IntImm("int32", 0)
-    statements = [tirx.AllocBuffer(local), tirx.BufferStore(local, value, [zero])]
-    step = 1
-    while step < bits:
-        wider = local[zero] | (local[zero] >> int64(step))
-        statements.append(tirx.BufferStore(local, wider, [zero]))
-        step *= 2
-    more, result = bind("below", local[zero])
-    return [*statements, *more], result

@@ -53,7 +53,6 @@ def conv2d(
     sums = accumulators(min(TILE, horizontal.outputs))
     outputs, per_group_in = layer.weights.shape[:2]
     per_group_out = outputs // known.groups
-    at_most = layer.at_most(data_dtype, zero_point)
 
     def one_row(n: Any, o: Any, y: Any) -> Any:
         channel = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
@@ -78,7 +77,7 @@ def conv2d(
                 loops(window, weight_row),
                 loop("x", width, lambda x: store_rescaled(
                     output, [n, o, y, first + x], int32(sums[x]),
-                    layer.factor(multipliers, shifts, o), known, at_most,
+                    layer.factor(multipliers, shifts, o), known,
                 )),
             )  # fmt: skip
 

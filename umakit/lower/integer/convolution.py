@@ -27,7 +27,6 @@ from umakit.lower.integer.loops import (
     total_of,
 )
 from umakit.lower.integer.windows import Axis
-from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.operators import Conv2d, Dense, WindowParameters
 
 tirx = tvm_api.tirx
@@ -76,19 +75,6 @@ class Linear:
         """Of sums."""
         return 8 * self.bias.itemsize
 
-    def at_most(self, data_dtype: str, zero_point: int) -> int:
-        """What the magnitude of a sum does not exceed, whatever the data and the padding.
-
-        Args:
-            data_dtype: of the data.
-            zero_point: what is taken off the data; 0 if it is in the bias already.
-        """
-        limits = np.iinfo(data_dtype)
-        largest = max(abs(int(limits.min) - zero_point), abs(int(limits.max) - zero_point))
-        weights = np.abs(self.weights.reshape(len(self.bias), -1).astype(np.int64)).sum(axis=1)
-        bound = int((np.abs(self.bias.astype(np.int64)) + largest * weights).max())
-        return min(bound, 2**31)
-
     def arrays(self) -> list[Array]:
         """The constants in the order of a kernel's parameters."""
         return [self.weights, self.bias, self.multipliers, self.shifts]
@@ -101,10 +87,10 @@ class Linear:
             for name, array in zip(names, self.arrays(), strict=True)
         ]
 
-    def factor(self, multipliers: Any, shifts: Any, channel: Any) -> tuple[Any, Any, ShiftRange]:
+    def factor(self, multipliers: Any, shifts: Any, channel: Any) -> tuple[Any, Any]:
         """What a channel's sum is multiplied with."""
         index = channel if self.multipliers.size > 1 else int32(0)
-        return multipliers[index], shifts[index], ShiftRange.of(self.shifts)
+        return multipliers[index], shifts[index]
 
 
 def product(data: Any, weight: Any, zero_point: int) -> Any:
@@ -125,7 +111,6 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
     total = accumulators(1, layer.bits)
-    at_most = layer.at_most(data_dtype, 0)
 
     def one(row: Any, channel: Any) -> Any:
         return sequence(
@@ -136,7 +121,7 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
             )),
             store_rescaled(
                 output, [row, channel], total_of(total, int32(0)),
-                layer.factor(multipliers, shifts, channel), known, at_most,
+                layer.factor(multipliers, shifts, channel), known,
             ),
         )  # fmt: skip
 
@@ -194,7 +179,6 @@ def conv2d(
     output = buffer("output", known.output_shape, known.output_dtype)
     total = accumulators(1, layer.bits)
     inputs, outputs = channels // known.groups, known.output_shape[3] // known.groups
-    at_most = layer.at_most(data_dtype, zero_point)
 
     def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
         def term(o: Any, row: Any, column: Any, i: Any) -> Any:
@@ -213,7 +197,7 @@ def conv2d(
                 ),
                 store_rescaled(
                     output, [n, y, x, o], total_of(total, int32(0)),
-                    layer.factor(multipliers, shifts, o), known, at_most,
+                    layer.factor(multipliers, shifts, o), known,
                 ),
             )  # fmt: skip
 
@@ -271,7 +255,6 @@ def tiled_conv2d(
     """
     batch, channels = data_shape[0], channel_count(known, data_shape)
     outputs = channel_count(known, known.output_shape)
-    at_most = layer.at_most(data_dtype, zero_point)
     vertical, horizontal = window_axes(known, data_shape, layer)
     data = buffer("data", data_shape, data_dtype)
     _, bias, multipliers, shifts = layer.buffers()
@@ -300,7 +283,7 @@ def tiled_conv2d(
                 )),
                 loop("c", width, lambda c: store_rescaled(
                     output, place(known, n, y, x, first + c), total_of(sums, c),
-                    layer.factor(multipliers, shifts, first + c), known, at_most,
+                    layer.factor(multipliers, shifts, first + c), known,
                 )),
             )  # fmt: skip
 

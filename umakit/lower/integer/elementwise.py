@@ -9,6 +9,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.integer.loops import (
+    bound,
     buffer,
     int32,
     kernel,
@@ -17,8 +18,8 @@ from umakit.lower.integer.loops import (
     store_rescaled,
     unflatten,
 )
-from umakit.quantization.fixed_point import ShiftRange, multiply
 from umakit.quantization.operators import Add, Multiply, Parameters, Quantize, Requantize, Subtract
+from umakit.quantization.requantize import requantize as scaled_by
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
@@ -30,7 +31,7 @@ def requantize(known: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (data, output) of a change of scale."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", known.output_shape, known.output_dtype)
-    factor = (int32(known.multiplier), int32(known.shift), _range(known.shift))
+    factor = (int32(known.multiplier), int32(known.shift))
 
     def one(i: Any) -> Any:
         value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(known.input_zero_point)
@@ -68,15 +69,14 @@ def add(known: Add, shapes: Shapes, dtypes: list[str]) -> Any:
     (left_zero, right_zero), (left_by, right_by, total_by) = known.zero_points, known.multipliers
     left_shift, right_shift, total_shift = known.shifts
 
-    def scaled(value: Any, zero_point: int, multiplier: int, shift: int) -> tuple[list[Any], Any]:
+    def scaled(name: str, value: Any, zero_point: int, by: int, shift: int) -> Any:
         shifted = (int32(value) - int32(zero_point)) * int32(1 << known.left_shift)
-        return multiply(
-            shifted, int32(multiplier), int32(shift), _range(shift), known.rounding_mode
-        )
+        product = scaled_by(shifted, int32(by), int32(shift), known.rounding_mode)
+        return bound(f"scaled_{name}", product)
 
     def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
-        left_part, left_value = scaled(left, left_zero, left_by, left_shift)
-        right_part, right_value = scaled(right, right_zero, right_by, right_shift)
+        left_part, left_value = scaled("left", left, left_zero, left_by, left_shift)
+        right_part, right_value = scaled("right", right, right_zero, right_by, right_shift)
         subtracts = isinstance(known, Subtract)
         total = left_value - right_value if subtracts else left_value + right_value
         return [*left_part, *right_part], total
@@ -103,7 +103,7 @@ def _binary(
         buffer(name, shape, dtype) for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
     ]
     output = buffer("output", known.output_shape, known.output_dtype)
-    factor = (int32(by[0]), int32(by[1]), _range(by[1]))
+    factor = (int32(by[0]), int32(by[1]))
 
     def one(i: Any) -> Any:
         place = unflatten(i, known.output_shape)
@@ -121,7 +121,3 @@ def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
     """Indices into an operand for a place of the result; axes of one element repeat."""
     own = place[len(place) - len(shape) :]
     return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]
-
-
-def _range(shift: int) -> ShiftRange:
-    return ShiftRange(shift, shift)

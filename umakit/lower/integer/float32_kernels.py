@@ -17,21 +17,20 @@ from umakit.lower.integer.loops import (
     loop,
     sequence,
     set_to,
-    store_clipped,
     store_rescaled,
+    store_shifted,
     unflatten,
 )
-from umakit.quantization.fixed_point import ShiftRange
-from umakit.quantization.float32 import (
-    bind,
-    divide_to_even_expression,
-    float32_rounding,
-    int64,
-)
 from umakit.quantization.onnx_operators import Float32Pair, Float32Product, GlobalAveragePool
+from umakit.quantization.requantize import header_call
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
+
+
+def int64(value: Any) -> Any:
+    """A 64-bit constant, or an expression converted to 64 bits."""
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
 def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
@@ -48,15 +47,13 @@ def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
             int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
             for operand, shape, offset in zip((left, right), shapes, known.offsets, strict=True)
         )
-        statements, value = _combined(known, a, b)
-        value = value + int32(known.output_offset)
-        return sequence(*statements, store_clipped(output, place, value, known))
+        return store_shifted(output, place, _combined(known, a, b), known.output_offset, known)
 
     return kernel([left, right, output], loop("i", math.prod(known.output_shape), one))
 
 
-def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
-    """Statements and the int32 result of two int32 expressions, before the offset.
+def _combined(known: Float32Pair, a: Any, b: Any) -> Any:
+    """The int32 result of two int32 expressions, before the offset.
 
     The steps are those of `float32_pairs.exact_results`.
     """
@@ -68,21 +65,15 @@ def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
         parts = [int64(a) * int64(known.factors[0]), int64(b) * int64(known.factors[1])]
         first, second = (0, 1) if known.scalar == 1 else (1, 0)
     if known.plain:
-        statements, total = bind("total", sum(parts[1:], parts[0]) + constant)
-        return statements, _limited(total >> int64(known.fraction_bits))
-    part, statements = parts[first], []
+        total = sum(parts[1:], parts[0]) + constant
+        return header_call("saturate", total >> int64(known.fraction_bits))
+    part = parts[first]
     if known.scalar or second is None:
-        statements, part = float32_rounding(part)
-    more, total = float32_rounding(part + constant)
+        part = header_call("round_to_float32", part)
+    total = header_call("round_to_float32", part + constant)
     if second is not None:
-        again, total = float32_rounding(total + parts[second])
-        more = more + again
-    return [*statements, *more], divide_to_even_expression(total, known.fraction_bits)
-
-
-def _limited(value: Any) -> Any:
-    """An int64 as int32."""
-    return tirx.max(tirx.min(value, int64(2**30)), int64(-(2**30))).astype("int32")
+        total = header_call("round_to_float32", total + parts[second])
+    return header_call("saturate", header_call("divide_to_even", total, known.fraction_bits))
 
 
 def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> Any:
@@ -92,9 +83,7 @@ def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[s
     output = buffer("output", known.output_shape, known.output_dtype)
     count = math.prod(shape[2:])
     total, zero = accumulators(1), int32(0)
-    factor = (
-        int32(known.multiplier), int32(known.shift), ShiftRange(known.shift, known.shift)
-    )  # fmt: skip
+    factor = (int32(known.multiplier), int32(known.shift))
 
     def one(channel: Any) -> Any:
         def element(i: Any) -> Any:
@@ -107,7 +96,7 @@ def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[s
             loop("i", count, lambda i: add_element_to(total, zero, element(i))),
             store_rescaled(
                 output, unflatten(channel, known.output_shape), int32(total[zero]),
-                factor, known, 255 * count,
+                factor, known,
             ),
         )  # fmt: skip
 

@@ -20,9 +20,9 @@ from umakit.lower.integer.loops import (
     set_to,
     store_rescaled,
     tiles,
+    total_of,
     unflatten,
 )
-from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.further_operators import Lookup, Mean
 
 tirx = tvm_api.tirx
@@ -66,7 +66,7 @@ def mean(known: Mean, shape: tuple[int, ...], dtype: str) -> Any:
     inner = [(f"i{axis}", shape[axis]) for axis in known.axes]
     terms = math.prod(shape[axis] for axis in known.axes)
     sums = accumulators(min(TILE, channels))
-    factor = (int32(known.multiplier), int32(known.shift), ShiftRange(known.shift, known.shift))
+    factor = (int32(known.multiplier), int32(known.shift))
 
     def source(fixed: tuple[Any, ...], moving: tuple[Any, ...], channel: Any) -> tuple[Any, ...]:
         kept, summed = iter((*fixed, channel)), iter(moving)
@@ -86,7 +86,7 @@ def mean(known: Mean, shape: tuple[int, ...], dtype: str) -> Any:
                 )),
                 loop("c", width, lambda c: store_rescaled(
                     output, unflatten(number * int32(channels) + first + c, known.output_shape),
-                    int32(sums[c]) - int32(known.input_zero_point * terms), factor, known,
+                    total_of(sums, c, known.input_zero_point * terms), factor, known,
                 )),
             )  # fmt: skip
 

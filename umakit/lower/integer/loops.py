@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
-from umakit.quantization.fixed_point import ShiftRange, multiply
+from umakit.lower.kernels import KEEPS_NAMES
 from umakit.quantization.operators import Parameters
+from umakit.quantization.requantize import add_and_clamp, requantize
 
 tirx = tvm_api.tirx
 
@@ -45,9 +48,12 @@ def set_to(sums: Any, index: Any, value: Any) -> Any:
     return tirx.BufferStore(sums, value.astype(tvm_api.buffer_dtype(sums)), [index])
 
 
-def total_of(sums: Any, index: Any) -> Any:
-    """`sums[index]`, signed."""
-    return sums[index].astype(tvm_api.buffer_dtype(sums).removeprefix("u"))
+def total_of(sums: Any, index: Any, less: int = 0) -> Any:
+    """`sums[index] - less`, signed."""
+    dtype = tvm_api.buffer_dtype(sums)
+    amount = tirx.const(abs(less), dtype)
+    total = sums[index] - amount if less > 0 else sums[index] + amount if less else sums[index]
+    return total.astype(dtype.removeprefix("u"))
 
 
 def sequence(*statements: Any) -> Any:
@@ -127,36 +133,56 @@ def store_rescaled(
     output: Any,
     indices: Sequence[Any],
     value: Any,
-    factor: tuple[Any, Any, ShiftRange],
+    factor: tuple[Any, Any],
     known: Parameters,
-    at_most: int = 2**31,
 ) -> Any:
     """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
 
     Args:
         output: where to.
         indices: of the element.
-        value: an int32 expression, or an int64 one (see `multiply`).
-        factor: multiplier, shift, and the values that shifts can take.
+        value: an int32 expression, or an int64 one (see `requantize`).
+        factor: multiplier and shift.
         known: about the output.
-        at_most: what the value's magnitude does not exceed.
     """
-    multiplier, shift, shifts = factor
-    bindings, rescaled = multiply(value, multiplier, shift, shifts, known.rounding_mode, at_most)
-    shifted = rescaled + int32(known.output_zero_point)
-    return sequence(*bindings, store_clipped(output, indices, shifted, known))
+    statements, scaled = bound("scaled", requantize(value, *factor, known.rounding_mode))
+    store = store_shifted(output, indices, scaled, known.output_zero_point, known)
+    return sequence(*statements, store)
+
+
+def bound(name: str, value: Any) -> tuple[list[Any], Any]:
+    """A variable for a value that reads data, and its binding.
+
+    TVM puts other values in the place of their variables, which would be left without a use.
+    """
+    if not tvm_api.collect(value, tvm_api.TensorLoad):
+        return [], value
+    variable = tirx.Var(name, tvm_api.dtype_of(value))
+    return [tirx.Bind(variable, value)], variable
+
+
+def store_shifted(
+    output: Any, indices: Sequence[Any], value: Any, zero_point: int, known: Parameters
+) -> Any:
+    """Store an int32 value plus a zero point, clipped to the output's range."""
+    clipped = add_and_clamp(value, zero_point, *known.clip)
+    return tirx.BufferStore(output, clipped.astype(known.output_dtype), list(indices))
 
 
 def store_clipped(output: Any, indices: Sequence[Any], value: Any, known: Parameters) -> Any:
-    """Store an int32 value clipped to the output's range."""
+    """Store an int32 value that the output's dtype can hold, clipped to its range."""
     low, high = known.clip
-    clipped = tirx.max(tirx.min(value, int32(high)), int32(low))
-    return tirx.BufferStore(output, clipped.astype(known.output_dtype), list(indices))
+    limits = np.iinfo(known.output_dtype)
+    if low > limits.min:
+        value = tirx.max(value, int32(low))
+    if high < limits.max:
+        value = tirx.min(value, int32(high))
+    return tirx.BufferStore(output, value.astype(known.output_dtype), list(indices))
 
 
 def kernel(parameters: Sequence[Any], body: Any) -> Any:
     """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules."""
-    attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN}
+    attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, KEEPS_NAMES: True}
     # TVM's passes over Relax expect a root block.
     root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
     return tirx.PrimFunc(list(parameters), root).with_attrs(attributes)

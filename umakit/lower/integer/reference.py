@@ -23,13 +23,9 @@ from umakit.lower.integer.loops import (
     total_of,
 )
 from umakit.patterns.weighted import QConv2d, QDense, Weighted
-from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.operators import Requantize
 
 tirx = tvm_api.tirx
-
-ANY_SHIFT = ShiftRange(-31, 31)
-"""Layers of one shape share a kernel whatever their shifts are."""
 
 
 def linear_kernel(known: Weighted) -> Any:
@@ -43,7 +39,7 @@ def linear_kernel(known: Weighted) -> Any:
 def with_change_of_scale(function: Any, change: Requantize) -> Any:
     """A kernel followed by a second change of scale of its result, in place."""
     output = function.params[-1]
-    factor = (int32(change.multiplier), int32(change.shift), ANY_SHIFT)
+    factor = (int32(change.multiplier), int32(change.shift))
 
     def one(*place: Any) -> Any:
         value = int32(output[place]) - int32(change.input_zero_point)
@@ -71,7 +67,7 @@ def _store(known: Any, buffers: list[Any], place: list[Any], channel: Any, total
     """Rescale the sum of an output channel and store it."""
     *_, multipliers, shifts, output = buffers
     index = channel if known.scales > 1 else int32(0)
-    factor = (multipliers[index], shifts[index], ANY_SHIFT)
+    factor = (multipliers[index], shifts[index])
     return store_rescaled(output, place, total_of(total, int32(0)), factor, known)
 
 

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of `umakit/requantize.h` as plain TIR, for targets that include no C header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.quantization.requantize import PREFIX, called_function
+
+tirx = tvm_api.tirx
+
+SIGNIFICANT_BITS = 24
+"""Of a float32."""
+
+HALF_OF_29_BITS = 2**29
+FORTY_EIGHT_SEVENTEENTHS = 1515870810
+MINUS_THIRTY_TWO_SEVENTEENTHS = -1010580540
+NEWTON_STEPS = 3
+
+
+def expand_requantize(module: Any) -> Any:
+    """A module whose prim funcs compute what they called of `umakit/requantize.h` themselves.
+
+    With it any of TVM's targets can run integer kernels, for example LLVM.
+
+    Args:
+        module: an IRModule with prim funcs in any phase of lowering.
+    """
+    expanded = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    for variable, function in tvm_api.prim_functions(module):
+        body = tvm_api.rewrite(
+            function.body,
+            [
+                (tirx.BufferStore, _expanded_store),
+                (tirx.Bind, _expanded_bind),
+                (tirx.SeqStmt, _flat),
+            ],
+        )
+        changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+        expanded.update_func(variable, changed)
+    return expanded
+
+
+def _expanded_store(store: Any) -> Any:
+    statements, value = _expanded(store.value)
+    return _sequence(statements, tirx.BufferStore(store.buffer, value, store.indices))
+
+
+def _expanded_bind(bind: Any) -> Any:
+    statements, value = _expanded(bind.value)
+    return _sequence(statements, tirx.Bind(bind.var, value))
+
+
+def _sequence(statements: list[Any], last: Any) -> Any:
+    return tirx.SeqStmt([*statements, last]) if statements else last
+
+
+def _flat(sequence: Any) -> Any:
+    """What a statement binds is seen by the statements behind it in the same sequence."""
+    return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
+
+
+def _expanded(value: Any) -> tuple[list[Any], Any]:
+    """Statements to go before, and the expression without calls of the header."""
+    formulas = _Formulas()
+
+    def replace(call: Any) -> Any:
+        name = called_function(call)
+        if not name:
+            return call
+        formula: Callable[..., Any] = getattr(formulas, name.removeprefix(PREFIX))
+        return formula(*call.args[1:])
+
+    return formulas.statements, tvm_api.rewrite(value, [(tvm_api.Call, replace)])
+
+
+def _int64(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
+
+
+class _Formulas:
+    """One method for each function that kernels call, and the statements that they need."""
+
+    def __init__(self) -> None:
+        self.statements: list[Any] = []
+
+    def _kept(self, value: Any) -> Any:
+        """A value that is used several times, as a load of a local variable.
+
+        TVM would put expressions in the place of bindings, and they would grow exponentially.
+        """
+        zero = tirx.IntImm("int32", 0)
+        local = tirx.decl_buffer([1], tvm_api.dtype_of(value), "kept", scope="local")
+        self.statements += [tirx.AllocBuffer(local), tirx.BufferStore(local, value, [zero])]
+        return local[zero]
+
+    # --- TensorFlow Lite Micro ----------------------------------------------------------------
+
+    def high_product(self, left: Any, right: Any) -> Any:
+        return self._high(left, right).astype("int32")
+
+    def _high(self, left: Any, right: Any) -> Any:
+        return self._kept((_int64(left) * _int64(right) + _int64(2**30)) >> _int64(31))
+
+    def divide_by_power_of_two(self, value: Any, exponent: Any) -> Any:
+        return self._divided_away(self._kept(_int64(value)), self._kept(_int64(exponent)))
+
+    def _divided_away(self, value: Any, exponent: Any) -> Any:
+        mask = self._kept((_int64(1) << exponent) - _int64(1))
+        threshold = (mask >> _int64(1)) + _int64(value < _int64(0))
+        quotient = (value >> exponent) + _int64((value & mask) > threshold)
+        return quotient.astype("int32")
+
+    def requantize_tflm(self, value: Any, multiplier: Any, shift: Any) -> Any:
+        zero = tirx.IntImm("int32", 0)
+        kept = self._kept(shift)
+        shifted = value * (tirx.IntImm("int32", 1) << tirx.max(kept, zero))
+        right = self._kept(_int64(tirx.max(zero - kept, zero)))
+        return self._divided_away(self._high(shifted, multiplier), right)
+
+    def requantize_tflm_int64(self, value: Any, multiplier: Any, shift: Any) -> Any:
+        right = self._kept(_int64(15) - _int64(shift))
+        half = _int64(1) << (right - _int64(1))
+        return ((value * _int64(multiplier) + half) >> right).astype("int32")
+
+    def leading_zeros(self, value: Any) -> Any:
+        kept = self._kept(_int64(value))
+        bits = [(kept < _int64(1 << bit)).astype("int32") for bit in range(32)]
+        return sum(bits[1:], bits[0])
+
+    def reciprocal(self, value: Any) -> Any:
+        half = self._kept((_int64(value) << _int64(self.leading_zeros(value))) >> _int64(1))
+        slope = self._high(half, _int64(MINUS_THIRTY_TWO_SEVENTEENTHS))
+        x = self._kept(_int64(FORTY_EIGHT_SEVENTEENTHS) + slope)
+        for _ in range(NEWTON_STEPS):
+            error = self._kept(_int64(HALF_OF_29_BITS) - self._high(half, x))
+            x = self._kept(x + self._high(x, error) * _int64(4))
+        return tirx.min(x * _int64(2), _int64(2**31 - 1)).astype("int32")
+
+    # --- ONNX Runtime -------------------------------------------------------------------------
+
+    def divide_to_even(self, value: Any, exponent: Any) -> Any:
+        kept, right = self._kept(_int64(value)), self._kept(_int64(exponent))
+        half = _int64(1) << (right - _int64(1))
+        odd = (kept >> right) & _int64(1)
+        return (kept + half - _int64(1) + odd) >> right
+
+    def round_to_float32(self, value: Any) -> Any:
+        kept = self._kept(_int64(value))
+        smeared = self._kept(tirx.Select(kept < _int64(0), _int64(0) - kept, kept))
+        for step in (1, 2, 4, 8, 16, 32):
+            smeared = self._kept(smeared | (smeared >> _int64(step)))
+        highest = (smeared + _int64(1)) >> _int64(1)
+        unit = self._kept(tirx.max(highest >> _int64(SIGNIFICANT_BITS - 1), _int64(1)))
+        odd = tirx.Select(
+            tirx.all(unit > _int64(1), (kept & unit) != _int64(0)), _int64(1), _int64(0)
+        )
+        return (kept + ((unit - _int64(1)) >> _int64(1)) + odd) & (_int64(0) - unit)
+
+    def saturate(self, value: Any) -> Any:
+        least, largest = _int64(-(2**31)), _int64(2**31 - 1)
+        return tirx.max(tirx.min(value, largest), least).astype("int32")
+
+    def requantize_ort(self, value: Any, multiplier: Any, shift: Any) -> Any:
+        product = self.round_to_float32(value) * _int64(multiplier)
+        right = tirx.IntImm("int32", 31) - shift
+        return self.saturate(self.divide_to_even(self.round_to_float32(product), right))
+
+    # --- either -------------------------------------------------------------------------------
+
+    def add_and_clamp(self, value: Any, zero_point: Any, lowest: Any, highest: Any) -> Any:
+        shifted = tirx.max(tirx.min(value, highest - zero_point), lowest - zero_point)
+        return shifted + zero_point

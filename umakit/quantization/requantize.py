@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of `umakit/requantize.h` in TIR: pure calls of its functions.
+
+The header defines the arithmetic for generated kernels, drivers and the simulator. Kernels call it
+by name; the C printer prints the calls and includes it. Where there is no C to include it,
+`umakit.lower.expand_requantize` puts expressions in their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.quantization.fixed_point import Rounding
+
+tirx = tvm_api.tirx
+
+HEADER = "umakit/requantize.h"
+
+PREFIX = "umakit_"
+RESULTS = {
+    f"{PREFIX}{name}": dtype
+    for name, dtype in {
+        "requantize_tflm": "int32",
+        "requantize_tflm_int64": "int32",
+        "requantize_ort": "int32",
+        "high_product": "int32",
+        "divide_by_power_of_two": "int32",
+        "leading_zeros": "int32",
+        "reciprocal": "int32",
+        "round_to_float32": "int64",
+        "divide_to_even": "int64",
+        "saturate": "int32",
+        "add_and_clamp": "int32",
+    }.items()
+}
+"""The dtype of the result of each function that kernels call."""
+
+
+def header_call(function: str, *arguments: Any) -> Any:
+    """A call of a function of the header.
+
+    Args:
+        function: its name without prefix.
+        arguments: TIR expressions of the types that the header declares; Python integers become
+            int32.
+    """
+    name = f"{PREFIX}{function}"
+    values = [tirx.IntImm("int32", a) if isinstance(a, int) else a for a in arguments]
+    return tirx.call_pure_extern(RESULTS[name], name, *values)
+
+
+def called_function(expression: Any) -> str:
+    """The name of the function of the header that an expression calls; empty if it does not."""
+    name = str(getattr(getattr(expression, "op", None), "name", ""))
+    if not name.endswith("call_pure_extern"):
+        return ""
+    function = str(expression.args[0].value)
+    return function if function in RESULTS else ""
+
+
+def requantize(value: Any, multiplier: Any, shift: Any, rounding: Rounding) -> Any:
+    """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
+
+    Args:
+        value: an int32 expression; or an int64 one, for multipliers of 15 bits
+            (`parameters.reduced_multipliers`), with which it is `* 2**(shift - 15)`.
+        multiplier, shift: integer expressions, of `fixed_point`.
+        rounding: of the result.
+    """
+    factor = (multiplier.astype("int32"), shift.astype("int32"))
+    if tvm_api.dtype_of(value) == "int64":
+        return header_call("requantize_tflm_int64", value, *factor)
+    return header_call(f"requantize_{rounding.value}", value, *factor)
+
+
+def add_and_clamp(value: Any, zero_point: int, lowest: int, highest: int) -> Any:
+    """An int32 expression plus a zero point, limited; an int32 expression."""
+    return header_call("add_and_clamp", value, zero_point, lowest, highest)
