@@ -139,10 +139,11 @@ def _saturated(value: Any) -> Any:
 def _store(
     output: Any, place: list[Any], exponential: Any, scale: Any, zeros: Any, known: Softmax
 ) -> Any:
-    """exp * scale, with 8 fractional bits."""
+    """exp * scale, with as many fractional bits as the result has."""
     bindings = _Bindings()
     high = bindings.bind("probability", high_product_expression(scale, exponential))
-    exponent = int64(SUM_INTEGER_BITS + 31 - 8) - int64(zeros)
+    bits = 16 if known.output_dtype == "int16" else 8
+    exponent = int64(SUM_INTEGER_BITS + 31 - bits) - int64(zeros)
     value = shift_right_rounding_expression(high, exponent, at_least_one=False).astype("int32")
     shifted = value + int32(known.output_zero_point)
     return sequence(*bindings.statements, store_clipped(output, place, shifted, known))

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of 16-bit functions that lie between the values of a table.
+
+The arithmetic is that of TensorFlow Lite Micro's `integer_ops/logistic.h`, `integer_ops/tanh.h`,
+`softmax.h` (`SoftmaxInt16`) and `common.h` (`LUTLookup`), all in `kernels/internal`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_clipped,
+    unflatten,
+)
+from umakit.quantization.fixed_point import ShiftRange, int64, multiply
+from umakit.quantization.further_operators import SigmoidLookup, SoftmaxLookup
+
+tirx = tvm_api.tirx
+Shapes = list[tuple[int, ...]]
+
+LAST_SEGMENT = 254
+"""Of the table of 256 values; beyond it functions are constant."""
+
+
+class _Statements:
+    """Statements that bind 32-bit intermediate values of a formula."""
+
+    def __init__(self) -> None:
+        self.list: list[Any] = []
+
+    def bind(self, name: str, value: Any) -> Any:
+        """A variable for a value."""
+        variable = tirx.Var(name, "int32")
+        self.list.append(tirx.Bind(variable, value))
+        return variable
+
+
+def sigmoid_lookup(known: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
+
+    Args:
+        known: parameters of the operator.
+        shapes, dtypes: of data and table.
+    """
+    shape = shapes[0]
+    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
+    output = buffer("output", known.output_shape, known.output_dtype)
+    tanh = known.function == "tanh"
+    bits = 8 if tanh else 9
+    rounding = 1 << (known.shift - 1) if known.shift else 0
+
+    def one(i: Any) -> Any:
+        steps = _Statements()
+        product = int32(data[tuple(unflatten(i, shape))]) * int32(known.multiplier)
+        position = steps.bind("position", (product + int32(rounding)) >> int32(known.shift))
+        distance = steps.bind(
+            "distance", tirx.Select(position < int32(0), int32(0) - position, position)
+        )
+        segment = steps.bind("segment", distance >> int32(bits))
+        index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
+        base = steps.bind("base", int32(table[index]))
+        slope = int32(table[index + int32(1)]) - base
+        rest = distance & int32((1 << bits) - 1)
+        between = (base << int32(bits)) + rest * slope
+        limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
+        value = steps.bind(
+            "value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), between)
+        )
+        if tanh:
+            right = value - int32((1 << 23) - (1 << 7))
+            left = int32((1 << 23) + (1 << 7) - 1) - value
+        else:
+            right, left = value + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - value
+        sided = tirx.Select(position < int32(0), left, right)
+        result = steps.bind("result", sided >> int32(8 if tanh else 10))
+        place = unflatten(i, known.output_shape)
+        return sequence(*steps.list, store_clipped(output, place, result, known))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def softmax_lookup(known: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
+
+    Exponentials are computed twice, so that no memory is needed for them.
+
+    Args:
+        known: parameters of the operator.
+        shapes, dtypes: of data and tables.
+    """
+    shape = shapes[0]
+    names = ("data", "exponentials", "reciprocals")
+    data, exponentials, reciprocals = (
+        buffer(name, extents, dtype)
+        for name, extents, dtype in zip(names, shapes, dtypes, strict=True)
+    )
+    output = buffer("output", known.output_shape, known.output_dtype)
+    length, zero = shape[-1], int32(0)
+    largest, total, zeros = (
+        tirx.decl_buffer([1], "int32", name, scope="local")
+        for name in ("largest", "total", "leading_zeros")
+    )
+
+    def element(row: Any, i: Any) -> Any:
+        return int32(data[tuple(unflatten(row * int32(length) + i, shape))])
+
+    def exponential(steps: _Statements, row: Any, i: Any) -> Any:
+        difference = steps.bind("difference", element(row, i) - largest[zero])
+        shifts = ShiftRange(known.shift, known.shift)
+        statements, scaled = multiply(
+            difference, int32(known.multiplier), int32(known.shift), shifts, known.rounding_mode
+        )
+        steps.list += statements
+        return _between(steps, exponentials, scaled + int32(2**15 - 1))
+
+    def add(row: Any, i: Any) -> Any:
+        steps = _Statements()
+        value = exponential(steps, row, i)
+        return sequence(*steps.list, set_to(total, zero, total[zero] + value))
+
+    def store(row: Any, i: Any, reciprocal: Any) -> Any:
+        steps = _Statements()
+        value = exponential(steps, row, i)
+        right = int32(31) - zeros[zero]
+        rounding = int64(1) << int64(right - int32(1))
+        scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
+        result = steps.bind("result", scaled.astype("int32"))
+        limited = tirx.max(result, zero)
+        place = unflatten(row * int32(length) + i, known.output_shape)
+        return sequence(*steps.list, store_clipped(output, place, limited, known))
+
+    def one_row(row: Any) -> Any:
+        steps = _Statements()
+        # The sum without leading zeros, of which 16 bits stay; between 1 and 2 in the table.
+        aligned = int64(total[zero]) << int64(zeros[zero] - int32(1))
+        shortened = ((aligned + int64(1 << 13)) >> int64(14)).astype("int32")
+        excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
+        reciprocal = _between(steps, reciprocals, excess)
+        return sequence(
+            *(tirx.AllocBuffer(item) for item in (largest, total, zeros)),
+            set_to(largest, zero, element(row, zero)),
+            loop("i", length, lambda i: set_to(
+                largest, zero, tirx.max(largest[zero], element(row, i))
+            )),
+            set_to(total, zero, zero),
+            loop("i", length, lambda i: add(row, i)),
+            set_to(zeros, zero, int32(1)),
+            loop("bit", 31, lambda bit: set_to(
+                zeros, zero, zeros[zero] + int32(total[zero] < (int32(1) << bit))
+            )),
+            *steps.list,
+            loop("i", length, lambda i: store(row, i, reciprocal)),
+        )  # fmt: skip
+
+    body = loop("row", math.prod(shape[:-1]), one_row)
+    return kernel([data, exponentials, reciprocals, output], body)
+
+
+def _between(steps: _Statements, table: Any, argument: Any) -> Any:
+    """`LUTLookup`: the function of an argument that is limited to 16 bits.
+
+    Args:
+        steps: get the intermediate values.
+        table: int16[513].
+        argument: int32.
+    """
+    limited = tirx.max(tirx.min(argument, int32(2**15 - 1)), int32(-(2**15)))
+    value = steps.bind("argument", limited)
+    segment = steps.bind("segment", (value >> int32(7)) + int32(256))
+    base = steps.bind("base", int32(table[segment]))
+    slope = int32(table[segment + int32(1)]) - base
+    rest = value & int32(127)
+    return steps.bind("between", base + ((slope * rest + int32(64)) >> int32(7)))
