@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import re
 import shutil
@@ -24,7 +25,7 @@ from umakit.frontend import import_model
 from umakit.quantization import quantize_to_integers
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
-EACH = 334
+EACH = int(os.environ.get("UMAKIT_INFERENCES", "334"))
 """Inputs of each kind."""
 
 
@@ -123,7 +124,7 @@ def test_reports_call_operators_as_the_model_does(name: str, library: Callable[[
 def test_a_float_model_equals_tensorflow_lite_micro(library: Callable[[str], Any]) -> None:
     path, exported = library("pretrainedResnet.tflite")
     (known,) = exported.metadata["umakit"]["inputs"]
-    inputs = np.random.default_rng(3).uniform(0, 255, (30, *known["shape"])).astype(np.float32)
+    inputs = np.random.default_rng(3).uniform(0, 255, (EACH // 10, *known["shape"])).astype(np.float32)
     expected = tflite_micro(path.read_bytes(), inputs)
     (output,) = umakit.run_library(exported.path, {known["name"]: inputs}).outputs.values()
     np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())

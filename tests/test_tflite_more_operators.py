@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from tflite_exactness import (
 )
 from tflite_exactness import assert_exact as assert_exact_with
 from tflite_networks import TfliteFile
+
+import umakit
 
 assert_exact = partial(assert_exact_with, flags=SANITIZED)
 ALL_INTEGERS = np.arange(-128, 128).astype(np.int8).reshape(1, 1, 256)
@@ -240,3 +243,40 @@ def test_attention() -> None:
     y = file.tensor((1, 5, 8), scale=1.5, zero_point=2, name="y")
     file.operator("BATCH_MATMUL", [weights, values], [y], "BatchMatMulOptions")
     assert len(np.unique(assert_exact(file.finish([x], [y]), shape))) > 8
+
+
+# --- multiply-accumulates -----------------------------------------------------------------------
+
+
+def multiply_accumulates(content: bytes, folder: Path) -> int:
+    path = folder / "single.tflite"
+    path.write_bytes(content)
+    return umakit.compile_model(path, [], folder / "library").report.total_macs
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_macs_of_a_transposed_convolution(padding: int, tmp_path: Path) -> None:
+    """Every element of the data meets every weight of its channel, wherever the window lies."""
+    rows, columns = (8, 15) if padding == 0 else (9, 15)
+    file = TfliteFile()
+    shape = np.array([2, rows, columns, 7], np.int32)
+    size = file.tensor([4], "int32", data=shape, name="shape")
+    x = file.tensor([2, 4, 5, 3], scale=0.1, name="x")
+    (weights, bias), product = weights_and_bias(file, (7, 3, 3, 3), 7, 0, 0.1, 1, True)
+    y = file.tensor(shape, scale=product * 60, name="y")
+    file.operator(
+        "TRANSPOSE_CONV", [size, weights, x, bias], [y], "TransposeConvOptions", Padding=padding,
+        StrideH=2, StrideW=3,
+    )  # fmt: skip
+    products = sum(1 for _ in np.ndindex(2, 4, 5, 3, 7, 3, 3))
+    assert multiply_accumulates(file.finish([x], [y]), tmp_path) == products
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_macs_of_a_product_of_matrices(adjoint: bool, tmp_path: Path) -> None:
+    file = TfliteFile()
+    x = file.tensor([3, 5, 4] if adjoint else [3, 4, 5], scale=0.1, name="x")
+    other = file.tensor([3, 5, 6], scale=0.1, data=np.ones((3, 5, 6), np.int8), name="other")
+    y = file.tensor([3, 4, 6], scale=1.0, name="y")
+    file.operator("BATCH_MATMUL", [x, other], [y], "BatchMatMulOptions", AdjX=adjoint)
+    assert multiply_accumulates(file.finish([x], [y]), tmp_path) == 3 * 4 * 5 * 6

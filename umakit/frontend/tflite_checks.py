@@ -15,8 +15,9 @@ MOVEMENTS = frozenset(
 """Operators that yield numbers of their operands."""
 
 FLOAT_OPERATORS = MOVEMENTS | frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RELU RELU6 LOGISTIC TANH".split()
+    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED BATCH_MATMUL ADD SUB MUL AVERAGE_POOL_2D "
+    "MAX_POOL_2D MEAN SUM SOFTMAX RELU RELU6 LEAKY_RELU PRELU ELU HARD_SWISH LOGISTIC TANH "
+    "RESIZE_BILINEAR ARG_MAX ARG_MIN".split()
 )
 INTEGER_OPERATORS = MOVEMENTS | frozenset(
     "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D "
@@ -58,8 +59,8 @@ CONVERSIONS: dict[str, set[tuple[str, str]]] = {
         ("float32", "float32"), ("int8", "int8"), ("int8", "int16"), ("int16", "int16"),
         ("uint8", "uint8"),
     },
-    "ARG_MAX": {("int8", "int32"), ("uint8", "int32")},
-    "ARG_MIN": {("int8", "int32"), ("uint8", "int32")},
+    "ARG_MAX": {(dtype, "int32") for dtype in ("float32", "int8", "uint8")},
+    "ARG_MIN": {(dtype, "int32") for dtype in ("float32", "int8", "uint8")},
 }  # fmt: skip
 """Dtypes (operand, result) of operators where these may differ."""
 

@@ -170,7 +170,7 @@ def resize_nearest(converter: Converter, operator: TfliteOperator) -> Any:
             for place in range(result[axis])
         ]  # fmt: skip
         indices = relax.const(np.array(places, np.int32))
-        value = converter.bb.emit(relax.op.take(value, indices, axis, mode="fast"))
+        value = converter.bb.emit(relax.op.take(value, indices, axis, mode="clip"))
     return value
 
 
