@@ -124,7 +124,9 @@ def test_reports_call_operators_as_the_model_does(name: str, library: Callable[[
 def test_a_float_model_equals_tensorflow_lite_micro(library: Callable[[str], Any]) -> None:
     path, exported = library("pretrainedResnet.tflite")
     (known,) = exported.metadata["umakit"]["inputs"]
-    inputs = np.random.default_rng(3).uniform(0, 255, (EACH // 10, *known["shape"])).astype(np.float32)
+    inputs = (
+        np.random.default_rng(3).uniform(0, 255, (EACH // 10, *known["shape"])).astype(np.float32)
+    )
     expected = tflite_micro(path.read_bytes(), inputs)
     (output,) = umakit.run_library(exported.path, {known["name"]: inputs}).outputs.values()
     np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())

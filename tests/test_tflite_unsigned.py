@@ -4,7 +4,8 @@
 TensorFlow Lite Micro has no kernels of uint8 any more. Two oracles take its place: NumPy with the
 reference arithmetic of TensorFlow Lite (gemmlowp's rounding, written here anew), and TensorFlow
 Lite Micro on a twin of the file whose integers are all 128 less, where nothing but differences to
-zero points counts.
+zero points counts. The same cases were compared with LiteRT 2.3.0's reference kernels: all equal,
+but that those of FULLY_CONNECTED round once, and LiteRT's optimized ones twice, as here.
 """
 
 from __future__ import annotations
@@ -223,6 +224,7 @@ UNARY = {
     "TANH": ("", {}, (1 / 128, OFFSET)),
     "LEAKY_RELU": ("LeakyReluOptions", {"Alpha": 0.3}, (0.11, 77)),
     "RELU": ("", {}, (0.11, 77)),
+    "QUANTIZE": ("QuantizeOptions", {}, (0.11, 77)),
 }
 
 
@@ -238,6 +240,25 @@ def test_functions_of_one_tensor(code: str, zero: int) -> None:
         return twin.file.finish([x], [y])
 
     assert_twins(build)
+
+
+def test_real_numbers_become_unsigned_integers() -> None:
+    """As they become int8, 128 higher; every eighth of a step, and far outside."""
+    steps = np.arange(-2000, 2000, dtype=np.float32) * np.float32(0.1) / 8
+    inputs = np.append(steps, np.float32([1e6, -1e6])).reshape(1, 1, -1).astype(np.float32)
+    shape = inputs.shape[1:]
+
+    def build(dtype: str) -> bytes:
+        twin = Twins(dtype)
+        x = twin.file.tensor(shape, "float32", name="x")
+        y = twin.tensor(shape, 0.1, 131, "y")
+        twin.file.operator("QUANTIZE", [x], [y], "QuantizeOptions")
+        return twin.file.finish([x], [y])
+
+    expected = tflite_micro(build("int8"), inputs).astype(np.int32) + OFFSET
+    assert_exact_with(
+        build("uint8"), shape, inputs=inputs, expected=expected.astype(np.uint8), floats=True
+    )
 
 
 @pytest.mark.parametrize(

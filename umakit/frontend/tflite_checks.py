@@ -53,6 +53,7 @@ CONVERSIONS: dict[str, set[tuple[str, str]]] = {
     "QUANTIZE": {
         ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
         ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
+        ("float32", "uint8"), ("uint8", "uint8"),
     },
     "DEQUANTIZE": {(dtype, "float32") for dtype in ("int8", "uint8", "int16")},
     "SOFTMAX": {
