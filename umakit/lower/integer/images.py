@@ -38,32 +38,13 @@ def resize_bilinear(known: ResizeBilinear, shapes: Shapes, dtypes: list[str]) ->
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", known.output_shape, known.output_dtype)
 
-    def neighbours(place: Any, size: int, result: int, name: str) -> tuple[list[Any], list[Any]]:
-        """Statements; lower and upper neighbour and the latter's weight."""
-        scale = scale_of_axis(size, result, align=bool(known.align_corners))
-        offset = scale // 2 - ONE // 2 if known.half_pixel_centers else 0
-        position, lower, upper, weight = (
-            tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
-        )
-        steps = [
-            tirx.Bind(position, place * int32(scale) + int32(offset)),
-            tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
-            tirx.Bind(upper, tirx.min(
-                tirx.truncdiv(position + int32(ONE - 1), int32(ONE)), int32(size - 1)
-            )),
-            tirx.Bind(weight, position - lower * int32(ONE)),
-        ]  # fmt: skip
-        return steps, [lower, upper, weight]
-
     def one_position(n: Any, y: Any, x: Any) -> Any:
-        down, (top, bottom, vertical) = neighbours(y, height, rows, "y")
-        across, (left, right, horizontal) = neighbours(x, width, columns, "x")
+        down, vertical = _neighbours(known, y, (height, rows), "y")
+        across, horizontal = _neighbours(known, x, (width, columns), "x")
 
         def one(c: Any) -> Any:
             corners = [
-                int32(data[n, iy, ix, c]) * by * bx
-                for iy, by in ((top, int32(ONE) - vertical), (bottom, vertical))
-                for ix, bx in ((left, int32(ONE) - horizontal), (right, horizontal))
+                int32(data[n, iy, ix, c]) * by * bx for iy, by in vertical for ix, bx in horizontal
             ]
             total = tirx.Var("total", "int32")
             half = int32(1 << (2 * BITS - 1))
@@ -78,6 +59,34 @@ def resize_bilinear(known: ResizeBilinear, shapes: Shapes, dtypes: list[str]) ->
 
     extents = [("n", batch), ("y", rows), ("x", columns)]
     return kernel([data, output], loops(extents, one_position))
+
+
+def _neighbours(
+    known: ResizeBilinear, place: Any, sizes: tuple[int, int], name: str
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Statements, and the two neighbours of a place with their weights.
+
+    Args:
+        known: parameters of the operator.
+        place: in the result.
+        sizes: of the operand's and the result's axis.
+        name: of the axis.
+    """
+    size, result = sizes
+    scale = scale_of_axis(size, result, align=bool(known.align_corners))
+    offset = scale // 2 - ONE // 2 if known.half_pixel_centers else 0
+    position, lower, upper, weight = (
+        tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
+    )
+    steps = [
+        tirx.Bind(position, place * int32(scale) + int32(offset)),
+        tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
+        tirx.Bind(upper, tirx.min(
+            tirx.truncdiv(position + int32(ONE - 1), int32(ONE)), int32(size - 1)
+        )),
+        tirx.Bind(weight, position - lower * int32(ONE)),
+    ]  # fmt: skip
+    return steps, [(lower, int32(ONE) - weight), (upper, weight)]
 
 
 def arg_max(known: ArgMax, shapes: Shapes, dtypes: list[str]) -> Any:

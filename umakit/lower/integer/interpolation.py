@@ -97,72 +97,89 @@ def softmax_lookup(known: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> A
         known: parameters of the operator.
         shapes, dtypes: of data and tables.
     """
-    shape = shapes[0]
-    names = ("data", "exponentials", "reciprocals")
-    data, exponentials, reciprocals = (
-        buffer(name, extents, dtype)
-        for name, extents, dtype in zip(names, shapes, dtypes, strict=True)
-    )
-    output = buffer("output", known.output_shape, known.output_dtype)
-    length, zero = shape[-1], int32(0)
-    largest, total, zeros = (
-        tirx.decl_buffer([1], "int32", name, scope="local")
-        for name in ("largest", "total", "leading_zeros")
-    )
+    softmax = _Softmax(known, shapes, dtypes)
+    body = loop("row", math.prod(shapes[0][:-1]), softmax.row)
+    return kernel([softmax.data, *softmax.tables, softmax.output], body)
 
-    def element(row: Any, i: Any) -> Any:
-        return int32(data[tuple(unflatten(row * int32(length) + i, shape))])
 
-    def exponential(steps: _Statements, row: Any, i: Any) -> Any:
-        difference = steps.bind("difference", element(row, i) - largest[zero])
-        shifts = ShiftRange(known.shift, known.shift)
-        statements, scaled = multiply(
-            difference, int32(known.multiplier), int32(known.shift), shifts, known.rounding_mode
+class _Softmax:
+    """Buffers and statements of a softmax of 16 bits."""
+
+    def __init__(self, known: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> None:
+        self._known, self._shape = known, shapes[0]
+        self._length = shapes[0][-1]
+        names = ("data", "exponentials", "reciprocals")
+        self.data, *self.tables = (
+            buffer(name, extents, dtype)
+            for name, extents, dtype in zip(names, shapes, dtypes, strict=True)
         )
-        steps.list += statements
-        return _between(steps, exponentials, scaled + int32(2**15 - 1))
+        self.output = buffer("output", known.output_shape, known.output_dtype)
+        self._largest, self._total, self._zeros = (
+            tirx.decl_buffer([1], "int32", name, scope="local")
+            for name in ("largest", "total", "leading_zeros")
+        )
 
-    def add(row: Any, i: Any) -> Any:
+    def row(self, row: Any) -> Any:
+        """All results of a row."""
+        zero, length = int32(0), self._length
+        largest, total, zeros = self._largest, self._total, self._zeros
         steps = _Statements()
-        value = exponential(steps, row, i)
-        return sequence(*steps.list, set_to(total, zero, total[zero] + value))
-
-    def store(row: Any, i: Any, reciprocal: Any) -> Any:
-        steps = _Statements()
-        value = exponential(steps, row, i)
-        right = int32(31) - zeros[zero]
-        rounding = int64(1) << int64(right - int32(1))
-        scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
-        result = steps.bind("result", scaled.astype("int32"))
-        limited = tirx.max(result, zero)
-        place = unflatten(row * int32(length) + i, known.output_shape)
-        return sequence(*steps.list, store_clipped(output, place, limited, known))
-
-    def one_row(row: Any) -> Any:
-        steps = _Statements()
-        # The sum without leading zeros, of which 16 bits stay; between 1 and 2 in the table.
-        aligned = int64(total[zero]) << int64(zeros[zero] - int32(1))
-        shortened = ((aligned + int64(1 << 13)) >> int64(14)).astype("int32")
-        excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
-        reciprocal = _between(steps, reciprocals, excess)
+        reciprocal = self._reciprocal(steps)
         return sequence(
             *(tirx.AllocBuffer(item) for item in (largest, total, zeros)),
-            set_to(largest, zero, element(row, zero)),
+            set_to(largest, zero, self._element(row, zero)),
             loop("i", length, lambda i: set_to(
-                largest, zero, tirx.max(largest[zero], element(row, i))
+                largest, zero, tirx.max(largest[zero], self._element(row, i))
             )),
             set_to(total, zero, zero),
-            loop("i", length, lambda i: add(row, i)),
+            loop("i", length, lambda i: self._add(row, i)),
             set_to(zeros, zero, int32(1)),
+            # The sum is positive: its bits are counted down from bit 30.
             loop("bit", 31, lambda bit: set_to(
                 zeros, zero, zeros[zero] + int32(total[zero] < (int32(1) << bit))
             )),
             *steps.list,
-            loop("i", length, lambda i: store(row, i, reciprocal)),
+            loop("i", length, lambda i: self._store(row, i, reciprocal)),
         )  # fmt: skip
 
-    body = loop("row", math.prod(shape[:-1]), one_row)
-    return kernel([data, exponentials, reciprocals, output], body)
+    def _element(self, row: Any, i: Any) -> Any:
+        return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
+
+    def _exponential(self, steps: _Statements, row: Any, i: Any) -> Any:
+        """exp of an element's difference to the largest, with 15 fractional bits."""
+        known = self._known
+        difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
+        statements, scaled = multiply(
+            difference, int32(known.multiplier), int32(known.shift),
+            ShiftRange(known.shift, known.shift), known.rounding_mode,
+        )  # fmt: skip
+        steps.list += statements
+        return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
+
+    def _add(self, row: Any, i: Any) -> Any:
+        """Add an exponential to the sum."""
+        steps = _Statements()
+        value = self._exponential(steps, row, i)
+        return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
+
+    def _reciprocal(self, steps: _Statements) -> Any:
+        """1 / sum, once the sum without leading zeros is a number between 1 and 2."""
+        shift = int64(self._zeros[int32(0)] - int32(1))
+        aligned = int64(self._total[int32(0)]) << shift
+        shortened = ((aligned + int64(1 << 13)) >> int64(14)).astype("int32")
+        excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
+        return _between(steps, self.tables[1], excess)
+
+    def _store(self, row: Any, i: Any, reciprocal: Any) -> Any:
+        """Store exp / sum."""
+        steps = _Statements()
+        value = self._exponential(steps, row, i)
+        right = int32(31) - self._zeros[int32(0)]
+        rounding = int64(1) << int64(right - int32(1))
+        scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
+        result = steps.bind("result", tirx.max(scaled.astype("int32"), int32(0)))
+        place = unflatten(row * int32(self._length) + i, self._known.output_shape)
+        return sequence(*steps.list, store_clipped(self.output, place, result, self._known))
 
 
 def _between(steps: _Statements, table: Any, argument: Any) -> Any:
