@@ -79,6 +79,19 @@ class NumpyTflite:
         return {tensor.name: tensor.value for tensor in self.outputs}
 
 
+NARROW = ("HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "SOFTMAX", "TANH", "TRANSPOSE_CONV")
+"""Operators that are here for data of 8 bits."""
+
+
+def knows(file: bytes) -> bool:
+    """Whether all operators of a model are here."""
+    return all(
+        operator.code in KERNELS
+        and (operator.code not in NARROW or operator.outputs[0].dtype.itemsize == 1)
+        for operator in NumpyTflite.read(file).operators
+    )
+
+
 def numpy_tflite(file: bytes, inputs: Array) -> Array:
     """Output 0 of a model with one input, for each of several inferences."""
     network = NumpyTflite.read(file)

@@ -23,6 +23,10 @@ def values(*shape: int, seed: int = 1) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def integers(*numbers: int) -> Array:
+    return np.array(numbers, np.int32)
+
+
 def case(
     code: str, options: str, result: tuple[int, ...], *constants: Array, **fields: Any
 ) -> tuple[str, str, tuple[int, ...], tuple[Array, ...], dict[str, Any]]:
@@ -60,6 +64,39 @@ CASES = {
     "relu6": case("RELU6", "", IMAGE),
     "logistic": case("LOGISTIC", "", IMAGE),
     "tanh": case("TANH", "", IMAGE),
+    "elu": case("ELU", "", IMAGE),
+    "leaky relu": case("LEAKY_RELU", "LeakyReluOptions", IMAGE, Alpha=0.3),
+    "prelu": case("PRELU", "", IMAGE, values(1, 1, 4)),
+    "hard swish": case("HARD_SWISH", "", IMAGE),
+    "mean": case("MEAN", "ReducerOptions", (1, 4), integers(1, 2)),
+    "sum": case("SUM", "ReducerOptions", (1, 6, 1, 4), integers(-2), KeepDims=True),
+    "batch matmul": case(
+        "BATCH_MATMUL", "BatchMatMulOptions", (1, 6, 7, 5), values(6, 5, 4), AdjY=True
+    ),
+    "resize bilinear": case(
+        "RESIZE_BILINEAR", "ResizeBilinearOptions", (1, 9, 4, 4), integers(9, 4),
+        HalfPixelCenters=True,
+    ),
+    "resize bilinear to the corners": case(
+        "RESIZE_BILINEAR", "ResizeBilinearOptions", (1, 9, 11, 4), integers(9, 11),
+        AlignCorners=True,
+    ),
+    "resize nearest": case(
+        "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", (1, 9, 4, 4), integers(9, 4)
+    ),
+    "maximum": case("MAXIMUM", "MaximumMinimumOptions", IMAGE, values(4)),
+    "minimum": case("MINIMUM", "MaximumMinimumOptions", IMAGE, values(*IMAGE)),
+    "padv2": case("PADV2", "PadV2Options", (1, 7, 12, 4), PADS, np.array([2.5], np.float32)),
+    "transpose": case("TRANSPOSE", "TransposeOptions", (4, 7, 1, 6), integers(3, 2, 0, 1)),
+    "squeeze": case("SQUEEZE", "SqueezeOptions", (6, 7, 4)),
+    "expand dims": case("EXPAND_DIMS", "ExpandDimsOptions", (1, 1, 6, 7, 4), integers(1)),
+    "slice": case(
+        "SLICE", "SliceOptions", (1, 2, 7, 3), integers(0, 3, 0, 1), integers(1, 2, -1, 3)
+    ),
+    "strided slice": case(
+        "STRIDED_SLICE", "StridedSliceOptions", (1, 3, 7, 2), integers(0, 5, 0, 1),
+        integers(1, 0, 7, 4), integers(1, -2, 1, 2), EndMask=2,
+    ),
 }  # fmt: skip
 
 
@@ -80,6 +117,49 @@ def test_float_operators(name: str, tmp_path: Path) -> None:
     output = umakit.run_library(library.path, {"x": inputs}).outputs["y"]
     scale = float(np.abs(expected).max())
     np.testing.assert_allclose(output, expected, rtol=TOLERANCE, atol=TOLERANCE * scale)
+
+
+def compare(content: bytes, inputs: Array, folder: Path, outputs: int = 1) -> None:
+    """Outputs of a file with one input `x` and those of TensorFlow Lite Micro."""
+    path = folder / "float.tflite"
+    path.write_bytes(content)
+    interpreter = micro_interpreter(content)
+    interpreter.set_input(inputs, 0)
+    interpreter.invoke()
+    library = umakit.compile_model(path, [], folder / "library")
+    found = umakit.run_library(library.path, {"x": inputs}).outputs
+    assert len(found) == outputs
+    for number, output in enumerate(found.values()):
+        expected = interpreter.get_output(number)
+        assert output.dtype == expected.dtype
+        np.testing.assert_allclose(output, expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("code", ["SPLIT", "SPLIT_V", "UNPACK"])
+def test_parts_are_outputs_in_their_order(code: str, tmp_path: Path) -> None:
+    file = TfliteFile()
+    x = file.tensor([4, 6], "float32", name="x")
+    sizes = {"SPLIT": [(4, 3)] * 2, "SPLIT_V": [(4, 1), (4, 5)], "UNPACK": [(6,)] * 4}[code]
+    parts = [file.tensor(shape, "float32") for shape in sizes]
+    axis = file.tensor([1], "int32", data=integers(1), name="axis")
+    if code == "UNPACK":
+        file.operator(code, [x], parts, "UnpackOptions", Num=4, Axis=0)
+    elif code == "SPLIT":
+        file.operator(code, [axis, x], parts, "SplitOptions", NumSplits=2)
+    else:
+        extents = file.tensor([2], "int32", data=integers(1, 5), name="sizes")
+        file.operator(code, [x, extents, axis], parts, "SplitVOptions", NumSplits=2)
+    compare(file.finish([x], parts), values(4, 6), tmp_path, len(parts))
+
+
+@pytest.mark.parametrize("code", ["ARG_MAX", "ARG_MIN"])
+def test_the_place_of_an_extreme(code: str, tmp_path: Path) -> None:
+    file = TfliteFile()
+    x = file.tensor([5, 7], "float32", name="x")
+    axis = file.tensor([1], "int32", data=integers(1), name="axis")
+    y = file.tensor([5], "int32", name="y")
+    file.operator(code, [x, axis], [y], "ArgMaxOptions" if code == "ARG_MAX" else "ArgMinOptions")
+    compare(file.finish([x], [y]), np.round(values(5, 7)), tmp_path)
 
 
 @pytest.mark.parametrize(("scale", "zero_point"), [(0.5, 3), (0.1, -7), (0.037, 100)])

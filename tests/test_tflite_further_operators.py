@@ -30,6 +30,7 @@ from tflite_networks import TfliteFile
 assert_exact = partial(assert_exact_with, flags=SANITIZED)
 ALL_INTEGERS = np.arange(-128, 128).astype(np.int8).reshape(1, 1, 256)
 HARD_SWISH_SCALES = 0.19804100692272186, 0.21648317575454712
+dtypes = st.sampled_from(["int8", "int16"])
 shapes = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
 
 # --- activations --------------------------------------------------------------------------------
@@ -168,21 +169,21 @@ def test_transposed_convolution(
 @given(
     st.sampled_from(["MAXIMUM", "MINIMUM"]),
     st.sampled_from([((1, 4, 5, 3), (1, 4, 5, 3)), ((2, 7), (7,)), ((1, 4, 1, 3), (1, 1, 5, 1))]),
-    scales, zero_points, seeds,
+    dtypes, scales, zero_points, seeds,
 )  # fmt: skip
 def test_extremum_with_a_constant(
-    code: str, pair: tuple[tuple[int, ...], tuple[int, ...]], scale: float, zero_point: int,
-    seed: int,
+    code: str, pair: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, scale: float,
+    zero_point: int, seed: int,
 ) -> None:  # fmt: skip
     shape, other = pair
-    data = np.random.default_rng(seed).integers(-128, 128, other).astype(np.int8)
-    known = {"scale": scale, "zero_point": zero_point}
+    data = np.random.default_rng(seed).integers(-128, 128, other).astype(dtype)
+    known = {"scale": scale, "zero_point": 0 if dtype == "int16" else zero_point}
     file = TfliteFile()
-    x = file.tensor(shape, **known, name="x")
-    c = file.tensor(other, **known, data=data, name="c")
-    y = file.tensor(np.broadcast_shapes(shape, other), **known, name="y")
+    x = file.tensor(shape, dtype, **known, name="x")
+    c = file.tensor(other, dtype, **known, data=data, name="c")
+    y = file.tensor(np.broadcast_shapes(shape, other), dtype, **known, name="y")
     file.operator(code, [x, c], [y], "MaximumMinimumOptions")
-    assert_exact(file.finish([x], [y]), shape, seed)
+    assert_exact(file.finish([x], [y]), shape, seed, dtype=dtype)
 
 
 # --- movements ----------------------------------------------------------------------------------
@@ -191,14 +192,17 @@ def test_extremum_with_a_constant(
 class Moved:
     """A file with one movement of `x`, of one scale for all."""
 
-    def __init__(self, shape: tuple[int, ...], zero_point: int = -3) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: str, zero_point: int = -3) -> None:
         self.file = TfliteFile()
-        self.known: dict[str, Any] = {"scale": 0.25, "zero_point": zero_point}
+        self.dtype = dtype
+        self.known: dict[str, Any] = {
+            "scale": 0.25, "zero_point": 0 if dtype == "int16" else zero_point
+        }  # fmt: skip
         self.shape = shape
         self.x = self.tensor(shape, "x")
 
     def tensor(self, shape: tuple[int, ...], name: str, data: Any = None) -> int:
-        return self.file.tensor(shape, **self.known, name=name, data=data)
+        return self.file.tensor(shape, self.dtype, **self.known, name=name, data=data)
 
     def integers(self, values: Any, name: str) -> int:
         array = np.array(values, np.int32)
@@ -209,37 +213,39 @@ class Moved:
     ) -> None:
         y = self.tensor(result, "y")
         self.file.operator(code, inputs, [y], options, **values)
-        assert_exact(self.file.finish([self.x], [y]), self.shape)
+        assert_exact(self.file.finish([self.x], [y]), self.shape, dtype=self.dtype)
 
 
 @EXAMPLES
-@given(shapes, st.data())
-def test_transpose(shape: tuple[int, ...], data: st.DataObject) -> None:
+@given(shapes, dtypes, st.data())
+def test_transpose(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(shape))))
-    moved = Moved(shape)
+    moved = Moved(shape, dtype)
     result = tuple(shape[axis] for axis in order)
     moved.check("TRANSPOSE", [moved.x, moved.integers(order, "o")], result, "TransposeOptions")
 
 
 @EXAMPLES
-@given(shapes, st.booleans(), zero_points, st.data())
-def test_pad(shape: tuple[int, ...], given_value: bool, zero: int, data: st.DataObject) -> None:
+@given(shapes, dtypes, st.booleans(), zero_points, st.data())
+def test_pad(
+    shape: tuple[int, ...], dtype: str, given_value: bool, zero: int, data: st.DataObject
+) -> None:
     amount = st.integers(0, 3)
     widths = data.draw(st.lists(st.tuples(amount, amount), min_size=len(shape), max_size=4))
     widths = widths[: len(shape)]
-    moved = Moved(shape, zero)
+    moved = Moved(shape, dtype, zero)
     result = tuple(n + sum(width) for n, width in zip(shape, widths, strict=True))
     inputs = [moved.x, moved.integers(widths, "widths")]
     if given_value:
-        value = np.array([data.draw(zero_points)], np.int8)
+        value = np.array([data.draw(zero_points)], dtype)
         inputs.append(moved.tensor((1,), "value", value))
     code = "PADV2" if given_value else "PAD"
     moved.check(code, inputs, result, "PadV2Options" if given_value else "PadOptions")
 
 
 @EXAMPLES
-@given(shapes, st.data())
-def test_strided_slice(shape: tuple[int, ...], data: st.DataObject) -> None:
+@given(shapes, dtypes, st.data())
+def test_strided_slice(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
     bound = [st.integers(-n - 2, n + 2) for n in shape]
     begins, ends = (data.draw(st.tuples(*bound)) for _ in range(2))
     steps = data.draw(st.tuples(*[st.sampled_from([1, 1, 2, 3, -1, -2]) for _ in shape]))
@@ -252,7 +258,7 @@ def test_strided_slice(shape: tuple[int, ...], data: st.DataObject) -> None:
         tuple(slice(*bounds, step) for bounds, step in zip(masks, steps, strict=True))
     ].shape
     assume(0 not in result)
-    moved = Moved(shape)
+    moved = Moved(shape, dtype)
     inputs = [moved.x, *(moved.integers(item, name) for item, name in
                          zip((begins, ends, steps), "bes", strict=True))]  # fmt: skip
     moved.check(
@@ -261,8 +267,9 @@ def test_strided_slice(shape: tuple[int, ...], data: st.DataObject) -> None:
     )  # fmt: skip
 
 
-def test_strided_slice_that_takes_one_element_of_an_axis() -> None:
-    moved = Moved((2, 5, 3))
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_strided_slice_that_takes_one_element_of_an_axis(dtype: str) -> None:
+    moved = Moved((2, 5, 3), dtype)
     inputs = [moved.x, *(moved.integers(item, name) for item, name in
                          zip(([0, -2, 0], [0, 0, 3], [1, 1, 2]), "bes", strict=True))]  # fmt: skip
     moved.check(
@@ -272,24 +279,25 @@ def test_strided_slice_that_takes_one_element_of_an_axis() -> None:
 
 
 @EXAMPLES
-@given(shapes, st.data())
-def test_slice(shape: tuple[int, ...], data: st.DataObject) -> None:
+@given(shapes, dtypes, st.data())
+def test_slice(shape: tuple[int, ...], dtype: str, data: st.DataObject) -> None:
     begins = data.draw(st.tuples(*[st.integers(0, n - 1) for n in shape]))
     result = data.draw(
         st.tuples(*[st.integers(1, n - b) for n, b in zip(shape, begins, strict=True)])
     )
     sizes = [-1 if b + r == n else r for n, b, r in zip(shape, begins, result, strict=True)]
-    moved = Moved(shape)
+    moved = Moved(shape, dtype)
     inputs = [moved.x, moved.integers(begins, "begins"), moved.integers(sizes, "sizes")]
     moved.check("SLICE", inputs, result, "SliceOptions")
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("code", ["SPLIT", "SPLIT_V"])
-def test_split_and_concatenation_in_another_order(code: str, axis: int) -> None:
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_split_and_concatenation_in_another_order(dtype: str, code: str, axis: int) -> None:
     shape = (4, 6, 8)
     sizes = [shape[axis] // 2] * 2 if code == "SPLIT" else [1, shape[axis] - 1]
-    moved = Moved(shape)
+    moved = Moved(shape, dtype)
     parts = []
     for number, extent in enumerate(sizes):
         part = list(shape)
@@ -308,22 +316,24 @@ def test_split_and_concatenation_in_another_order(code: str, axis: int) -> None:
     ("code", "shape", "options"),
     [("SQUEEZE", (3, 4), "SqueezeOptions"), ("EXPAND_DIMS", (1, 3, 1, 4), "ExpandDimsOptions")],
 )
-def test_axes_of_one_element(code: str, shape: tuple[int, ...], options: str) -> None:
-    moved = Moved((1, 3, 4))
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_axes_of_one_element(dtype: str, code: str, shape: tuple[int, ...], options: str) -> None:
+    moved = Moved((1, 3, 4), dtype)
     inputs = [moved.x] if code == "SQUEEZE" else [moved.x, moved.integers([2], "axis")]
     values = {"SqueezeDims": 0} if code == "SQUEEZE" else {}
     moved.check(code, inputs, shape, options, **values)
 
 
 @EXAMPLES
-@given(sizes, sizes, sizes, sizes, channels, st.booleans(), st.booleans())
-@example(4, 3, 7, 8, 2, True, False)
-@example(4, 3, 7, 8, 2, False, True)
-@example(2, 3, 41, 3, 2, False, True)  # float64 would take another neighbour
+@given(dtypes, sizes, sizes, sizes, sizes, channels, st.booleans(), st.booleans())
+@example("int8", 4, 3, 7, 8, 2, True, False)
+@example("int16", 4, 3, 7, 8, 2, False, True)
+@example("int8", 2, 3, 41, 3, 2, False, True)  # float64 would take another neighbour
 def test_resize_nearest_neighbor(
-    height: int, width: int, rows: int, columns: int, count: int, align: bool, half: bool
-) -> None:
-    moved = Moved((1, height, width, count))
+    dtype: str, height: int, width: int, rows: int, columns: int, count: int, align: bool,
+    half: bool,
+) -> None:  # fmt: skip
+    moved = Moved((1, height, width, count), dtype)
     size = moved.integers([rows, columns], "size")
     moved.check(
         "RESIZE_NEAREST_NEIGHBOR", [moved.x, size], (1, rows, columns, count),

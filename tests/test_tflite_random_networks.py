@@ -143,6 +143,31 @@ def mean(net: Network, x: Value) -> None:
     net.add("MEAN", [x.number, net.integers([1])], y, "ReducerOptions", KeepDims=True)
 
 
+def total(net: Network, x: Value) -> None:
+    y = net.value((1, x.shape[1], 1, x.shape[3]), x.scale * 2.3, -11)
+    net.add("SUM", [x.number, net.integers([2])], y, "ReducerOptions", KeepDims=True)
+
+
+def prelu(net: Network, x: Value) -> None:
+    slopes = net.random.integers(-128, 128, (1, 1, x.shape[3])).astype(np.int8)
+    number = net.file.tensor(slopes.shape, scale=0.004, zero_point=5, data=slopes)
+    net.add("PRELU", [x.number, number], net.other(x, 1.1))
+
+
+def bilinear(net: Network, x: Value) -> None:
+    shape = (1, 5, 8, x.shape[3])
+    net.add(
+        "RESIZE_BILINEAR", [x.number, net.integers(shape[1:3])], net.like(x, shape),
+        "ResizeBilinearOptions", HalfPixelCenters=True,
+    )  # fmt: skip
+
+
+def covariance(net: Network, x: Value) -> None:
+    """Each row of the image times its transpose."""
+    y = net.value((*x.shape[:3], x.shape[2]), x.scale * x.scale * 90, 3)
+    net.add("BATCH_MATMUL", [x.number] * 2, y, "BatchMatMulOptions", AdjY=True)
+
+
 def transpose(net: Network, x: Value) -> None:
     order = [0, 2, 1, 3]
     y = net.like(x, tuple(x.shape[axis] for axis in order))
@@ -183,6 +208,11 @@ STEPS: dict[str, Callable[[Network, Value], None]] = {
     "pad": pad,
     "concatenation": concatenation,
     "mean": mean,
+    "sum": total,
+    "elu": activation("ELU", None),
+    "prelu": prelu,
+    "bilinear": bilinear,
+    "covariance": covariance,
     "transpose": transpose,
     "resize": resize,
     "strided slice": every_other_column,

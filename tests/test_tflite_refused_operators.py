@@ -14,8 +14,6 @@ from umakit.errors import ModelError
 from umakit.frontend import import_model
 from umakit.quantization import quantize_to_integers
 
-KNOWN = {"scale": 0.1, "zero_point": 0}
-
 
 def one(
     code: str,
@@ -25,10 +23,12 @@ def one(
     result: str = "int8",
     shape: tuple[int, ...] = (1, 4),
     result_shape: tuple[int, ...] | None = None,
+    source_scale: float = 0.1,
     result_scale: float = 0.1,
     result_zero: int = 0,
     extra: tuple[Any, ...] = (),
     first: bool = False,
+    position: int = 0,
     **values: Any,
 ) -> bytes:
     """One operator: `x` and constants become `y`.
@@ -38,13 +38,15 @@ def one(
         options: name of its options.
         source, result: dtypes.
         shape, result_shape: of `x` and `y`.
-        result_scale, result_zero: of `y`.
+        source_scale, result_scale, result_zero: of `x` and `y`.
         extra: more inputs, arrays or (array, scale) of quantized ones; None is another input.
         first: whether constants come before `x`.
+        position: of `x` among the inputs, where it is neither first nor last.
         values: of the options.
     """
     file = TfliteFile()
-    x = file.tensor(shape, source, **KNOWN, name="x")
+    known: dict[str, Any] = {} if source == "int32" else {"scale": source_scale}
+    x = file.tensor(shape, source, **known, name="x")
     more, inputs = [], [x]
     for number, item in enumerate(extra):
         array, known = (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
@@ -57,7 +59,8 @@ def one(
     y = file.tensor(
         result_shape or shape, result, scale=result_scale, zero_point=result_zero, name="y"
     )
-    file.operator(code, [*more, x] if first else [x, *more], [y], options, **values)
+    place = len(more) if first else position
+    file.operator(code, [*more[:place], x, *more[place:]], [y], options, **values)
     return file.finish(inputs, [y])
 
 
@@ -96,14 +99,82 @@ REFUSED = {
     "RELU_N1_TO_1, which TFLM lacks": (
         one("RELU_N1_TO_1"), "RELU_N1_TO_1 that writes 'y' is not supported as a quantized"
     ),
-    "ELU": (one("ELU"), "ELU that writes 'y' is not supported as a quantized"),
-    "convolution of uint8": (
-        one("CONV_2D", source="uint8", result="uint8", shape=IMAGE, extra=(WEIGHTS,)),
-        "CONV_2D that writes 'y': tensor 'x' is uint8",
+    "LOG_SOFTMAX": (
+        one("LOG_SOFTMAX"), "LOG_SOFTMAX that writes 'y' is not supported as a quantized"
     ),
-    "LOGISTIC of 16 bits": (
-        one("LOGISTIC", source="int16", result="int16"),
-        "LOGISTIC that writes 'y': tensor 'x' is int16",
+    "a convolution of uint8 with weights of int8": (
+        one("CONV_2D", source="uint8", result="uint8", shape=IMAGE, extra=(WEIGHTS,)),
+        "CONV_2D that writes 'y' has dtypes .* uint8, int8 to uint8",
+    ),
+    "MEAN of uint8, which differed between releases": (
+        one("MEAN", "ReducerOptions", source="uint8", result="uint8", extra=(integers(1),)),
+        "MEAN that writes 'y': tensor 'x' is uint8",
+    ),
+    "HARD_SWISH of 16 bits, which TFLM lacks": (
+        one("HARD_SWISH", source="int16", result="int16"),
+        "HARD_SWISH that writes 'y': tensor 'x' is int16",
+    ),
+    "LOGISTIC of 16 bits of another scale": (
+        one("LOGISTIC", source="int16", result="int16"), "sigmoid .* another scale than 3.05"
+    ),
+    "TANH of 16 bits of a large scale": (
+        one("TANH", source="int16", result="int16", source_scale=2.7, result_scale=2**-15),
+        "scale 2.7.* is too large for 16 bits",
+    ),
+    "SOFTMAX of 16 bits of another scale": (
+        one("SOFTMAX", "SoftmaxOptions", source="int16", result="int16", Beta=1.0),
+        "a scale other than 1/32768",
+    ),
+    "LEAKY_RELU of 16 bits of a tiny scale": (
+        one("LEAKY_RELU", "LeakyReluOptions", source="int16", result="int16", Alpha=0.5,
+            result_scale=1e-8),
+        "scale is too small",
+    ),
+    "PRELU of 16 bits with slopes of 16": (
+        one("PRELU", source="int16", result="int16", extra=((np.ones(4, np.int16), 0.1),)),
+        "PRELU that writes 'y' has dtypes .* int16, int16 to int16",
+    ),
+    "ARG_MAX of 16 bits, which TFLM lacks": (
+        one("ARG_MAX", "ArgMaxOptions", source="int16", result="int32", result_shape=(1,),
+            extra=(integers(1),)),
+        "ARG_MAX that writes 'y': tensor 'x' is int16",
+    ),
+    "ARG_MAX along an axis that is not there": (
+        one("ARG_MAX", "ArgMaxOptions", result="int32", result_shape=(1,), extra=(integers(2),)),
+        r"'y': its axis is \[2\]",
+    ),
+    "BATCH_MATMUL of vectors": (
+        one("BATCH_MATMUL", "BatchMatMulOptions", shape=(4,), result_shape=(1,),
+            extra=((np.ones((4, 1), np.int8), 0.1),)),
+        "'y': an operand has 1 axes",
+    ),
+    "RESIZE_BILINEAR of another scale": (
+        one("RESIZE_BILINEAR", "ResizeBilinearOptions", shape=IMAGE, result_scale=0.2,
+            extra=(integers(2, 2),)),
+        "an image of int8 keeps its scale",
+    ),
+    "RESIZE_BILINEAR with two kinds of corners": (
+        one("RESIZE_BILINEAR", "ResizeBilinearOptions", shape=IMAGE, AlignCorners=True,
+            HalfPixelCenters=True, extra=(integers(2, 2),)),
+        "'y': it aligns corners and has half-pixel centers",
+    ),
+    "RESIZE_BILINEAR to so many rows that positions leave the image": (
+        one("RESIZE_BILINEAR", "ResizeBilinearOptions", shape=(1, 3, 1, 1),
+            result_shape=(1, 2000, 1, 1), extra=(integers(2000, 1),)),
+        "positions of 2000 elements are too coarse for 3",
+    ),
+    "PACK along an axis that is not there": (
+        one("PACK", "PackOptions", Axis=3, result_shape=(1, 1, 4)), "'y': its axis is 3"
+    ),
+    "UNPACK of too few results": (
+        one("UNPACK", "UnpackOptions", Axis=1, Num=1, result_shape=(1,)),
+        "'y': its axis is 1, with 1 results",
+    ),
+    "a transposed convolution of 16 bits with a bias of 32": (
+        one("TRANSPOSE_CONV", "TransposeConvOptions", source="int16", result="int16", StrideH=1,
+            StrideW=1, shape=IMAGE, result_shape=(1, 2, 2, 1), position=2,
+            extra=(integers(1, 2, 2, 1), WEIGHTS, (integers(1), 0.01))),
+        "TRANSPOSE_CONV that writes 'y': its bias is int32, not int64",
     ),
     "LOGISTIC of another scale": (one("LOGISTIC"), "sigmoid .* another scale than 0.0039"),
     "TANH of another zero point": (
@@ -123,7 +194,7 @@ REFUSED = {
         "RELU that writes 'y': tensor 'y' has a zero point that is no int16",
     ),
     "a sum of 8 and 16 bits": (
-        one("ADD", "AddOptions", extra=((np.ones(4, np.int16), 0.1),)), "mixes|int8 becomes int8"
+        one("ADD", "AddOptions", extra=((np.ones(4, np.int16), 0.1),)), "int8, int16 to int8"
     ),
     "a product of 16 bits that needs more than 32": (
         one("MUL", "MulOptions", source="int16", result="int16", result_scale=1e-4,
@@ -133,8 +204,8 @@ REFUSED = {
     "a change of scale that needs more than 32 bits": (
         one("QUANTIZE", result_scale=1e-9), "the result's scale is too small"
     ),
-    "uint8 from real numbers, which TFLM lacks": (
-        one("QUANTIZE", source="float32", result="uint8"), "float32 becomes uint8"
+    "uint8 from 16 bits": (
+        one("QUANTIZE", source="int16", result="uint8"), "QUANTIZE .* int16 to uint8"
     ),
     "CONCATENATION of another scale": (
         one("CONCATENATION", "ConcatenationOptions", result_scale=0.2),

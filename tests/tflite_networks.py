@@ -86,9 +86,28 @@ class TfliteFile:
         data: Array | None = None,
         name: str = "",
         signature: Sequence[int] = (),
+        sparse: bool = False,
+        variable: bool = False,
+        offset: int = 0,
     ) -> int:
-        """A tensor; constant if it has data, quantized if it has a scale."""
+        """A tensor; constant if it has data, quantized if it has a scale.
+
+        Args:
+            shape: of it.
+            dtype: of it.
+            scale, zero_point: one, or one for each place along `axis`.
+            axis: of scales.
+            data: its values.
+            name: of it.
+            signature: its shape, -1 where the size may be another.
+            sparse: whether it has parameters of sparsity.
+            variable: whether it outlives an inference.
+            offset: of its values behind the flatbuffer.
+        """
         buffer = 0
+        if offset:
+            self._buffers.append(self._table("Buffer", Offset=offset, Size=4))
+            buffer = len(self._buffers) - 1
         if data is not None:
             self._builder.StartVector(1, data.nbytes, 16)
             self._builder.head -= data.nbytes
@@ -103,6 +122,10 @@ class TfliteFile:
             "Type": TYPES[dtype],
             "Buffer": buffer,
         }
+        if sparse:
+            fields["Sparsity"] = self._table("SparsityParameters")
+        if variable:
+            fields["IsVariable"] = True
         if signature:
             fields["ShapeSignature"] = self._vector(signature, np.int32)
         scales = np.atleast_1d(np.asarray(scale, np.float32))
@@ -143,8 +166,8 @@ class TfliteFile:
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, options)
         self._operators.append(self._table("Operator", **fields))
 
-    def finish(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        """The file."""
+    def finish(self, inputs: Sequence[int], outputs: Sequence[int], subgraphs: int = 1) -> bytes:
+        """The file, whose only subgraph may be there several times."""
         subgraph = self._table(
             "SubGraph",
             Tensors=self._offsets(self._tensors),
@@ -156,7 +179,7 @@ class TfliteFile:
             "Model",
             Version=self.version,
             OperatorCodes=self._offsets(self._codes),
-            Subgraphs=self._offsets([subgraph]),
+            Subgraphs=self._offsets([subgraph] * subgraphs),
             Buffers=self._offsets(self._buffers),
         )
         self._builder.Finish(model, b"TFL3")

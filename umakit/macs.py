@@ -39,7 +39,8 @@ def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
     if operator == "quantized.conv2d_transpose":
         weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
         return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
-    if operator == "matmul":
+    if operator in ("matmul", "quantized.batch_matmul"):
         left = tvm_api.static_shape(call.args[0])
-        return math.prod(output) * left[-1] if left else 0
+        adjoint = operator != "matmul" and int(call.attrs["adjoint"][0])
+        return math.prod(output) * left[-2 if adjoint else -1] if left else 0
     return 0

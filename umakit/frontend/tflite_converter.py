@@ -12,6 +12,7 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.tflite_checks import DATA_INPUTS
 from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor
 from umakit.frontend.tflite_operators import CONVERTERS
 
@@ -198,20 +199,30 @@ class Converter(OperatorConverter):  # type: ignore[misc]
                 raise ModelError(f"its {name} is {step}")
 
     def _check_wide_bias(self, operator: TfliteOperator) -> None:
-        """Sums of 16-bit data have 64 bits, or those of the bias; DEPTHWISE_CONV_2D has no choice.
+        """Sums of 16-bit data have 64 bits, or those of the bias where the kernel has a choice.
 
-        So it is in TensorFlow Lite Micro (conv.cc, fully_connected.cc, depthwise_conv.cc).
+        So it is in TensorFlow Lite Micro (conv.cc, fully_connected.cc, depthwise_conv.cc,
+        transpose_conv.cc).
         """
-        linear = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-        if operator.code not in linear or self.tensor(operator.inputs[0]).dtype != "int16":
+        positions = {
+            "CONV_2D": 2,
+            "DEPTHWISE_CONV_2D": 2,
+            "FULLY_CONNECTED": 2,
+            "TRANSPOSE_CONV": 3,
+        }
+        if operator.code not in positions:
             return
-        number = operator.inputs[2] if len(operator.inputs) > 2 else -1
+        position = positions[operator.code]
+        if self.tensor(operator.inputs[DATA_INPUTS.get(operator.code, 0)]).dtype != "int16":
+            return
+        number = operator.inputs[position] if len(operator.inputs) > position else -1
         dtype = self.tensor(number).dtype if number >= 0 else "int64"
-        allowed = ("int64",) if operator.code == "DEPTHWISE_CONV_2D" else ("int64", "int32")
+        chooses = operator.code in ("CONV_2D", "FULLY_CONNECTED")
+        allowed = ("int64", "int32") if chooses else ("int64",)
         if dtype not in allowed:
             raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
         kind = getattr(self._options(operator), "QuantizedBiasType", None)
-        if number < 0 and kind is not None and kind() == tflite.TensorType.INT32:
+        if chooses and number < 0 and kind is not None and kind() == tflite.TensorType.INT32:
             raise ModelError("it has no bias but sums of 32 bits")
 
     def _options(self, operator: TfliteOperator) -> Any:

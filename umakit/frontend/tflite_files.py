@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
@@ -26,53 +24,10 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
+from umakit.frontend.tflite_checks import check_operator, operator_label
 from umakit.frontend.tflite_converter import Converter
 from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
 from umakit.names import symbol_part
-
-MOVEMENTS = frozenset(
-    "RESHAPE PAD PADV2 CONCATENATION SQUEEZE EXPAND_DIMS TRANSPOSE STRIDED_SLICE SLICE SPLIT "
-    "SPLIT_V RESIZE_NEAREST_NEIGHBOR MAXIMUM MINIMUM".split()
-)
-"""Operators that yield numbers of their operands."""
-
-FLOAT_OPERATORS = MOVEMENTS | frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-    "RELU RELU6 LOGISTIC TANH".split()
-)
-INTEGER_OPERATORS = MOVEMENTS | frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D "
-    "MAX_POOL_2D MEAN SOFTMAX RELU RELU6 LEAKY_RELU HARD_SWISH LOGISTIC TANH QUANTIZE "
-    "DEQUANTIZE".split()
-)
-SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
-"""Operators that leave the scale alone: their kernels do not look at it."""
-
-EVERYTHING = FLOAT_OPERATORS | INTEGER_OPERATORS
-INTEGER_DTYPES = {
-    "int8": EVERYTHING,
-    "uint8": frozenset(["QUANTIZE", "DEQUANTIZE"]),
-    "int16": MOVEMENTS
-    | frozenset(
-        "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D MEAN "
-        "RELU RELU6 QUANTIZE DEQUANTIZE".split()
-    ),
-}
-"""Dtypes of quantized tensors, and which operators take them."""
-
-QUANTIZATIONS = {
-    ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
-    ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
-}  # fmt: skip
-"""(operand, result) of QUANTIZE, which also changes scales."""
-
-BINARY_OPERATORS = frozenset("ADD SUB MUL MAXIMUM MINIMUM CONCATENATION".split())
-"""Operators whose operands all have one dtype."""
-
-DATA_INPUTS = {"SPLIT": 1, "TRANSPOSE_CONV": 2}
-"""Which input is the data, where it is not the first one."""
-
-LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -93,7 +48,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
     graph = read_graph(data, str(path))
     for operator in graph.operators:
-        _check_operator(graph, operator, str(path))
+        check_operator(graph, operator, str(path))
     notices = _check_inputs(graph, input_shapes, str(path))
     module = _module(graph, str(path))
     return Model(
@@ -141,99 +96,6 @@ def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[s
     ]
 
 
-# --- what is supported --------------------------------------------------------------------------
-
-
-def _check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> None:
-    """Refuse an operator that would not be imported exactly."""
-    tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
-    if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
-        raise ModelError(f"operator {operator.code} has no input or no output", where=where)
-    label = operator_label(graph, operator)
-    quantized = [tensor for tensor in tensors if tensor.dtype in INTEGER_DTYPES]
-    for tensor in tensors:
-        allowed = INTEGER_DTYPES.get(tensor.dtype, EVERYTHING)
-        # Unsupported operators are named as such below, whatever they work on.
-        known = operator.code in EVERYTHING
-        if tensor.dtype.startswith("type") or (known and operator.code not in allowed):
-            raise ModelError(
-                f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
-                where=where,
-                fix="quantize to int8",
-            )
-    supported = INTEGER_OPERATORS if quantized else FLOAT_OPERATORS
-    if operator.code not in supported:
-        kind = "a quantized operator" if quantized else "an operator"
-        raise ModelError(
-            f"{label} is not supported as {kind}",
-            where=where,
-            fix=f"supported are {', '.join(sorted(supported))}",
-        )
-    for tensor in quantized:
-        _check_scale(tensor, label, where)
-    _check_kinds(graph, operator, label, where)
-
-
-def _check_scale(tensor: TfliteTensor, label: str, where: str) -> None:
-    """Refuse integers without a scale, and zero points that kernels do not take."""
-    if tensor.scales.size == 0 or (tensor.scales == 0).any():
-        raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
-    limits = np.iinfo(tensor.dtype)
-    low, high = (0, 0) if tensor.dtype == "int16" else (limits.min, limits.max)
-    if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
-        raise ModelError(
-            f"{label}: tensor {tensor.name!r} has a zero point that is no {tensor.dtype}"
-            + (" of symmetric quantization" if low == high else ""),
-            where=where,
-        )
-
-
-def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where: str) -> None:
-    """Refuse mixtures of integers and floats, and changes of scale that kernels do not make."""
-    position = DATA_INPUTS.get(operator.code, 0)
-    if len(operator.inputs) <= position or operator.inputs[position] < 0:
-        raise ModelError(f"{label} lacks its input {position}", where=where)
-    source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
-    if operator.code == "QUANTIZE":
-        allowed = (source.dtype, result.dtype) in QUANTIZATIONS
-    elif operator.code == "DEQUANTIZE":
-        allowed = source.dtype in INTEGER_DTYPES and result.dtype == "float32"
-    else:
-        allowed = source.dtype == result.dtype
-    if operator.code in BINARY_OPERATORS:
-        kinds = {graph.tensors[number].dtype for number in operator.inputs if number >= 0}
-        allowed = allowed and kinds == {source.dtype}
-    if operator.code in LINEAR_OPERATORS:
-        allowed = (
-            allowed
-            and len(operator.inputs) > 1
-            and graph.tensors[operator.inputs[1]].dtype
-            == ("int8" if source.dtype == "int16" else source.dtype)
-        )
-    if not allowed:
-        raise ModelError(
-            f"{label} mixes integers and floating point: {source.dtype} becomes {result.dtype}",
-            where=where,
-            fix="quantize weights and activations to int8, or neither",
-        )
-    if operator.code not in SAME_SCALE_OPERATORS:
-        return
-    for number in (*operator.inputs, *operator.outputs):
-        tensor = graph.tensors[number]
-        if tensor.dtype in INTEGER_DTYPES and not _same_quantization(tensor, result):
-            raise ModelError(
-                f"{label} would change the scale of tensor {tensor.name!r}",
-                where=where,
-                fix="quantize its input and output with the same scale and zero point",
-            )
-
-
-def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
-    return np.array_equal(one.scales, other.scales) and np.array_equal(
-        one.zero_points, other.zero_points
-    )
-
-
 def short_names(graph: TfliteGraph) -> dict[int, str]:
     """What operators are called, by the number of their result.
 
@@ -247,12 +109,6 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
         number: name if name and counts[name] == 1 else graph.tensors[number].name
         for number, name in first.items()
     }
-
-
-def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """How messages call an operator."""
-    names = [graph.tensors[number].name for number in operator.outputs]
-    return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"
 
 
 # --- conversion ---------------------------------------------------------------------------------

@@ -179,7 +179,15 @@ class _Reader:
         if math.prod(shape) > MOST_ELEMENTS:
             raise _damaged(self._where, f"tensor {name!r} has the shape {list(shape)}")
         if table.Sparsity() is not None:
-            raise ModelError(f"tensor {name!r} is sparse", where=self._where)
+            raise ModelError(
+                f"tensor {name!r} is sparse", where=self._where, fix="export it densely"
+            )
+        if table.IsVariable():
+            raise ModelError(
+                f"tensor {name!r} is a variable, which outlives an inference",
+                where=self._where,
+                fix="make the state an input and an output of the model",
+            )
         signature = [table.ShapeSignature(i) for i in range(self._count(self._signature(table)))]
         dynamic = tuple(axis for axis, extent in enumerate(signature) if extent == -1)
         scales, zero_points = self._quantization(table, name)

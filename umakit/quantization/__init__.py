@@ -31,7 +31,7 @@ def quantize_to_integers(model: Model) -> Model:
         ModelError: the file defines integer results of an operator that has no integer form here.
     """
     operators = {tvm_api.operator_name(b.value) for b in tvm_api.bindings_of(model.module["main"])}
-    if not operators & {"quantize", "dequantize"}:
+    if not operators & {"quantize", "dequantize", "argmax", "argmin"}:
         return model
     rounding = Rounding(model.arithmetic)
     exact = rounding is Rounding.TFLM

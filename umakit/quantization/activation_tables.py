@@ -2,7 +2,7 @@
 """Activation functions of 8-bit integers as tables, computed with TensorFlow Lite Micro's results.
 
 Sources are TensorFlow Lite Micro's `logistic.h`, `tanh.h`, `hard_swish.h`, `leaky_relu.h` (all in
-`kernels/internal/reference`) with their `*_common.cc`, and gemmlowp's `fixedpoint.h`.
+`kernels/internal/reference`) with their `*_common.cc`, `elu.cc`, and gemmlowp's `fixedpoint.h`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from umakit.quantization.fixed_point import (
     Array,
     high_product,
     quantize_multiplier,
+    round_half_away,
     shift_right_rounding,
 )
 from umakit.quantization.softmax_table import INT32_MAX, exponential
@@ -109,11 +110,8 @@ def leaky_relu_table(source: Scale, result: Scale, slope: float) -> Array:
     Raises:
         ValueError: factors that have no fixed-point multiplier.
     """
-    # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
-    ratio = float(source.scale) / float(result.scale)
-    positive = quantize_multiplier(ratio)
-    factor = float(source.scale) * float(np.float32(slope)) / float(result.scale)
-    negative = quantize_multiplier(abs(factor))
+    ratio, factor = leaky_relu_factors(source, result, slope)
+    positive, negative = quantize_multiplier(ratio), quantize_multiplier(abs(factor))
 
     def function(integer: int) -> int:
         value = integer - source.zero_point
@@ -122,6 +120,34 @@ def leaky_relu_table(source: Scale, result: Scale, slope: float) -> Array:
         else:
             scaled = int(math.copysign(1, factor)) * multiplied(value, *negative)
         return result.zero_point + scaled
+
+    return _table(function)
+
+
+def leaky_relu_factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
+    """What positive and negative integers are multiplied with; see `leaky_relu_table`."""
+    # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
+    ratio = float(source.scale) / float(result.scale)
+    return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
+
+
+def elu_table(source: Scale, result: Scale) -> Array:
+    """x where it is positive, exp(x) - 1 elsewhere, computed in float32 as `elu.cc` does.
+
+    Args:
+        source: of x, int8.
+        result: of the result, int8.
+
+    Returns:
+        int8[256], for x = -128, ..., 127.
+    """
+    inverse = np.float32(1) / result.scale
+
+    def function(integer: int) -> int:
+        value = source.scale * np.float32(integer - source.zero_point)
+        if value < 0:
+            value = np.float32(np.exp(np.float64(value))) - np.float32(1)
+        return round_half_away(float(value * inverse)) + result.zero_point
 
     return _table(function)
 

@@ -2,8 +2,15 @@
 """More integer operators, in the style of `operators`.
 
 conv2d_transpose  (data, weights int8[O, KH, KW, I], bias int32[O], multipliers, shifts)
+batch_matmul      (left [..., M, K], right [..., K, N]), whose leading axes broadcast
 lookup            (data of 8 bits, table[256] of the result's dtype)
-mean              (data)
+sigmoid_lookup    (data of 16 bits, table uint16[256])
+softmax_lookup    (data of 16 bits, exponentials int16[513], reciprocals int16[513])
+leaky_relu        (data)
+prelu             (data, slopes of 8 bits), of shapes that broadcast
+mean, sum         (data)
+resize_bilinear   (data [N, H, W, C])
+argmax, argmin    (data); the first of equal elements
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from umakit.quantization.operators import Parameters, WindowParameters, register
+from umakit.quantization.operators import Pair, Parameters, WindowParameters, register
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,133 @@ class Mean(Parameters):
     shift: int
 
 
-FURTHER_OPERATORS: tuple[type[Parameters], ...] = (Conv2dTranspose, Lookup, Mean)
+@dataclass(frozen=True)
+class Sum(Mean):
+    """The sum over some axes, with another scale."""
+
+    operator: ClassVar[str] = "sum"
+
+
+@dataclass(frozen=True)
+class BatchMatmul(Parameters):
+    """Products of matrices that are both data.
+
+    Attributes:
+        zero_points: of the operands.
+        multiplier, shift: of the sums; of 15 bits for operands of 16, whose sums have 64.
+        adjoint: 1 for an operand whose last two axes are exchanged, else 0.
+    """
+
+    operator: ClassVar[str] = "batch_matmul"
+
+    zero_points: Pair
+    multiplier: int
+    shift: int
+    adjoint: Pair
+
+
+@dataclass(frozen=True)
+class SigmoidLookup(Parameters):
+    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, between the values of a table of the former.
+
+    Attributes:
+        function: `logistic` or `tanh`.
+        multiplier, shift: `(x * multiplier + rounding) >> shift` counts the table's steps, with
+            9 fractional bits for `logistic` and 8 for `tanh`.
+    """
+
+    operator: ClassVar[str] = "sigmoid_lookup"
+
+    function: str
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class SoftmaxLookup(Parameters):
+    """Softmax of 16 bits over the last axis, between the values of two tables.
+
+    Attributes:
+        multiplier, shift: of differences to the largest element of a row; 65535 steps are 10.
+    """
+
+    operator: ClassVar[str] = "softmax_lookup"
+
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class LeakyRelu(Parameters):
+    """x where it is positive, slope * x elsewhere.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        multipliers, shifts: of positive and of negative elements.
+        negated: 1 if the slope is negative, else 0.
+    """
+
+    operator: ClassVar[str] = "leaky_relu"
+
+    input_zero_point: int
+    multipliers: Pair
+    shifts: Pair
+    negated: int
+
+
+@dataclass(frozen=True)
+class Prelu(Parameters):
+    """The same with slopes that are a tensor.
+
+    Attributes:
+        zero_points: of data and slopes.
+        multipliers, shifts: of positive elements, and of products of negative ones with slopes.
+    """
+
+    operator: ClassVar[str] = "prelu"
+
+    zero_points: Pair
+    multipliers: Pair
+    shifts: Pair
+
+
+@dataclass(frozen=True)
+class ResizeBilinear(Parameters):
+    """Another height and width; results lie between four neighbours, in steps of 1/1024.
+
+    Attributes:
+        align_corners, half_pixel_centers: 0 or 1, as TensorFlow has them.
+    """
+
+    operator: ClassVar[str] = "resize_bilinear"
+
+    align_corners: int
+    half_pixel_centers: int
+
+
+@dataclass(frozen=True)
+class ArgMax(Parameters):
+    """The place of the largest element along an axis, the first of several.
+
+    Attributes:
+        axis: along which.
+    """
+
+    operator: ClassVar[str] = "argmax"
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgMax):
+    """The place of the least element."""
+
+    operator: ClassVar[str] = "argmin"
+
+
+FURTHER_OPERATORS: tuple[type[Parameters], ...] = (
+    Conv2dTranspose, Lookup, Mean, Sum, BatchMatmul, SigmoidLookup, SoftmaxLookup, LeakyRelu,
+    Prelu, ResizeBilinear, ArgMax, ArgMin,
+)  # fmt: skip
 
 register(FURTHER_OPERATORS)

@@ -2,25 +2,30 @@
 """Parameters of the operators of `further_operators`, derived from scales and zero points.
 
 The formulas are those of TensorFlow Lite Micro's kernels: `transpose_conv.cc`,
-`reduce_common.cc` with `reference/reduce.h`, and those that `activation_tables` names.
+`batch_matmul.cc`, `resize_bilinear.cc`, and `reduce_common.cc` with `reference/reduce.h`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import activation_tables, parameters
+from umakit.quantization import parameters, resizing
 from umakit.quantization.fixed_point import Rounding, quantize_multiplier
-from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
+from umakit.quantization.further_operators import (
+    ArgMax,
+    ArgMin,
+    BatchMatmul,
+    Conv2dTranspose,
+    Mean,
+    ResizeBilinear,
+    Sum,
+)
 from umakit.quantization.parameters import Result
-from umakit.quantization.tensors import Array, NotAnIsland, Quantized, Weights
-
-Tables = dict[str, Callable[[Result, Quantized], Array]]
+from umakit.quantization.tensors import NotAnIsland, Quantized, Weights
 
 MOST_OF_A_SUM = 2**30
 """Of the terms of a mean, which are added in 32 bits with and without their zero point."""
@@ -35,7 +40,7 @@ def conv2d_transpose(
         NotAnIsland: other results than TensorFlow Lite Micro's are wanted, a layout other than
             NHWC, groups, or scales that integers cannot express.
     """
-    _check_tflm(rounding)
+    check_tflm(rounding)
     attributes = result.call.attrs
     if str(attributes.data_layout) != "NHWC":
         raise NotAnIsland(f"the data layout is {attributes.data_layout}, not NHWC")
@@ -56,136 +61,131 @@ def conv2d_transpose(
 
 
 def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
-    """A `quantized.mean` call; the number of terms becomes part of the multiplier.
+    """A `quantized.mean` or `quantized.sum` call.
+
+    The number of terms of a mean becomes part of the multiplier.
 
     Raises:
         NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or too many terms.
     """
-    _check_tflm(rounding)
+    check_tflm(rounding)
     shape = tvm_api.static_shape(source.integers) or ()
     given = result.call.attrs.axis
     axes = range(len(shape)) if given is None else {int(axis) % len(shape) for axis in given}
     terms = math.prod(shape[axis] for axis in axes)
     magnitude = source.scale.magnitude * terms
     if not 0 < magnitude < MOST_OF_A_SUM:
-        raise NotAnIsland(f"a mean is over {terms} elements")
+        raise NotAnIsland(f"a mean or sum is over {terms} elements")
     try:
         factor = float(source.scale.scale) / float(result.scale.scale)
         multiplier, output_shift = quantize_multiplier(factor)
     except ValueError as error:
         raise NotAnIsland(str(error)) from None
-    shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
+    shift = 0
+    kind = Mean if tvm_api.operator_name(result.call) == "mean" else Sum
+    if kind is Mean:
+        shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
+        multiplier = (multiplier << shift) // terms
     parameters.check_headroom(magnitude, output_shift - shift, rounding)
-    known = Mean(
+    known = kind(
         **result.common(rounding),
         axes=tuple(sorted(axes)),
         input_zero_point=source.scale.zero_point,
-        multiplier=(multiplier << shift) // terms,
+        multiplier=multiplier,
         shift=output_shift - shift,
     )
     return known.call([source.integers], result.span)
 
 
-def lookup(result: Result, source: Quantized, rounding: Rounding) -> Any:
-    """A `quantized.lookup` call for the activation function in an island.
-
-    Raises:
-        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or scales that its
-            kernel does not take.
-    """
-    _check_tflm(rounding)
-    if (source.scale.dtype, result.scale.dtype) != ("int8", "int8"):
-        raise NotAnIsland("a table is indexed by int8 and holds int8")
-    operator = tvm_api.operator_name(result.call)
-    name = ACTIVATIONS[operator]
-    try:
-        table = TABLES[name](result, source)
-    except ValueError as error:
-        raise NotAnIsland(str(error)) from None
-    low, high = result.clip
-    known = Lookup(**result.common(rounding), function=name)
-    constant = tvm_api.relax.const(np.clip(table, low, high).astype(np.int8))
-    return known.call([source.integers, constant], result.span)
-
-
-def hard_swish_argument(call: Any, definition: Callable[[Any], Any]) -> Any | None:
-    """x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6), None if it is none.
+def batch_matmul(
+    result: Result,
+    operands: tuple[Quantized, Quantized],
+    adjoint: tuple[int, int],
+    rounding: Rounding,
+) -> Any:
+    """A `quantized.batch_matmul` call.
 
     Args:
-        call: a Relax call.
-        definition: what a variable is bound to.
+        result: of the products.
+        operands: their last two axes are exchanged where `adjoint` is 1.
+        adjoint: see `BatchMatmul`.
+        rounding: of the results.
+
+    Raises:
+        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or scales that
+            integers cannot express.
     """
-    sixth = _scaled(call, "multiply", definition)
-    if sixth is None or not math.isclose(sixth[1], 1 / 6, rel_tol=1e-6):
-        return None
-    product = definition(sixth[0])
-    if tvm_api.operator_name(product) != "multiply":
-        return None
-    clip = definition(product.args[1])
-    if tvm_api.operator_name(clip) != "clip":
-        return None
-    if [tvm_api.float_argument(bound) for bound in clip.args[1:3]] != [0.0, 6.0]:
-        return None
-    moved = _scaled(definition(clip.args[0]), "add", definition)
-    if moved is None or moved[1] != 3.0 or not moved[0].same_as(product.args[0]):
-        return None
-    return product.args[0]
+    check_tflm(rounding)
+    left, right = (operand.scale for operand in operands)
+    factor = float(left.scale) * float(right.scale) / float(result.scale.scale)
+    scaled = parameters.fixed_points([factor])
+    if left.dtype == "int16":
+        scaled = parameters.reduced_multipliers(scaled)
+    known = BatchMatmul(
+        **result.common(rounding),
+        zero_points=(left.zero_point, right.zero_point),
+        multiplier=int(scaled.multipliers[0]),
+        shift=int(scaled.shifts[0]),
+        adjoint=adjoint,
+    )
+    return known.call([operand.integers for operand in operands], result.span)
 
 
-def _scaled(call: Any, operator: str, definition: Callable[[Any], Any]) -> tuple[Any, float] | None:
-    """Operand and number of an operator with a constant scalar as its second operand."""
-    if tvm_api.operator_name(call) != operator:
-        return None
-    number = tvm_api.constant_array(definition(call.args[1]))
-    return None if number is None or number.size != 1 else (call.args[0], float(number.item()))
+RESIZE_MODES = {"asymmetric": (0, 0), "half_pixel": (0, 1), "align_corners": (1, 0)}
+"""(aligned corners, half-pixel centers) of TVM's coordinate transformations."""
+
+
+def resize_bilinear(result: Result, source: Quantized, rounding: Rounding) -> Any:
+    """A `quantized.resize_bilinear` call.
+
+    Raises:
+        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or another resizing.
+    """
+    check_tflm(rounding)
+    attributes = result.call.attrs
+    mode = str(attributes.coordinate_transformation_mode)
+    if str(attributes.method) != "linear" or mode not in RESIZE_MODES:
+        raise NotAnIsland(f"there is no integer form of a {attributes.method} resizing, {mode}")
+    if source.scale != result.scale or source.scale.dtype != "int8":
+        raise NotAnIsland("an image of int8 keeps its scale")
+    align, half_pixel = RESIZE_MODES[mode]
+    shape = tvm_api.static_shape(source.integers) or ()
+    for size, extent in zip(shape[1:3], result.shape[1:3], strict=True):
+        if resizing.leaves_the_image(size, extent, align=bool(align), half_pixel=bool(half_pixel)):
+            raise NotAnIsland(f"positions of {extent} elements are too coarse for {size}")
+    known = ResizeBilinear(
+        **result.common(rounding), align_corners=align, half_pixel_centers=half_pixel
+    )
+    return known.call([source.integers], result.span)
+
+
+def arg_max(call: Any, rounding: Rounding) -> Any:
+    """A `quantized.argmax` or `quantized.argmin` call; of other data, the call itself.
+
+    TVM's own finds -1 where all integers are the least there are.
+
+    Args:
+        call: `argmax` or `argmin`.
+        rounding: unused, but part of all parameters.
+    """
+    data_shape, shape = (tvm_api.static_shape(item) for item in (call.args[0], call))
+    integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
+    if not integers or data_shape is None or shape is None or call.attrs.axis is None:
+        return call
+    limits = np.iinfo("int32")
+    kind = ArgMax if tvm_api.operator_name(call) == "argmax" else ArgMin
+    known = kind(
+        output_shape=shape, output_dtype=tvm_api.dtype_of(call), output_zero_point=0,
+        clip=(int(limits.min), int(limits.max)), rounding=rounding.value,
+        axis=int(call.attrs.axis) % len(data_shape),
+    )  # fmt: skip
+    return known.call([call.args[0]], call.span)
 
 
 def _integers(values: Any) -> Any:
     return tuple(int(value) for value in values)
 
 
-def _check_tflm(rounding: Rounding) -> None:
+def check_tflm(rounding: Rounding) -> None:
     if rounding is not Rounding.TFLM:
         raise NotAnIsland("integers are known only as TensorFlow Lite Micro computes them")
-
-
-def _fixed_result(result: Result, scale: float, zero_point: int) -> None:
-    if result.scale.scale != np.float32(scale) or result.scale.zero_point != zero_point:
-        raise NotAnIsland(
-            f"its result has another scale than {scale} or another zero point than {zero_point}"
-        )
-
-
-def _logistic(result: Result, source: Quantized) -> Array:
-    _fixed_result(result, 1 / 256, -128)
-    return activation_tables.logistic_table(source.scale)
-
-
-def _tanh(result: Result, source: Quantized) -> Array:
-    _fixed_result(result, 1 / 128, 0)
-    return activation_tables.tanh_table(source.scale)
-
-
-def _hard_swish(result: Result, source: Quantized) -> Array:
-    return activation_tables.hard_swish_table(source.scale, result.scale)
-
-
-def _leaky_relu(result: Result, source: Quantized) -> Array:
-    slope = float(result.call.attrs.alpha)
-    return activation_tables.leaky_relu_table(source.scale, result.scale, slope)
-
-
-ACTIVATIONS = {
-    "sigmoid": "logistic",
-    "tanh": "tanh",
-    "nn.leakyrelu": "leaky_relu",
-    "multiply": "hard_swish",
-}
-"""Names of the tables by the operator at the end of an island."""
-
-TABLES: Tables = {
-    "logistic": _logistic,
-    "tanh": _tanh,
-    "leaky_relu": _leaky_relu,
-    "hard_swish": _hard_swish,
-}

@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import further_parameters, parameters
+from umakit.quantization import activation_parameters, further_parameters, parameters
+from umakit.quantization.activation_expressions import (
+    by_sign,
+    hard_swish_argument,
+    prelu_slopes,
+)
 from umakit.quantization.fixed_point import Rounding
-from umakit.quantization.further_operators import FURTHER_OPERATORS, Lookup
+from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, ArgMin, Lookup
 from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
@@ -33,6 +38,16 @@ from umakit.quantization.tensors import (
 KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
 
 LINEAR = ("nn.conv2d", "nn.conv2d_transpose", "matmul")
+
+UNARY: dict[str, Callable[[Result, Quantized, Rounding], Any]] = {
+    "mean": further_parameters.mean,
+    "sum": further_parameters.mean,
+    "image.resize2d": further_parameters.resize_bilinear,
+    "nn.avg_pool2d": parameters.pool,
+    "nn.max_pool2d": parameters.pool,
+    "nn.softmax": activation_parameters.softmax,
+}
+"""Calls of operators with one operand of data, from parameters of the result and the operand."""
 
 MOVEMENTS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 """Operators that only move numbers: on integers they do the same if all have one scale."""
@@ -94,6 +109,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             "int16",
         ):
             return self._max_pool_of_integers(call)
+        if operator in ("argmax", "argmin"):
+            return further_parameters.arg_max(call, self._rounding)
+        if operator == "astype":
+            return self._place_as_int32(call)
         return call
 
     # --- integers -----------------------------------------------------------------------------
@@ -124,6 +143,14 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         except NotAnIsland:
             return call
         return pool.call([call.args[0]], call.span)
+
+    def _place_as_int32(self, cast: Any) -> Any:
+        """An argmax or argmin whose result is cast to int32 has that dtype itself."""
+        call = self._definition(cast.args[0])
+        kind = KINDS.get(tvm_api.operator_name(call))
+        if kind not in (ArgMax, ArgMin) or tvm_api.dtype_of(cast) != "int32":
+            return cast
+        return replace(kind.of(call), output_dtype="int32").call(list(call.args), cast.span)
 
     # --- islands ------------------------------------------------------------------------------
 
@@ -181,42 +208,43 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         handlers: dict[str, Callable[[Result], Any]] = {
             "nn.conv2d": self._linear,
             "nn.conv2d_transpose": self._linear,
-            "matmul": self._linear,
+            "matmul": self._matmul,
             "add": self._sum_or_linear,
             "subtract": self._elementwise,
             "multiply": self._product_or_lookup,
-            "sigmoid": self._lookup,
-            "tanh": self._lookup,
-            "nn.leakyrelu": self._lookup,
-            "mean": self._mean,
-            "nn.avg_pool2d": self._unary,
-            "nn.max_pool2d": self._unary,
-            "nn.softmax": self._unary,
+            "sigmoid": self._activation,
+            "tanh": self._activation,
+            "nn.leakyrelu": self._activation,
         }
+        if operator in UNARY:
+            source = self._dequantized(result.call.args[0], result)
+            return UNARY[operator](result, source, self._rounding)
         if operator not in handlers:
             raise NotAnIsland(f"there is no integer form of {operator}")
         return handlers[operator](result)
 
-    def _unary(self, result: Result) -> Any:
+    def _activation(self, result: Result) -> Any:
+        """An activation function of the only argument of the island."""
+        name = activation_parameters.NAMES[tvm_api.operator_name(result.call)]
         source = self._dequantized(result.call.args[0], result)
-        return parameters.unary(result, source, self._rounding)
-
-    def _mean(self, result: Result) -> Any:
-        source = self._dequantized(result.call.args[0], result)
-        return further_parameters.mean(result, source, self._rounding)
-
-    def _lookup(self, result: Result, argument: Any = None) -> Any:
-        """An activation function of the only argument of the island, or of another expression."""
-        if argument is None:
-            argument = result.call.args[0]
-        source = self._dequantized(argument, result)
-        return further_parameters.lookup(result, source, self._rounding)
+        return activation_parameters.activation(name, result, source, self._rounding)
 
     def _product_or_lookup(self, result: Result) -> Any:
-        argument = further_parameters.hard_swish_argument(result.call, self._definition)
+        argument = hard_swish_argument(result.call, self._definition)
         if argument is None:
             return self._elementwise(result)
-        return self._lookup(result, argument)
+        source = self._dequantized(argument, result)
+        return activation_parameters.activation("hard_swish", result, source, self._rounding)
+
+    def _elu_or_prelu(self, result: Result, argument: Any, negative: Any) -> Any:
+        """relu(x) + y, where y is 0 for positive x."""
+        source = self._dequantized(argument, result)
+        slopes = prelu_slopes(negative, argument, self._definition)
+        if slopes is None:
+            return activation_parameters.activation("elu", result, source, self._rounding)
+        return activation_parameters.prelu(
+            result, source, self._dequantized(slopes, result), self._rounding
+        )
 
     def _elementwise(self, result: Result) -> Any:
         operands = [self._dequantized(argument, result) for argument in result.call.args]
@@ -227,6 +255,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         if self._adds_bias(result.call):
             first = self._definition(result.call.args[0])
             return self._linear(replace(result, call=first), bias=result.call.args[1])
+        parts = by_sign(result.call, self._definition)
+        if parts is not None:
+            return self._elu_or_prelu(result, *parts)
         return self._elementwise(result)
 
     def _adds_bias(self, call: Any) -> bool:
@@ -239,9 +270,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         """A convolution or fully connected layer, with its bias if there is one."""
         source = self._dequantized(result.call.args[0], result)
         self._check_node(self._definition(result.call.args[1]), result.span)
-        weights = self._weights(result.call.args[1])
-        biases = None if bias is None else self._weights(bias)
         operator = tvm_api.operator_name(result.call)
+        # Kernels of TensorFlow Lite Micro's convolutions take zero points of weights for 0.
+        unsigned = source.scale.dtype == "uint8"
+        symmetric = (operator != "matmul" and not unsigned) or source.scale.dtype == "int16"
+        weights = self._weights(result.call.args[1], symmetric)
+        biases = None if bias is None else self._weights(bias, True)
         if operator == "nn.conv2d_transpose":
             return further_parameters.conv2d_transpose(
                 result, source, weights, biases, self._rounding
@@ -249,6 +283,39 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         if operator == "nn.conv2d":
             return parameters.conv2d(result, source, weights, biases, self._rounding)
         return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
+
+    def _matmul(self, result: Result) -> Any:
+        """A fully connected layer, or a product of matrices that are both data."""
+        if self._onnx is not None or self._has_weights(result.call):
+            return self._linear(result)
+        (left, left_adjoint), (right, right_adjoint) = (
+            self._matrix(argument, result) for argument in result.call.args
+        )
+        return further_parameters.batch_matmul(
+            result, (left, right), (left_adjoint, right_adjoint), self._rounding
+        )
+
+    def _has_weights(self, call: Any) -> bool:
+        """Whether the right operand of a product is one constant matrix, and the left is data."""
+        if tvm_api.operator_name(self._definition(call.args[0])) != "dequantize":
+            return False
+        right = self._definition(call.args[1])
+        while tvm_api.operator_name(right) in ("permute_dims", "reshape", "dequantize"):
+            right = self._definition(right.args[0])
+        weights = tvm_api.constant_array(right)
+        return weights is not None and weights.ndim == 2
+
+    def _matrix(self, expression: Any, result: Result) -> tuple[Quantized, int]:
+        """A dequantized tensor, and 1 if its last two axes are exchanged."""
+        call = self._definition(expression)
+        if tvm_api.operator_name(call) != "permute_dims":
+            return self._dequantized(expression, result), 0
+        self._check_node(call, result.span)
+        rank = len(tvm_api.static_shape(call) or ())
+        order = list(range(rank))[::-1] if call.attrs.axes is None else list(call.attrs.axes)
+        if [int(axis) for axis in order] != [*range(rank - 2), rank - 1, rank - 2]:
+            raise NotAnIsland("axes of an operand of a product change their order")
+        return self._dequantized(call.args[0], result), 1
 
     def _movement(self, result: Result) -> Any:
         """An operator that moves numbers, applied to the integers themselves."""
@@ -264,8 +331,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _weights(self, expression: Any) -> Weights:
-        symmetric = self._rounding is Rounding.TFLM
+    def _weights(self, expression: Any, symmetric: bool) -> Weights:
+        symmetric = symmetric and self._rounding is Rounding.TFLM
         return dequantized_weights(expression, self._definition, symmetric=symmetric)
 
     def _definition(self, expression: Any) -> Any:

@@ -27,10 +27,8 @@ from umakit.quantization.operators import (
     Parameters,
     Pool2d,
     Requantize,
-    Softmax,
     Subtract,
 )
-from umakit.quantization.softmax_table import exponential_table
 from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
 
 Array = npt.NDArray[Any]
@@ -144,11 +142,14 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
     """What a linear layer's sums are multiplied with, one factor or one for each channel.
 
     ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
-    which multiplies the scales in float32 if there is one for all.
+    which multiplies the scales in float32 if there is one for all: so it is here for uint8, which
+    only LiteRT computes (`GetQuantizedConvolutionMultipler`).
     """
     kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
-    product = kind(source.scale.scale) * weights.channel_scales().astype(kind)
-    factors: Array = product / kind(result.scale.scale)
+    legacy = rounding is Rounding.TFLM and source.scale.dtype == "uint8"
+    of_scales = np.float32 if legacy else kind
+    product = of_scales(source.scale.scale) * weights.channel_scales().astype(of_scales)
+    factors: Array = product.astype(kind) / kind(result.scale.scale)
     if rounding is Rounding.ORT and not (factors < LARGEST_FACTOR).all():
         raise NotAnIsland("the result's scale is too small for the operands'")
     return np.asarray(factors, np.float64)
@@ -170,7 +171,7 @@ def linear_operands(
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
             raise NotAnIsland("the bias has another scale than the products")
-    scaled = _fixed_point([float(factor) for factor in factors])
+    scaled = fixed_points([float(factor) for factor in factors])
     scaled = reduced_multipliers(scaled) if wide else scaled
     arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
     # Without a dtype, TVM would make int32 of int64.
@@ -208,7 +209,7 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     output = float(result.scale.scale)
     operator = tvm_api.operator_name(result.call)
     if operator == "multiply":
-        factor = _fixed_point([float(left.scale) * float(right.scale) / output])
+        factor = fixed_points([float(left.scale) * float(right.scale) / output])
         check_headroom(left.magnitude * right.magnitude, int(factor.shifts[0]), rounding)
         return Multiply(
             **fields, multiplier=int(factor.multipliers[0]), shift=int(factor.shifts[0])
@@ -222,7 +223,7 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     ]
     if factors[2] >= 1.0:
         raise NotAnIsland("the result's scale is too small for the operands'")
-    scaled = _fixed_point(factors)
+    scaled = fixed_points(factors)
     kind = Subtract if operator == "subtract" else Add
     first, second, third = (int(value) for value in scaled.multipliers)
     shifts = [int(value) for value in scaled.shifts]
@@ -234,15 +235,13 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     )
 
 
-def unary(result: Result, source: Quantized, rounding: Rounding) -> Any:
-    """A call of a pool or softmax.
+def pool(result: Result, source: Quantized, rounding: Rounding) -> Any:
+    """A call of a pool.
 
     Raises:
         NotAnIsland: scales or attributes that the integer operator does not have.
     """
     operator = tvm_api.operator_name(result.call)
-    if operator == "nn.softmax":
-        return _softmax(result, source, rounding)
     if source.scale != result.scale:
         raise NotAnIsland("a pool's input and output have different scales")
     kind = AveragePool2d if operator == "nn.avg_pool2d" else MaxPool2d
@@ -277,21 +276,6 @@ def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) ->
     )
 
 
-def _softmax(result: Result, source: Quantized, rounding: Rounding) -> Any:
-    shape = result.shape
-    if int(result.call.attrs.axis) not in (-1, len(shape) - 1):
-        raise NotAnIsland("softmax is not over the last axis")
-    low, _ = result.scale.limits
-    if result.scale.scale != np.float32(1 / 256) or result.scale.zero_point != low:
-        raise NotAnIsland("softmax's result has a scale other than 1/256")
-    try:
-        table = exponential_table(float(source.scale.scale))
-    except ValueError as error:
-        raise NotAnIsland(str(error)) from None
-    known = Softmax(**result.common(rounding))
-    return known.call([source.integers, tvm_api.relax.const(table)], result.span)
-
-
 def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requantize:
     """Parameters of a change of scale, perhaps with an activation.
 
@@ -299,7 +283,7 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
         NotAnIsland: scales that integers cannot express.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
-    scaled = _fixed_point([factor])
+    scaled = fixed_points([factor])
     check_headroom(source.scale.magnitude, int(scaled.shifts[0]), rounding)
     return Requantize(
         **result.common(rounding),
@@ -319,7 +303,12 @@ def check_headroom(magnitude: int, shift: int, rounding: Rounding) -> None:
         raise NotAnIsland("the result's scale is too small for the operands'")
 
 
-def _fixed_point(factors: Sequence[float]) -> FixedPoint:
+def fixed_points(factors: Sequence[float]) -> FixedPoint:
+    """`fixed_point` of factors.
+
+    Raises:
+        NotAnIsland: a factor has no fixed-point multiplier.
+    """
     try:
         return fixed_point(factors)
     except ValueError as error:

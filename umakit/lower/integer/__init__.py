@@ -15,12 +15,28 @@ from umakit.lower.integer import (
     convolution,
     elementwise,
     float32_kernels,
+    images,
+    interpolation,
     lookup,
+    matmul,
     pooling,
     softmax,
     transposed,
 )
-from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
+from umakit.quantization.further_operators import (
+    ArgMax,
+    ArgMin,
+    BatchMatmul,
+    Conv2dTranspose,
+    LeakyRelu,
+    Lookup,
+    Mean,
+    Prelu,
+    ResizeBilinear,
+    SigmoidLookup,
+    SoftmaxLookup,
+    Sum,
+)
 from umakit.quantization.onnx_operators import Float32Product, Float32Sum, GlobalAveragePool
 from umakit.quantization.operators import (
     PREFIX,
@@ -53,11 +69,18 @@ def legalizations() -> dict[str, Rule]:
         Multiply.operator: _multiply,
         Quantize.operator: _quantize,
         Conv2dTranspose.operator: _conv2d_transpose,
-        Mean.operator: _mean,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
     rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
+    rules |= {kind.operator: _rule_of(kind, lookup.mean) for kind in (Mean, Sum)}
+    rules |= {kind.operator: _rule_of(kind, images.arg_max) for kind in (ArgMax, ArgMin)}
     rules |= {
+        BatchMatmul.operator: _rule_of(BatchMatmul, matmul.batch_matmul),
+        LeakyRelu.operator: _rule_of(LeakyRelu, elementwise.leaky_relu),
+        Prelu.operator: _rule_of(Prelu, elementwise.prelu),
+        ResizeBilinear.operator: _rule_of(ResizeBilinear, images.resize_bilinear),
+        SigmoidLookup.operator: _rule_of(SigmoidLookup, interpolation.sigmoid_lookup),
+        SoftmaxLookup.operator: _rule_of(SoftmaxLookup, interpolation.softmax_lookup),
         Lookup.operator: _rule_of(Lookup, lookup.lookup),
         Float32Sum.operator: _rule_of(Float32Sum, float32_kernels.pair),
         Float32Product.operator: _rule_of(Float32Product, float32_kernels.pair),
@@ -120,12 +143,6 @@ def _conv2d_transpose(builder: Any, call: Any) -> Any:
         Conv2dTranspose.of(call), _shape(data), tvm_api.dtype_of(data), layer
     )
     return _call(builder, call, function, [data, *_constants(layer.arrays())])
-
-
-def _mean(builder: Any, call: Any) -> Any:
-    data = call.args[0]
-    function = lookup.mean(Mean.of(call), _shape(data), tvm_api.dtype_of(data))
-    return _call(builder, call, function, [data])
 
 
 def _softmax(builder: Any, call: Any) -> Any:

@@ -15,9 +15,11 @@ from umakit.lower.integer.loops import (
     kernel,
     loop,
     sequence,
+    store_clipped,
     store_rescaled,
     unflatten,
 )
+from umakit.quantization.further_operators import LeakyRelu, Prelu
 from umakit.quantization.operators import Add, Multiply, Parameters, Quantize, Requantize, Subtract
 from umakit.quantization.requantize import requantize as scaled_by
 
@@ -115,6 +117,65 @@ def _binary(
         return sequence(*statements, store_rescaled(output, place, value, factor, known))
 
     return kernel([*operands, output], loop("i", math.prod(known.output_shape), one))
+
+
+def leaky_relu(known: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output) of x where it is positive, slope * x elsewhere."""
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", known.output_shape, known.output_dtype)
+
+    def one(i: Any) -> Any:
+        value = tirx.Var("value", "int32")
+        element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(known.input_zero_point)
+        factor = _factor_by_sign(value, known.multipliers, known.shifts)
+        scaled = scaled_by(value, *factor, known.rounding_mode)
+        result = tirx.Var("result", "int32")
+        signed = result
+        if known.negated:
+            signed = tirx.Select(value < int32(0), int32(0) - result, result)
+        shifted = signed + int32(known.output_zero_point)
+        return sequence(
+            tirx.Bind(value, element),
+            tirx.Bind(result, scaled),
+            store_clipped(output, unflatten(i, known.output_shape), shifted, known),
+        )
+
+    return kernel([data, output], loop("i", math.prod(shapes[0]), one))
+
+
+def prelu(known: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, slopes, output) of the same with slopes that are a tensor."""
+    data, slopes = (
+        buffer(name, shape, dtype)
+        for name, shape, dtype in zip(("data", "slopes"), shapes, dtypes, strict=True)
+    )
+    output = buffer("output", known.output_shape, known.output_dtype)
+
+    def one(i: Any) -> Any:
+        value, slope = tirx.Var("value", "int32"), tirx.Var("slope", "int32")
+        place = unflatten(i, known.output_shape)
+        element = data[tuple(broadcast(place, shapes[0]))]
+        product = tirx.Select(value < int32(0), value * slope, value)
+        factor = _factor_by_sign(value, known.multipliers, known.shifts)
+        return sequence(
+            tirx.Bind(value, int32(element) - int32(known.zero_points[0])),
+            tirx.Bind(slope, int32(slopes[tuple(broadcast(place, shapes[1]))])
+                      - int32(known.zero_points[1])),
+            store_rescaled(output, place, product, factor, known),
+        )  # fmt: skip
+
+    return kernel([data, slopes, output], loop("i", math.prod(known.output_shape), one))
+
+
+def _factor_by_sign(
+    value: Any, multipliers: tuple[int, int], shifts: tuple[int, int]
+) -> tuple[Any, Any]:
+    """The first factor for values of at least 0, the second for those below."""
+    multiplier, shift = (
+        tirx.Select(value < int32(0), int32(below), int32(above))
+        for above, below in (multipliers, shifts)
+    )
+    return multiplier, shift
 
 
 def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:

@@ -13,6 +13,7 @@ from umakit.lower.integer.loops import (
     add_element_to,
     buffer,
     int32,
+    int64,
     kernel,
     loop,
     sequence,
@@ -26,11 +27,6 @@ from umakit.quantization.requantize import header_call
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
-
-
-def int64(value: Any) -> Any:
-    """A 64-bit constant, or an expression converted to 64 bits."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
 def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:

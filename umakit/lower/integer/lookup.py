@@ -48,17 +48,17 @@ def lookup(known: Lookup, shapes: list[tuple[int, ...]], dtypes: list[str]) -> A
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
-def mean(known: Mean, shape: tuple[int, ...], dtype: str) -> Any:
-    """Kernel (data, output) of a mean over some axes.
+def mean(known: Mean, shapes: list[tuple[int, ...]], dtypes: list[str]) -> Any:
+    """Kernel (data, output) of a mean or sum over some axes.
 
     Sums of the last axis's elements are kept side by side where that axis stays.
 
     Args:
         known: parameters of the operator.
-        shape: of the data.
-        dtype: of the data.
+        shapes, dtypes: of the data.
     """
-    data = buffer("data", shape, dtype)
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
     output = buffer("output", known.output_shape, known.output_dtype)
     last = len(shape) - 1
     channels = 1 if last in known.axes else shape[last]

@@ -29,6 +29,11 @@ def int32(value: Any) -> Any:
     return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
 
 
+def int64(value: Any) -> Any:
+    """A 64-bit constant, or an expression converted to 64 bits."""
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
+
+
 def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
     """A parameter of a kernel."""
     return tirx.decl_buffer(list(shape), dtype, name)

@@ -32,7 +32,7 @@ tirx = tvm_api.tirx
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
 
-RESULT_BITS = 8
+RESULT_BITS = {"int8": 8, "int16": 16}
 """Fractional bits of a result."""
 
 
@@ -50,6 +50,7 @@ def softmax(known: Softmax, data_shape: tuple[int, ...], data_dtype: str) -> Any
     output = buffer("output", known.output_shape, known.output_dtype)
     largest = tirx.decl_buffer([1], data_dtype, "largest", scope="local")
     total, zero = accumulators(1), int32(0)
+    bits = RESULT_BITS[known.output_dtype]
 
     def row(number: Any) -> Any:
         def place(i: Any) -> list[Any]:
@@ -83,7 +84,7 @@ def softmax(known: Softmax, data_shape: tuple[int, ...], data_dtype: str) -> Any
             set_to(total, zero, zero),
             loop("i", length, lambda i: add_to(total, zero, rounded(i))),
             tirx.Bind(scale, header_call("reciprocal", int32(total[zero]))),
-            tirx.Bind(right, int32(SUM_INTEGER_BITS + 31 - RESULT_BITS) - header_call(
+            tirx.Bind(right, int32(SUM_INTEGER_BITS + 31 - bits) - header_call(
                 "leading_zeros", int32(total[zero])
             )),
             loop("i", length, store),

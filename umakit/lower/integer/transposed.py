@@ -17,6 +17,7 @@ from umakit.lower.integer.loops import (
     sequence,
     set_to,
     store_rescaled,
+    total_of,
 )
 from umakit.quantization.further_operators import Conv2dTranspose
 
@@ -43,7 +44,7 @@ def conv2d_transpose(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1)
+    total = accumulators(1, layer.bits)
     vertical = _Axis(height, kernel_height, known.strides[0], known.padding[0])
     horizontal = _Axis(width, kernel_width, known.strides[1], known.padding[1])
 
@@ -63,7 +64,7 @@ def conv2d_transpose(
             set_to(total, int32(0), bias[o]),
             loops([("row", row_count), ("column", column_count), ("i", channels)], term),
             store_rescaled(
-                output, [n, y, x, o], int32(total[int32(0)]),
+                output, [n, y, x, o], total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, o), known,
             ),
         )  # fmt: skip

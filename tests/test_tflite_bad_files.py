@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow Lite files that are not taken: one line that names the reason, and nothing written."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_tflite_random_networks import STEPS, Network
+from tflite_networks import TfliteFile
+from umakit.cli.main import run_command
+
+from umakit.errors import ModelError
+from umakit.frontend import import_model
+from umakit.quantization import quantize_to_integers
+
+KNOWN: dict[str, Any] = {"scale": 0.1}
+STATEFUL = (
+    "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM", "VAR_HANDLE", "READ_VARIABLE", "CALL_ONCE", "WHILE",
+    "IF", "LSTM", "RNN",
+)  # fmt: skip
+
+
+def single(
+    code: str = "RELU", *, shape: tuple[int, ...] = (1, 4), subgraphs: int = 1, custom: str = "",
+    scale: Any = 0.1, **tensor: Any,
+) -> bytes:  # fmt: skip
+    """One operator from `x` to `y`, with something wrong with `x`."""
+    file = TfliteFile()
+    x = file.tensor(shape, scale=scale, name="x", **tensor)
+    y = file.tensor([1, 4], **KNOWN, name="y")
+    file.operator(code, [x], [y], custom=custom)
+    return file.finish([x], [y], subgraphs)
+
+
+def unread(**tensor: Any) -> bytes:
+    """An addition of `x` and a tensor with something wrong with it."""
+    file = TfliteFile()
+    x, y = (file.tensor([1, 4], **KNOWN, name=name) for name in "xy")
+    odd = file.tensor([1, 4], **KNOWN, name="odd", **tensor)
+    file.operator("ADD", [x, odd], [y], "AddOptions")
+    return file.finish([x], [y])
+
+
+def network() -> bytes:
+    """A network of nearly all kinds of operators."""
+    net = Network(1)
+    for step in sorted(STEPS):
+        STEPS[step](net, net.values[-1])
+    return net.file.finish([net.first.number], [net.values[-1].number])
+
+
+BAD = {
+    "nothing": (b"", "is no TensorFlow Lite file"),
+    "half of a file": (single()[:300], "is truncated or damaged"),
+    "another format": (b"PK\x03\x04" + bytes(100), "is no TensorFlow Lite file"),
+    "an operator that is not supported": (
+        single("LOG_SOFTMAX"), "operator LOG_SOFTMAX that writes 'y' is not supported as a quant"
+    ),
+    "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y'"),
+    "no scale": (single(scale=()), "tensor 'x' has no scale"),
+    "a scale of no number": (single(scale=float("nan")), "has scales that are no positive numbers"),
+    "a dynamic shape": (single(shape=(1, -1)), "tensor 'x' has the dynamic shape"),
+    "a sparse tensor": (single(sparse=True), "tensor 'x' is sparse"),
+    "a variable": (unread(variable=True), "tensor 'odd' is a variable"),
+    "several subgraphs": (single(subgraphs=2), "has 2 subgraphs; only one is supported"),
+    "values behind the flatbuffer": (unread(offset=4096), "'odd' lie behind the flatbuffer"),
+    "too few values": (
+        unread(data=np.ones(3, np.int8)), "tensor 'odd' has 3 bytes of values"
+    ),
+    "a tensor that nothing writes": (unread(), "'odd' is read before it is written"),
+    **{code: (single(code), f"operator {code} that writes 'y' is not supported")
+       for code in STATEFUL},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_command_ends_with_one_line_and_writes_nothing(
+    why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, message = BAD[why]
+    path = tmp_path / "net.tflite"
+    path.write_bytes(content)
+    code = run_command(["compile", str(path), "--output", str(tmp_path / "library")])
+    output, error = capsys.readouterr()
+    (line,) = [line for line in error.splitlines() if not line.startswith("[")]
+    assert (code, output) == (2, "")
+    assert line.startswith("error: ") and message in line and "net.tflite" in line
+    assert [entry.name for entry in tmp_path.iterdir()] == ["net.tflite"]
+
+
+def imported(content: bytes, folder: Path) -> bool:
+    """Whether a file is taken; any other exception than a `ModelError` goes on."""
+    path = folder / "net.tflite"
+    path.write_bytes(content)
+    try:
+        quantize_to_integers(import_model(path))
+    except ModelError as error:
+        assert "\n" not in str(error)
+        return False
+    return True
+
+
+def test_no_beginning_of_a_file_is_taken_for_the_whole(tmp_path: Path) -> None:
+    content = single()
+    assert imported(content, tmp_path)
+    for length in range(len(content)):
+        assert not imported(content[:length], tmp_path), length
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changed_bytes_are_refused_or_make_another_model(seed: int, tmp_path: Path) -> None:
+    chance, content = random.Random(seed), network()
+    taken = 0
+    for _ in range(40):
+        changed = bytearray(content)
+        for _ in range(chance.choice([1, 1, 2, 8])):
+            place = chance.randrange(8, len(changed))
+            changed[place] = chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)])
+        taken += imported(bytes(changed), tmp_path)
+    assert taken < 40
