@@ -20,6 +20,7 @@ from umakit.frontend.torch_operators import (
     operand,
     relax,
 )
+from umakit.frontend.torch_quantization import integer_bias
 
 # --- reductions -----------------------------------------------------------------------------------
 
@@ -189,7 +190,8 @@ def _product(converter: Any, node: Any, given: Arguments) -> Any:
 
 @converts("addmm.default", "self mat1 mat2 alpha beta")
 def _add_product(converter: Any, node: Any, given: Arguments) -> Any:
-    return _affine(converter, node, given, "mat1", "mat2")
+    with integer_bias(converter, given, "mat1", "mat2", "self"):
+        return _affine(converter, node, given, "mat1", "mat2")
 
 
 @converts("baddbmm.default", "self batch1 batch2 alpha beta")

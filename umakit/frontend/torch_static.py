@@ -237,4 +237,8 @@ def _is_foldable(target: Any) -> bool:
         return True
     texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in
                 target._schema.arguments if argument.name != "rounding_mode")  # fmt: skip
-    return target.namespace == "aten" and not target._schema.is_mutable and not texts
+    # A dequantize of weights stays: the integers are what a quantized layer computes with.
+    pure = target.namespace == "aten" or (
+        target.namespace == "quantized_decomposed" and target.__name__.startswith("quantize_per_")
+    )
+    return pure and not target._schema.is_mutable and not texts
