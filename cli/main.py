@@ -54,6 +54,15 @@ ShapesOption = Annotated[
         show_default=False,
     ),
 ]
+RoundingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rounding",
+        help="How a quantized network's products are rounded: ort (once, ties to even: ONNX "
+        "Runtime's; default for ONNX and PyTorch) or tflm (TensorFlow Lite Micro's).",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -113,6 +122,7 @@ def partition(
     model: ModelArgument,
     backend: BackendOption = None,
     input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an accelerator takes of a network, and why not the rest."""
@@ -125,7 +135,7 @@ def partition(
 
         found = _find_backends(backend)
         tell("importing the network")
-        imported = quantize_to_integers(import_model(model, input_shapes=shapes))
+        imported = quantize_to_integers(import_model(model, input_shapes=shapes, rounding=rounding))
         tell("partitioning")
         report = partition_module(imported.module, found).report
     for notice in imported.notices:
@@ -155,6 +165,7 @@ def compile_(
         typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
     ] = None,
     input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -198,6 +209,7 @@ def compile_(
             output,
             name=name,
             input_shapes=shapes,
+            rounding=rounding,
             options=options,
             progress=tell,
             notice=notices.append,

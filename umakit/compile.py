@@ -69,6 +69,7 @@ def compile_model(
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
@@ -83,6 +84,7 @@ def compile_model(
         name: of the model in C; default: from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
+        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
         options: planner, memory pools and the form of the weights.
         progress: told what is being done.
         notice: told what was decided on the user's behalf.
@@ -94,7 +96,9 @@ def compile_model(
     check_destination(destination)
     check_planner(options.planner)
     progress("importing the network")
-    model = import_model(source, name=name, parameters=parameters, input_shapes=input_shapes)
+    model = import_model(
+        source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
+    )
     model = quantize_to_integers(model)
     for sentence in model.notices:
         notice(sentence)

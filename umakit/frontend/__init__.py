@@ -12,7 +12,13 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, TensorSpecification, file_fingerprint
+from umakit.frontend.model import (
+    InputShapes,
+    Model,
+    TensorSpecification,
+    file_fingerprint,
+    with_rounding,
+)
 from umakit.frontend.onnx_files import import_onnx
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
@@ -27,6 +33,7 @@ def import_model(
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     input_shapes: InputShapes | None = None,
+    rounding: str | None = None,
 ) -> Model:
     """Read a network.
 
@@ -37,6 +44,7 @@ def import_model(
         name: of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
+        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
 
     Raises:
         ModelError: the source cannot be read or imported; names operator, node and file.
@@ -52,6 +60,7 @@ def import_model(
         model = import_torch(source, name, input_shapes or {})
     else:
         raise _no_model(source)
+    model = with_rounding(model, rounding)
     return replace(model, module=simplify(model.module, model.name))
 
 

@@ -20,10 +20,9 @@ from umakit.frontend.model import last_line
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_operators import CONVERTERS, Arguments, converts
+from umakit.frontend.torch_operators import CONVERTERS, Arguments
 from umakit.frontend.torch_quantization import (
     in_front_of_dequantize,
-    integer_bias,
     is_quantized_operator,
     refusal,
 )
@@ -36,7 +35,6 @@ relax = tvm_api.relax
 BY_TVM: Mapping[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for name, arguments in {
-        "_adaptive_avg_pool2d.default": "self output_size",
         "_log_softmax.default": "self dim",
         "_softmax.default": "self dim",
         "abs.default": "self",
@@ -48,6 +46,8 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "cat.default": "tensors dim",
         "ceil.default": "self",
         "constant_pad_nd.default": "self pad value",
+        "convolution.default": "input weight bias stride padding dilation transposed "
+        "output_padding groups",
         "cos.default": "self",
         "cosh.default": "self",
         "erf.default": "self",
@@ -73,7 +73,6 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "sin.default": "self",
         "sinh.default": "self",
         "slice.Tensor": "self dim start end step",
-        "split_with_sizes.default": "self split_sizes dim",
         "sqrt.default": "self",
         "tan.default": "self",
         "tanh.default": "self",
@@ -109,7 +108,6 @@ class Converter(Importer):  # type: ignore[misc]
         self._names = names
         self._labels: dict[str, str] = {}
         self._constants: dict[Any, Any] = {}
-        self.rounded_biases = 0
         self.block_builder = relax.BlockBuilder()
 
     def run(self, outputs: int) -> Any:
@@ -228,7 +226,8 @@ class Converter(Importer):  # type: ignore[misc]
     def _label_of(self, node: Any) -> str:
         """The name of a node; a quantize or dequantize is called after what it is about."""
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
-            node = node.args[0]
+            is_weight = not self.depends_on_inputs(node.args[0])
+            node = next(iter(node.users)) if is_weight else node.args[0]
         while node.op == "call_function" and node.target.__name__ in ACTIVATIONS:
             source = node.args[0]
             if source.op != "call_function" or is_quantized_operator(source, "dequantize"):
@@ -299,10 +298,3 @@ class Converter(Importer):  # type: ignore[misc]
                 names.update(dict.fromkeys(pending, self._labels[str(binding.var.name)]))
                 pending = []
         return rename_operators(module, lambda b: names.get(b.var.name, str(b.var.name)))
-
-
-@converts("convolution.default", "input weight bias stride padding dilation transposed "
-          "output_padding groups")  # fmt: skip
-def _convolution(converter: Any, node: Any, given: Arguments) -> Any:
-    with integer_bias(converter, given, "input", "weight", "bias"):
-        return converter.convert_map["convolution.default"](node)

@@ -21,7 +21,7 @@ from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_
 from umakit.frontend.torch_archive import load_program
 from umakit.frontend.torch_converter import Converter
 from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_quantization import BIASES_ARE_ROUNDED, edge_quantization
+from umakit.frontend.torch_quantization import edge_quantization
 from umakit.frontend.torch_static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.names import symbol_part
 from umakit.tvm_api import tuple_fields
@@ -66,8 +66,6 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
             outputs, tuple_fields(main.ret_ty), static.graph.output_node().args[0], strict=True
         )
     )
-    if converter.rounded_biases:
-        notices.append(BIASES_ARE_ROUNDED.format(converter.rounded_biases))
     stem = source.stem if isinstance(source, Path) else "default"
     return Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
 

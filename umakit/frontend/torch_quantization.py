@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantized programs of PyTorch (PT2E): quantize and dequantize in Relax, float biases as integers.
+"""Quantized programs of PyTorch (PT2E): quantize and dequantize in Relax.
 
 `torchao.quantization.pt2e` writes a quantized network as real arithmetic between the operators
 `torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`, whose meaning is their
 implementation in `torch/ao/quantization/fx/_decomposed.py`. So does Relax.
 
-Two things differ from other formats. Quantizers leave the biases of convolutions and linear layers
-in float32; next to dequantized data and weights, they become integers here, of the scale of the
-products, as TensorFlow Lite and ONNX have them. And operators that only move numbers may stand
-between a dequantize and the operator that needs it, or between that and its quantize; they are
-applied to the integers instead, which changes no number.
+Operators that only move numbers may stand between a dequantize and the operator that needs it, or
+between that and its quantize; they are applied to the integers instead, which changes no number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +30,9 @@ MOVEMENTS = frozenset(
     "take nn.max_pool2d".split()
 )
 """Operators that yield some of their operands' elements: on integers they do the same."""
+
+ACTIVATIONS = ("nn.relu", "clip")
+"""Operators of single elements that become part of a quantized layer."""
 
 REFUSED: tuple[tuple[str, str, str], ...] = (
     (r"fake_quant|_fused_moving_avg", "simulates quantization (it is prepared, not converted)",
@@ -219,6 +217,10 @@ def _with_operands(call: Any, operands: list[Any]) -> Any:
     return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
 
 
+def _is_movement(converter: Any, value: Any) -> bool:
+    return tvm_api.operator_name(converter.definition(value)) in MOVEMENTS
+
+
 def in_front_of_dequantize(converter: Any, value: Any) -> Any:
     """A movement of dequantized integers as dequantized, moved integers; others as they are.
 
@@ -227,6 +229,8 @@ def in_front_of_dequantize(converter: Any, value: Any) -> Any:
         value: what an operator was converted to.
     """
     call = converter.definition(value)
+    if tvm_api.operator_name(call) == "nn.pad":
+        return _padded_integers(converter, call, value)
     if tvm_api.operator_name(call) not in MOVEMENTS:
         return value
     sources = [converter.definition(operand) for operand in _operands(call)]
@@ -240,71 +244,48 @@ def in_front_of_dequantize(converter: Any, value: Any) -> Any:
     return grid.dequantize(moved, "float32")
 
 
+def _padded_integers(converter: Any, call: Any, value: Any) -> Any:
+    """A pad of dequantized integers with 0 as a pad of the integers with their zero point."""
+    source = converter.definition(call.args[0])
+    grid, number = _single_grid(source), float(call.attrs.pad_value)
+    if grid is None or number != 0 or str(call.attrs.pad_mode) != "constant":
+        return value
+    widths = [int(width) for width in call.attrs.pad_width]
+    padded = relax.op.nn.pad(source.args[0], widths, pad_value=int(grid.zero_point))
+    return grid.dequantize(converter.block_builder.emit(padded), "float32")
+
+
+@converts("split_with_sizes.default", "self split_sizes dim")
+def _split(converter: Any, node: Any, given: Arguments) -> Any:
+    """Dequantized integers are split as slices, each of which stays a movement."""
+    value = converter.value(given["self"])
+    if _single_grid(converter.definition(value)) is None:
+        return converter.convert_map["split_with_sizes.default"](node)
+    ends = np.cumsum(given["split_sizes"]).tolist()
+    axis = given["dim"] % len(converter.type_of(given["self"])[0])
+    emit = converter.block_builder.emit
+    slices = [
+        emit(relax.op.strided_slice(value, [axis], [end - size], [end]))
+        for size, end in zip(given["split_sizes"], ends, strict=True)
+    ]
+    return relax.Tuple([emit(in_front_of_dequantize(converter, part)) for part in slices])
+
+
 def _moved_behind(converter: Any, value: Any, function: Any) -> Any:
     """A quantize of moved numbers as the movement of quantized numbers."""
     call = converter.definition(value)
-    if tvm_api.operator_name(call) not in MOVEMENTS:
+    operator = tvm_api.operator_name(call)
+    if operator in ACTIVATIONS and _is_movement(converter, call.args[0]):
+
+        def activated(moved: Any) -> Any:
+            return function(converter.block_builder.emit(_with_operands(call, [moved])))
+
+        return _moved_behind(converter, call.args[0], activated)
+    if operator not in MOVEMENTS:
         return function(value)
     parts = [_moved_behind(converter, operand, function) for operand in _operands(call)]
     parts = [converter.block_builder.emit(part) for part in parts]
     return _with_operands(call, parts)
-
-
-# --- biases ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def integer_bias(
-    converter: Any, given: Arguments, data: str, weight: str, bias: str
-) -> Iterator[Any]:
-    """Let a layer's float bias be int32 of the scale of its products, where it can be.
-
-    Args:
-        converter: of the layer.
-        given: the layer's arguments.
-        data, weight, bias: their names among them.
-    """
-    node = given[bias]
-    replaced = _integer_bias(converter, given[data], given[weight], node)
-    if replaced is None:
-        yield
-        return
-    known = converter.value(node)
-    converter.env[node] = converter.block_builder.emit(replaced)
-    try:
-        yield
-    finally:
-        converter.env[node] = known
-
-
-def _integer_bias(converter: Any, data: Any, weight: Any, bias: Any) -> Any | None:
-    if bias is None or converter.depends_on_inputs(bias):
-        return None
-    source = _single_grid(converter.definition(converter.value(data)))
-    weights = converter.definition(converter.value(weight))
-    while tvm_api.operator_name(weights) == "permute_dims":
-        weights = converter.definition(weights.args[0])
-    values = converter.fake(bias).detach().cpu().double().numpy()
-    if source is None or tvm_api.operator_name(weights) != "dequantize" or values.ndim != 1:
-        return None
-    scales = tvm_api.constant_array(weights.args[1])
-    if scales is None or scales.size not in (1, values.size):
-        return None
-    steps = (source.scale * scales.reshape(-1)).astype(np.float32)
-    integers = np.rint(values / steps.astype(np.float64))
-    if not (np.abs(integers) < 2**31).all():
-        return None  # such a layer stays in floating point, with a notice
-    converter.rounded_biases += 1
-    steps = np.ascontiguousarray(np.broadcast_to(steps, values.shape))
-    zeros = np.zeros(values.shape, np.int32)
-    return _Grid(steps, zeros, 0, "int32").dequantize(
-        relax.const(integers.astype(np.int32)), "float32"
-    )
-
-
-BIASES_ARE_ROUNDED = (
-    "float biases of quantized layers ({}) are rounded to int32 at the scale of input times weight"
-)
 
 
 # --- edges ----------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
 
 EVALUATE = "call model.eval() before torch.export.export"
+WHOLE = (torch.ops.aten.linear.default,)
+"""Operators that are not decomposed."""
+
 USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
@@ -138,7 +141,10 @@ def make_static(
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
     try:
-        program = program.run_decompositions()
+        table = torch.export.default_decompositions()
+        for whole in WHOLE:
+            table.pop(whole, None)
+        program = program.run_decompositions(table)
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}", where=where

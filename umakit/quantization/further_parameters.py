@@ -17,7 +17,7 @@ from umakit import tvm_api
 from umakit.quantization import activation_tables, parameters
 from umakit.quantization.fixed_point import Rounding, quantize_multiplier
 from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
-from umakit.quantization.parameters import Result
+from umakit.quantization.parameters import Bias, Result
 from umakit.quantization.tensors import Array, NotAnIsland, Quantized, Weights
 
 Tables = dict[str, Callable[[Result, Quantized], Array]]
@@ -27,7 +27,7 @@ MOST_OF_A_SUM = 2**30
 
 
 def conv2d_transpose(
-    result: Result, source: Quantized, weights: Weights, bias: Weights | None, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
 ) -> Any:
     """A `quantized.conv2d_transpose` call.
 
