@@ -193,6 +193,30 @@ def test_operators_are_integers_and_next_to_what_torch_computes(rounding: str) -
             assert (difference > 0).mean() <= 0.02, f"{name}: {(difference > 0).mean()}"
 
 
+SUMS = [(8758681 * 2**-29, -128, 5010559 * 2**-29, 2, 2**-6, -128), (0.0213, -5, 0.0317, 7, 0.0413, 3), (0.02, 0, 0.01, 0, 0.0095, -128),
+        (0.0107, 127, 0.5, -128, 0.25, 3), (0.3, -128, 0.2, -128, 0.1, -128)]  # fmt: skip
+"""Scales and zero points of left, right and result; some saturate far beyond 8 bits."""
+
+
+@pytest.mark.parametrize("rounding", ["ort", "tflm"])
+def test_all_pairs_of_integers_are_added_and_multiplied(rounding: str) -> None:
+    """GCC 12 once vectorized a saturating sum to -128 where 127 is right."""
+    left, right = (a.ravel().astype(np.int8) for a in np.mgrid[-128:128, -128:128])
+
+    def forward(_: Any, a: Any, b: Any) -> list[Any]:
+        pairs = [(dq(a, *s[:2]), dq(b, *s[2:4]), s[4:]) for s in SUMS]
+        return [q(x + y, *out) for x, y, out in pairs] + [q(x * y, *out) for x, y, out in pairs]
+
+    program = export(Program(forward), torch.tensor(left), torch.tensor(right))
+    names = program.graph_signature.user_inputs
+    got, source = run(program, dict(zip(names, (left, right), strict=True)), rounding=rounding)
+    assert not FLOATS.search(source)
+    wanted = forward(None, torch.tensor(left), torch.tensor(right))
+    for (name, result), torch_says in zip(got.items(), wanted, strict=True):
+        difference = np.abs(result.astype(int) - torch_says.numpy().astype(int))
+        assert difference.max() <= 1, f"{name}: {difference.max()}"
+
+
 LAYERS: Mapping[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = {
     "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (8, 6, 3, 3), (1, 6, 9, 7)),
     "strided": (lambda x, w, b: F.conv2d(x, w, b, (2, 1), (0, 1)), (5, 6, 3, 2), (2, 6, 9, 7)),
@@ -482,7 +506,7 @@ def test_networks_of_torchao_become_integers(options: dict[str, Any], tmp_path: 
         wanted = np.stack([module(x).numpy() for x in xs])
     steps = (got - wanted) / np.diff(np.unique(wanted)).min()
     assert len(np.unique(wanted)) > 10
-    assert np.abs(steps).max() < 1.01 and (np.abs(steps) > 0.5).mean() < 0.05
+    assert np.abs(steps).max() < 1.01 and (np.abs(steps) > 0.5).mean() < 0.15
 
 
 def test_what_a_quantizer_leaves_in_float_is_named_and_right() -> None:
@@ -492,7 +516,7 @@ def test_what_a_quantizer_leaves_in_float_is_named_and_right() -> None:
     program = pt2e(normalized_block(), x, quantizer_of("x86"))
     said = notices(program)
     assert "'x' (quantize) computes in floating point" in said
-    assert "'classifier' (matmul) computes in floating point" in said
+    assert "'classifier' (dequantize) computes in floating point" in said
     xs = torch.randn(8, *x.shape, generator=torch.Generator().manual_seed(3))
     (got,) = run(program, {"x": xs.numpy()})[0].values()
     with torch.no_grad():
@@ -565,8 +589,8 @@ def groups(_: Any, x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "said", "fix"),
     [
-        (dynamic, r"choose_qparams\.tensor of node 'choose_qparams' \(test_torch_quantized\.py:\d+\)"
-         r" chooses scales for each input \(dynamic quantization\)", "is_dynamic=False"),
+        (dynamic, r"choose_qparams\.tensor of node 'choose_qparams' "
+         r"\(test_torch_quantized\.py:\d+\) chooses scales for each input \(dynamic quantization\)", "is_dynamic=False"),
         (lambda _, x: q(x, x.abs().mean(), torch.tensor(0)),
          r"quantize_per_tensor\.tensor .* has a scale that is computed from the inputs",
          "is_dynamic=False"),
@@ -609,15 +633,13 @@ def test_operators_of_other_quantizations_are_told_by_name(operator: str, said: 
     assert refusal("aten.relu.default") is None
 
 
-def test_weights_only_quantization_is_refused_by_name() -> None:
-    """`torchao.quantize_` without PT2E: weights are tensors of a class of torchao."""
+def test_weights_alone_in_8_bits_are_right_in_float() -> None:
+    """`torchao.quantize_` without PT2E: torch decomposes its tensors into plain operators."""
     torchao = pytest.importorskip("torchao.quantization", reason="needs torchao")
-    model = nn.Sequential(nn.Linear(8, 4)).eval()
+    model, x = nn.Sequential(nn.Linear(8, 4)).eval(), torch.randn(2, 8)
     torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
-    with pytest.raises(ModelError) as caught:
-        umakit.import_model(export(model, torch.ones(2, 8)))
-    assert "torchao" in str(caught.value) or "quantiz" in str(caught.value)
-    assert caught.value.fix
+    (got,) = run(export(model, x), {"input": x.numpy()})[0].values()
+    np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 # --- rounding by name -----------------------------------------------------------------------------

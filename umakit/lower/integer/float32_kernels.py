@@ -68,8 +68,12 @@ def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
         parts = [int64(a) * int64(known.factors[0]), int64(b) * int64(known.factors[1])]
         first, second = (0, 1) if known.scalar == 1 else (1, 0)
     if known.plain:
+        # GCC 12 (-O2) loses the high bits of a number that is shifted by a constant and added to
+        # next, when it vectorizes; not where the number is limited first. So limit it to what can
+        # be stored.
         statements, total = bind("total", sum(parts[1:], parts[0]) + constant)
-        return statements, _limited(total >> int64(known.fraction_bits))
+        limits = (bound - known.output_offset for bound in known.clip)
+        return statements, _limited(total >> int64(known.fraction_bits), *limits)
     part, statements = parts[first], []
     if known.scalar or second is None:
         statements, part = float32_rounding(part)
@@ -80,9 +84,9 @@ def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
     return [*statements, *more], divide_to_even_expression(total, known.fraction_bits)
 
 
-def _limited(value: Any) -> Any:
-    """An int64 as int32."""
-    return tirx.max(tirx.min(value, int64(2**30)), int64(-(2**30))).astype("int32")
+def _limited(value: Any, low: int, high: int) -> Any:
+    """An int64 within limits, as int32."""
+    return tirx.max(tirx.min(value, int64(high)), int64(low)).astype("int32")
 
 
 def global_average_pool(known: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> Any:
