@@ -33,7 +33,8 @@ app = typer.Typer(
 ModelArgument = Annotated[
     Path,
     typer.Argument(
-        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file, or a Relax module "
+        "(.json).",
         show_default=False,
     ),
 ]

@@ -193,8 +193,13 @@ def test_operators_are_integers_and_next_to_what_torch_computes(rounding: str) -
             assert (difference > 0).mean() <= 0.02, f"{name}: {(difference > 0).mean()}"
 
 
-SUMS = [(8758681 * 2**-29, -128, 5010559 * 2**-29, 2, 2**-6, -128), (0.0213, -5, 0.0317, 7, 0.0413, 3), (0.02, 0, 0.01, 0, 0.0095, -128),
-        (0.0107, 127, 0.5, -128, 0.25, 3), (0.3, -128, 0.2, -128, 0.1, -128)]  # fmt: skip
+SUMS = [
+    (8758681 * 2**-29, -128, 5010559 * 2**-29, 2, 2**-6, -128),
+    (0.0213, -5, 0.0317, 7, 0.0413, 3),
+    (0.02, 0, 0.01, 0, 0.0095, -128),
+    (0.0107, 127, 0.5, -128, 0.25, 3),
+    (0.3, -128, 0.2, -128, 0.1, -128),
+]
 """Scales and zero points of left, right and result; some saturate far beyond 8 bits."""
 
 
@@ -590,7 +595,8 @@ def groups(_: Any, x: Any) -> Any:
     ("function", "said", "fix"),
     [
         (dynamic, r"choose_qparams\.tensor of node 'choose_qparams' "
-         r"\(test_torch_quantized\.py:\d+\) chooses scales for each input \(dynamic quantization\)", "is_dynamic=False"),
+         r"\(test_torch_quantized\.py:\d+\) chooses scales for each input \(dynamic",
+         "is_dynamic=False"),
         (lambda _, x: q(x, x.abs().mean(), torch.tensor(0)),
          r"quantize_per_tensor\.tensor .* has a scale that is computed from the inputs",
          "is_dynamic=False"),

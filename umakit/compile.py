@@ -77,8 +77,8 @@ def compile_model(
     """Compile a network to a standalone C library.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file, a
-            `torch.export.ExportedProgram`, or a Relax module.
+        source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file or of a Relax module in
+            JSON, a `torch.export.ExportedProgram`, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
         output: the folder to write, or the tar file if it ends in `.tar`.
         name: of the model in C; default: from the file's name.
