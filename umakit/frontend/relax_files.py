@@ -18,6 +18,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, Model, last_line
 from umakit.frontend.relax_modules import import_relax
+from umakit.frontend.simplify import simplify
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 KNOWN_TYPES = re.compile(
@@ -74,7 +75,7 @@ def load(path: Path) -> Any:
     try:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
         if isinstance(module, tvm_api.IRModule):
-            module.script()  # looks at every object
+            module.script()  # fails where an object has another type than it should
     except Exception as error:  # TVM raises whatever a damaged text makes it stumble over
         raise ModelError(
             f"cannot be loaded by TVM {tvm_api.VERSION}: {last_line(error)}",
@@ -84,13 +85,20 @@ def load(path: Path) -> Any:
     return module
 
 
+def check(path: Path) -> None:
+    """Take every step that a damaged module could end the process in."""
+    module = load(path)
+    if isinstance(module, tvm_api.IRModule):
+        simplify(import_relax(module, "check", {}, {}).module, "check")
+
+
 def _check_in_another_process(path: Path) -> None:
-    """Load a file where no harm is done: TVM ends its process when objects miss others.
+    """Import a file where no harm is done: TVM ends its process when objects miss others.
 
     Raises:
-        ModelError: the process ended by a signal. Errors of `load` are left to the caller.
+        ModelError: the process ended by a signal. Other errors are left to the caller.
     """
-    code = f"from pathlib import Path; from {__name__} import load; load(Path({str(path)!r}))"
+    code = f"from pathlib import Path; from {__name__} import check; check(Path({str(path)!r}))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     if ended.returncode < 0:
         raise ModelError(
