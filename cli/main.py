@@ -22,6 +22,7 @@ from umakit.cli.options import (
     ModelArgument,
     PlannerOption,
     PoolOption,
+    RoundingOption,
     ShapesOption,
     WeightsOption,
     export_options,
@@ -104,6 +105,7 @@ def partition(
     model: ModelArgument,
     backend: BackendOption = None,
     input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an accelerator takes of a network, and why not the rest."""
@@ -116,7 +118,7 @@ def partition(
 
         found = find_backends(backend)
         tell("importing the network")
-        imported = quantize_to_integers(import_model(model, input_shapes=shapes))
+        imported = quantize_to_integers(import_model(model, input_shapes=shapes, rounding=rounding))
         tell("partitioning")
         report = partition_module(imported.module, found).report
     for notice in imported.notices:
@@ -146,6 +148,7 @@ def compile_(
         typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
     ] = None,
     input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
     pool: PoolOption = None,
     planner: PlannerOption = "optimal",
     weights: WeightsOption = "c",
@@ -171,6 +174,7 @@ def compile_(
             output,
             name=name,
             input_shapes=shapes,
+            rounding=rounding,
             options=options,
             progress=tell,
             notice=notices.append,

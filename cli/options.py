@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 ModelArgument = Annotated[
     Path,
     typer.Argument(
-        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file.",
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file, or a Relax module "
+        "(.json).",
         show_default=False,
     ),
 ]
@@ -35,6 +36,15 @@ ShapesOption = Annotated[
     typer.Option(
         "--input-shapes",
         help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
+        show_default=False,
+    ),
+]
+RoundingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rounding",
+        help="How a quantized network's products are rounded: ort (once, ties to even: ONNX "
+        "Runtime's; default for ONNX and PyTorch) or tflm (TensorFlow Lite Micro's).",
         show_default=False,
     ),
 ]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import SANITIZED
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
-    SANITIZED,
     activations,
     channels,
     scales,

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import SANITIZED
 from hypothesis import given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
-    SANITIZED,
     activations,
     channels,
     kernels,

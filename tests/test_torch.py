@@ -595,18 +595,6 @@ def test_operators_that_would_be_wrong_are_refused(function: X, said: str) -> No
         umakit.import_model(program)
 
 
-def test_quantized_programs_are_refused_by_name(tmp_path: Path) -> None:
-    importlib.import_module("torch.ao.quantization.fx._decomposed")
-    quantize = torch.ops.quantized_decomposed.quantize_per_tensor
-    program = export(Function(lambda _, x: quantize(x, 0.1, 3, -128, 127, torch.int8)), tensor(3))
-    torch.export.save(program, tmp_path / "quantized.pt2")
-    for source in (program, tmp_path / "quantized.pt2"):
-        with pytest.raises(
-            ModelError, match=r"decomposed\.quantize_per_tensor\.default .* is quant"
-        ):
-            umakit.import_model(source)
-
-
 def test_operators_of_other_libraries_are_refused_whatever_they_are_called() -> None:
     with torch.library._scoped_library("umakit_test", "FRAGMENT") as library:
         library.define("relu(Tensor self) -> Tensor")

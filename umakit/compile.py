@@ -73,6 +73,7 @@ def compile_model(
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
@@ -80,13 +81,14 @@ def compile_model(
     """Compile a network to a standalone C library.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file, a
-            `torch.export.ExportedProgram`, or a Relax module.
+        source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file or of a Relax module in
+            JSON, a `torch.export.ExportedProgram`, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
         output: the folder to write, or the tar file if it ends in `.tar`.
         name: of the model in C; default: from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
+        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
         options: planner, memory pools and the form of the weights.
         progress: told what is being done.
         notice: told what was decided on the user's behalf.
@@ -98,7 +100,9 @@ def compile_model(
     check_destination(destination)
     check_planner(options.planner)
     progress("importing the network")
-    model = import_model(source, name=name, parameters=parameters, input_shapes=input_shapes)
+    model = import_model(
+        source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
+    )
     model = quantize_to_integers(model)
     for sentence in model.notices:
         notice(sentence)

@@ -33,6 +33,7 @@ s_tir_transform = s_tir.transform
 tirx_transform = tirx.transform
 
 IRModule = tvm.IRModule
+VERSION: str = tvm.__version__
 Function = relax.Function
 PrimFunc = tirx.PrimFunc
 Sequential = tvm.transform.Sequential
@@ -386,6 +387,15 @@ def torch_frontend() -> Any:
     from tvm.relax.frontend.torch import exported_program_translator as module
 
     return module
+
+
+def load_json(text: str) -> Any:
+    """What `tvm.ir.save_json` made text of.
+
+    Raises:
+        Exception: of any kind, where the text is damaged.
+    """
+    return tvm.ir.load_json(text)
 
 
 def load_module(path: Path) -> Any:

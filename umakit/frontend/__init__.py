@@ -12,8 +12,15 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, TensorSpecification, file_fingerprint
+from umakit.frontend.model import (
+    InputShapes,
+    Model,
+    TensorSpecification,
+    file_fingerprint,
+    with_rounding,
+)
 from umakit.frontend.onnx_files import import_onnx
+from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
@@ -27,16 +34,18 @@ def import_model(
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     input_shapes: InputShapes | None = None,
+    rounding: str | None = None,
 ) -> Model:
     """Read a network.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch file (`.pt2`), which is told by its
-            content, a `torch.export.ExportedProgram`, or a `tvm.IRModule` with a Relax function
-            `main`.
+        source: path of an ONNX, TensorFlow Lite or PyTorch file (`.pt2`) or of a Relax module in
+            JSON, which is told by its content, a `torch.export.ExportedProgram`, or a
+            `tvm.IRModule` with a Relax function `main`.
         name: of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
+        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
 
     Raises:
         ModelError: the source cannot be read or imported; names operator, node and file.
@@ -52,6 +61,7 @@ def import_model(
         model = import_torch(source, name, input_shapes or {})
     else:
         raise _no_model(source)
+    model = with_rounding(model, rounding)
     return replace(model, module=simplify(model.module, model.name))
 
 
@@ -67,6 +77,10 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
         from umakit.frontend.torch_programs import import_torch
 
         return import_torch(path, name, input_shapes)
+    if is_json(path):
+        return import_relax_file(path, name, input_shapes)
+    if path.suffix == ".py" and path.is_file():
+        raise ModelError("is Python code, which is not run", where=str(path), fix=HOW_TO_SAVE)
     if not _is_tflite(path):
         try:
             return import_onnx(path, name, input_shapes)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,20 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 
 InputShapes = Mapping[str, Sequence[int]]
+
+
+class Meaning(Enum):
+    """What the format of a model says a quantized operator computes.
+
+    `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
+    runtime (ONNX Runtime) computes some in integers; its results are met where it does. `REALS`
+    (PyTorch, Relax): real arithmetic between dequantize and quantize, which integers can only
+    round; results are within one step of it.
+    """
+
+    INTEGERS = "integers"
+    RUNTIME = "runtime"
+    REALS = "reals"
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ class Model:
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
         arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
+        meaning: what the model says a quantized operator computes.
     """
 
     name: str
@@ -60,6 +76,37 @@ class Model:
     notices: tuple[str, ...] = ()
     fingerprint: str = ""
     arithmetic: str = "ort"
+    meaning: Meaning = Meaning.REALS
+
+
+ROUNDINGS = ("tflm", "ort")
+
+
+def with_rounding(model: Model, rounding: str | None) -> Model:
+    """The model with another arithmetic.
+
+    Args:
+        model: an imported network.
+        rounding: a name in `ROUNDINGS`; None for what the model's format asks for.
+
+    Raises:
+        ModelError: there is no such rounding, or the model's format leaves no choice.
+    """
+    if rounding is None or rounding == model.arithmetic:
+        return model
+    if rounding not in ROUNDINGS:
+        raise ModelError(
+            f"there is no rounding {rounding!r}", fix=f"choose {' or '.join(ROUNDINGS)}"
+        )
+    if model.meaning is Meaning.INTEGERS:
+        raise ModelError(
+            f"integers of the model's format are defined with the rounding {model.arithmetic}, "
+            f"not {rounding}",
+            where=model.name,
+            fix="leave --rounding out, or quantize the model as ONNX (QDQ) or with PyTorch",
+        )
+    # Reals are near the results of any runtime; those of another one cannot be met exactly.
+    return replace(model, arithmetic=rounding, meaning=Meaning.REALS)
 
 
 def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:

@@ -21,6 +21,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
     InputShapes,
+    Meaning,
     Model,
     TensorSpecification,
     last_line,
@@ -75,7 +76,14 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         )
         for value, field in zip(proto.graph.output, fields, strict=True)
     )
-    return Model(symbol_part(name or path.stem), module, inputs, outputs, tuple(notices))
+    return Model(
+        symbol_part(name or path.stem),
+        module,
+        inputs,
+        outputs,
+        tuple(notices),
+        meaning=Meaning.RUNTIME,
+    )
 
 
 def _load(path: Path) -> onnx.ModelProto:

@@ -21,6 +21,11 @@ from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch_names import Names
 from umakit.frontend.torch_operators import CONVERTERS, Arguments
+from umakit.frontend.torch_quantization import (
+    in_front_of_dequantize,
+    is_quantized_operator,
+    refusal,
+)
 from umakit.frontend.torch_static import StaticProgram, is_fake
 
 frontend = tvm_api.torch_frontend()
@@ -30,7 +35,6 @@ relax = tvm_api.relax
 BY_TVM: Mapping[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for name, arguments in {
-        "_adaptive_avg_pool2d.default": "self output_size",
         "_log_softmax.default": "self dim",
         "_softmax.default": "self dim",
         "abs.default": "self",
@@ -69,7 +73,6 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "sin.default": "self",
         "sinh.default": "self",
         "slice.Tensor": "self dim start end step",
-        "split_with_sizes.default": "self split_sizes dim",
         "sqrt.default": "self",
         "tan.default": "self",
         "tanh.default": "self",
@@ -81,11 +84,13 @@ BY_TVM: Mapping[str, frozenset[str]] = {
 }
 """Operators whose converters by TVM are right, and the arguments that these look at."""
 
+ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
+"""What a quantized layer ends with; it is called after the layer."""
+
 DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
 """Arguments that say where and how values are kept, not what they are."""
 
-QUANTIZED = ("quantized", "quantized_decomposed", "torchao", "pt2e")
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
@@ -132,6 +137,11 @@ class Converter(Importer):  # type: ignore[misc]
         if node not in self.env:
             self.env[node] = self._constant(node)
         return self.env[node]
+
+    def definition(self, value: Any) -> Any:
+        """What a variable is bound to; anything else is its own definition."""
+        bound = self.block_builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+        return value if bound is None else self.definition(bound)
 
     def fake(self, node: Any) -> Any:
         """The value, or the type, that torch gives a node."""
@@ -185,11 +195,11 @@ class Converter(Importer):  # type: ignore[misc]
         if value is None:
             return
         if name != "getitem":
-            value = self._bound(value)
+            value = self._bound(in_front_of_dequantize(self, self._bound(value)))
         self._check_result(node, value)
         self.env[node] = value
         if isinstance(value, tvm_api.Var):
-            self._labels.setdefault(str(value.name), self._names.label(node))
+            self._labels.setdefault(str(value.name), self._label_of(node))
 
     def _result(self, node: Any, name: str) -> Any:
         if name == "getitem":
@@ -200,10 +210,10 @@ class Converter(Importer):  # type: ignore[misc]
         key = name if namespace == "aten" else f"{namespace}.{name}"
         own = CONVERTERS.get(key)
         known = own.arguments if own else BY_TVM.get(key)
-        if namespace in QUANTIZED:
-            raise self.refuse(node, "is quantized, which is not supported of PyTorch programs",
-                              "quantize the model as TensorFlow Lite or ONNX (QDQ)")  # fmt: skip
         if known is None:
+            quantized = refusal(str(node.target))
+            if quantized is not None:
+                raise self.refuse(node, *quantized)
             raise self.refuse(node, "is not supported", "write the model with other operators")
         for argument in node.target._schema.arguments:
             given = self.arguments(node).get(argument.name)
@@ -212,6 +222,18 @@ class Converter(Importer):  # type: ignore[misc]
             if not harmless and given != usual:
                 raise self.refuse(node, f"has {argument.name}={given}, which is not supported")
         return own.convert(self, node, self.arguments(node)) if own else self.convert_map[key](node)
+
+    def _label_of(self, node: Any) -> str:
+        """The name of a node; a quantize or dequantize is called after what it is about."""
+        while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
+            is_weight = not self.depends_on_inputs(node.args[0])
+            node = next(iter(node.users)) if is_weight else node.args[0]
+        while node.op == "call_function" and node.target.__name__ in ACTIVATIONS:
+            source = node.args[0]
+            if source.op != "call_function" or is_quantized_operator(source, "dequantize"):
+                break
+            node = source
+        return node.name if node.op == "placeholder" else self._names.label(node)
 
     def _item_of(self, node: Any) -> Any:
         source, position = node.args
@@ -225,6 +247,9 @@ class Converter(Importer):  # type: ignore[misc]
         if str(source.target.__name__).startswith("max_pool") and position:
             raise self.refuse(source, "has indices that are not supported",
                               "use its first result only")  # fmt: skip
+        parts = self.definition(whole)
+        if isinstance(parts, relax.Tuple):
+            return parts.fields[position]
         return self.block_builder.emit(relax.TupleGetItem(whole, position))
 
     def _bound(self, value: Any) -> Any:

@@ -20,6 +20,7 @@ from umakit.frontend.torch_operators import (
     operand,
     relax,
 )
+from umakit.frontend.torch_quantization import in_front_of_dequantize
 
 # --- reductions -----------------------------------------------------------------------------------
 
@@ -182,9 +183,33 @@ converts("avg_pool2d.default", POOL_ARGUMENTS)(_average_pool(2))
 converts("avg_pool3d.default", POOL_ARGUMENTS)(_average_pool(3))
 
 
+@converts("_adaptive_avg_pool2d.default", "self output_size")
+def _adaptive_average_pool(converter: Any, node: Any, given: Arguments) -> Any:
+    """Windows of one size are those of an average pool, which has an integer form."""
+    shape, outputs = converter.type_of(given["self"])[0], converter.type_of(node)[0]
+    if len(shape) != 4 or any(n % m for n, m in zip(shape[2:], outputs[2:], strict=True)):
+        return converter.convert_map["_adaptive_avg_pool2d.default"](node)
+    window = [n // m for n, m in zip(shape[2:], outputs[2:], strict=True)]
+    return op.nn.avg_pool2d(converter.value(given["self"]), pool_size=window, strides=window)
+
+
 @converts("mm.default bmm.default", "self mat2")
 def _product(converter: Any, node: Any, given: Arguments) -> Any:
     return op.matmul(converter.value(given["self"]), converter.value(given["mat2"]))
+
+
+@converts("linear.default", "input weight bias")
+def _linear(converter: Any, node: Any, given: Arguments) -> Any:
+    """Rows times matrix: what torch decomposes it into depends on the strides of the input."""
+    shape, result = converter.type_of(given["input"])[0], converter.type_of(node)[0]
+    emit, rows = converter.block_builder.emit, converter.value(given["input"])
+    if len(shape) != 2:
+        rows = emit(op.reshape(rows, [math.prod(shape[:-1]), shape[-1]]))
+        rows = emit(in_front_of_dequantize(converter, rows))
+    product = emit(op.matmul(rows, emit(op.permute_dims(converter.value(given["weight"])))))
+    if given["bias"] is not None:
+        product = emit(op.add(product, converter.value(given["bias"])))
+    return product if len(shape) == 2 else op.reshape(product, list(result))
 
 
 @converts("addmm.default", "self mat1 mat2 alpha beta")

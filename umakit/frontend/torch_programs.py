@@ -8,6 +8,7 @@ the network's result is refused: a model in training mode, state that is written
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_
 from umakit.frontend.torch_archive import load_program
 from umakit.frontend.torch_converter import Converter
 from umakit.frontend.torch_names import Names
+from umakit.frontend.torch_quantization import edge_quantization
 from umakit.frontend.torch_static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.names import symbol_part
 from umakit.tvm_api import tuple_fields
@@ -45,15 +47,24 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
     outputs = output_names(program, where)
     shapes, notices = input_sizes(program, input_shapes, where)
     static = make_static(program, shapes, names.error, where)
-    module = Converter(static, names).run(len(outputs))
+    converter = Converter(static, names)
+    module = converter.run(len(outputs))
     main = module["main"]
     inputs: tuple[TensorSpecification, ...] = tuple(
-        type_specification(node.name, parameter.ty, where)
+        replace(
+            type_specification(node.name, parameter.ty, where),
+            quantization=edge_quantization(converter, node, "dequantize"),
+        )
         for node, parameter in zip(static.inputs, main.params, strict=True)
     )
-    results = tuple(
-        type_specification(label, field, where)
-        for label, field in zip(outputs, tuple_fields(main.ret_ty), strict=True)
+    results: tuple[TensorSpecification, ...] = tuple(
+        replace(
+            type_specification(label, field, where),
+            quantization=edge_quantization(converter, node, "quantize"),
+        )
+        for label, field, node in zip(
+            outputs, tuple_fields(main.ret_ty), static.graph.output_node().args[0], strict=True
+        )
     )
     stem = source.stem if isinstance(source, Path) else "default"
     return Model(symbol_part(name or stem), module, inputs, results, tuple(notices))

@@ -21,6 +21,9 @@ from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
 
 EVALUATE = "call model.eval() before torch.export.export"
+WHOLE = (torch.ops.aten.linear.default,)
+"""Operators that are not decomposed."""
+
 USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
@@ -138,7 +141,10 @@ def make_static(
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
     try:
-        program = program.run_decompositions()
+        table = torch.export.default_decompositions()
+        for whole in WHOLE:
+            table.pop(whole, None)
+        program = program.run_decompositions(table)
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}", where=where
@@ -237,4 +243,8 @@ def _is_foldable(target: Any) -> bool:
         return True
     texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in
                 target._schema.arguments if argument.name != "rounding_mode")  # fmt: skip
-    return target.namespace == "aten" and not target._schema.is_mutable and not texts
+    # A dequantize of weights stays: the integers are what a quantized layer computes with.
+    pure = target.namespace == "aten" or (
+        target.namespace == "quantized_decomposed" and target.__name__.startswith("quantize_per_")
+    )
+    return pure and not target._schema.is_mutable and not texts

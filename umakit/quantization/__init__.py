@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import Model
+from umakit.frontend.model import Meaning, Model
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.islands import LeftInFloat, recognize_islands
 
@@ -34,8 +34,8 @@ def quantize_to_integers(model: Model) -> Model:
     if not operators & {"quantize", "dequantize", "argmax", "argmin"}:
         return model
     rounding = Rounding(model.arithmetic)
-    exact = rounding is Rounding.TFLM
-    module, left = recognize_islands(model.module, rounding, within_nodes=exact)
+    exact = model.meaning is Meaning.INTEGERS
+    module, left, rounded = recognize_islands(model.module, rounding, model.meaning)
     for operator in left:
         if exact and not operator.intended:
             raise ModelError(
@@ -43,7 +43,13 @@ def quantize_to_integers(model: Model) -> Model:
                 where=f"{model.name}, node {operator.name!r}",
                 fix="quantize the model otherwise, or leave the operator in float",
             )
-    return replace(model, module=module, notices=(*model.notices, *_notices(module, left)))
+    notices = [*model.notices, *_notices(module, left)]
+    if rounded:
+        notices.append(
+            f"float biases of {len(rounded)} quantized layers are rounded to integers at the scale "
+            "of input times weight"
+        )
+    return replace(model, module=module, notices=tuple(notices))
 
 
 def _notices(module: object, left: list[LeftInFloat]) -> list[str]:

@@ -24,7 +24,7 @@ from umakit.quantization.further_operators import (
     ResizeBilinear,
     Sum,
 )
-from umakit.quantization.parameters import Result
+from umakit.quantization.parameters import Bias, Result
 from umakit.quantization.tensors import NotAnIsland, Quantized, Weights
 
 MOST_OF_A_SUM = 2**30
@@ -32,7 +32,7 @@ MOST_OF_A_SUM = 2**30
 
 
 def conv2d_transpose(
-    result: Result, source: Quantized, weights: Weights, bias: Weights | None, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
 ) -> Any:
     """A `quantized.conv2d_transpose` call.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.frontend.model import Meaning
 from umakit.quantization import activation_parameters, further_parameters, parameters
 from umakit.quantization.activation_expressions import (
     by_sign,
@@ -26,6 +27,7 @@ from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
+    Array,
     FloatInTheModel,
     NotAnIsland,
     Quantized,
@@ -77,19 +79,22 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     Args:
         module: the network.
         rounding: of integer products.
-        within_nodes: whether an island must come from a single node of the user's model. So it is
-            in TensorFlow Lite, where explicit dequantize and quantize operators surround
-            operators that compute in floating point.
+        meaning: of quantized operators. Where they mean integers, an island must come from a
+            single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
+            operators surround operators that compute in floating point. Where they mean reals, an
+            operator without an integer form in one arithmetic takes that of the other.
     """
 
-    def __init__(self, module: Any, rounding: Rounding, within_nodes: bool) -> None:
+    def __init__(self, module: Any, rounding: Rounding, meaning: Meaning) -> None:
         super().__init__(module)
+        self._means_reals = meaning is Meaning.REALS
+        self._within_nodes = meaning is Meaning.INTEGERS
         self._rounding = rounding
-        self._within_nodes = within_nodes
-        self._onnx = (
-            OnnxIslands(self.builder_, self._definition) if rounding is Rounding.ORT else None
-        )
+        others = [other for other in Rounding if other is not rounding]
+        self._roundings = [rounding, *(others if self._means_reals else [])]
+        self._onnx_islands = OnnxIslands(self.builder_, self._definition)
         self.left: list[LeftInFloat] = []
+        self.rounded_biases: list[str] = []
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -154,19 +159,32 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     # --- islands ------------------------------------------------------------------------------
 
+    @property
+    def _onnx(self) -> OnnxIslands | None:
+        """Islands of ONNX Runtime, where its results are to be met."""
+        return self._onnx_islands if self._rounding is Rounding.ORT else None
+
     def _quantize(self, call: Any) -> Any:
-        try:
-            table = None if self._onnx is None else self._onnx.function_of_one(call)
-            return self._island(self._result(call)) if table is None else table
-        except NotAnIsland as reason:
-            inner = self._definition(call.args[0])
-            operator = tvm_api.operator_name(inner) or "quantize"
-            name = tvm_api.name_of(call) or str(call.args[0])
-            intended = isinstance(reason, FloatInTheModel)
-            self.left.append(LeftInFloat(name, operator, str(reason), intended))
-            # ONNX Runtime rounds ties to even, as Relax does.
-            away = intended and self._rounding is Rounding.TFLM
-            return self._quantize_floats(call) if away else call
+        reasons: list[NotAnIsland] = []
+        for rounding in self._roundings:
+            self._rounding = rounding
+            try:
+                return self._integer_form(call)
+            except NotAnIsland as reason:
+                reasons.append(reason)
+            finally:
+                self._rounding = self._roundings[0]
+        inner = self._definition(call.args[0])
+        operator = tvm_api.operator_name(inner) or "quantize"
+        name = tvm_api.name_of(call) or str(call.args[0])
+        intended = isinstance(reasons[0], FloatInTheModel)
+        self.left.append(LeftInFloat(name, operator, str(reasons[0]), intended))
+        # ONNX Runtime and PyTorch round ties to even, as Relax does.
+        return self._quantize_floats(call) if intended else call
+
+    def _integer_form(self, call: Any) -> Any:
+        table = None if self._onnx is None else self._onnx.function_of_one(call)
+        return self._island(self._result(call)) if table is None else table
 
     def _quantize_floats(self, call: Any) -> Any:
         """A quantize of what the model computes in float, with TensorFlow Lite's rounding."""
@@ -275,7 +293,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         unsigned = source.scale.dtype == "uint8"
         symmetric = (operator != "matmul" and not unsigned) or source.scale.dtype == "int16"
         weights = self._weights(result.call.args[1], symmetric)
-        biases = None if bias is None else self._weights(bias, True)
+        biases = None if bias is None else self._bias(bias)
+        if isinstance(biases, np.ndarray):
+            self.rounded_biases.append(tvm_api.span_name(result.span) or operator)
         if operator == "nn.conv2d_transpose":
             return further_parameters.conv2d_transpose(
                 result, source, weights, biases, self._rounding
@@ -335,6 +355,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         symmetric = symmetric and self._rounding is Rounding.TFLM
         return dequantized_weights(expression, self._definition, symmetric=symmetric)
 
+    def _bias(self, expression: Any) -> Weights | Array:
+        """Dequantized integers, or the real numbers of a constant."""
+        array = tvm_api.constant_array(self._definition(expression))
+        is_real = self._means_reals and array is not None and array.dtype == np.float32
+        return array if array is not None and is_real else self._weights(expression, True)
+
     def _definition(self, expression: Any) -> Any:
         """What a variable is bound to; anything else is its own definition."""
         if isinstance(expression, tvm_api.Var):
@@ -382,15 +408,16 @@ def _activation_bounds(call: Any) -> tuple[float, float]:
 
 
 def recognize_islands(
-    module: Any, rounding: Rounding, *, within_nodes: bool
-) -> tuple[Any, list[LeftInFloat]]:
+    module: Any, rounding: Rounding, meaning: Meaning
+) -> tuple[Any, list[LeftInFloat], list[str]]:
     """Rewrite the islands of `main` as integer operators.
 
     Returns:
-        The module, and the islands that have no integer form here.
+        The module, the islands that have no integer form here, and the layers whose float bias
+        became integers.
     """
-    recognizer = IslandRecognizer(module, rounding, within_nodes)
+    recognizer = IslandRecognizer(module, rounding, meaning)
     main = module.get_global_var("main")
     recognizer.builder_.update_func(main, recognizer.visit_expr(module["main"]))
     clean = tvm_api.relax_transform.DeadCodeElimination()(recognizer.builder_.get())
-    return clean, recognizer.left
+    return clean, recognizer.left, recognizer.rounded_biases

@@ -33,6 +33,9 @@ from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
 
 Array = npt.NDArray[Any]
 
+Bias = Weights | npt.NDArray[Any] | None
+"""Integers, or the real numbers that a model adds (only where it means reals)."""
+
 ONE = np.float32(1)
 ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
@@ -77,7 +80,7 @@ class Result:
 
 
 def conv2d(
-    result: Result, source: Quantized, weights: Weights, bias: Weights | None, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
 ) -> Any:
     """A `quantized.conv2d` call.
 
@@ -109,7 +112,7 @@ def dense(
     result: Result,
     source: Quantized,
     weights: Weights,
-    bias: Weights | None,
+    bias: Bias,
     rounding: Rounding,
 ) -> Any:
     """A `quantized.dense` call, reshaped if the data has more than two dimensions.
@@ -156,15 +159,18 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
 
 
 def linear_operands(
-    result: Result, source: Quantized, weights: Weights, bias: Weights | None, factors: Array
+    result: Result, source: Quantized, weights: Weights, bias: Bias, factors: Array
 ) -> list[Any]:
     """Weights, bias, multipliers and shifts as constants."""
     if weights.integers.dtype not in (np.int8, np.int16):
         raise NotAnIsland(f"the weights are {weights.integers.dtype}, not of 8 bits")
     channels = weights.integers.shape[0]
     # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
-    wide = source.scale.dtype == "int16" and (bias is None or bias.integers.dtype == np.int64)
+    narrow = isinstance(bias, Weights) and bias.integers.dtype != np.int64
+    wide = source.scale.dtype == "int16" and not narrow
     dtype = np.dtype(np.int64 if wide else np.int32)
+    if isinstance(bias, np.ndarray):
+        bias = _rounded_bias(bias, source, weights, dtype)
     biases = np.zeros(channels, dtype) if bias is None else _bias(bias, channels, dtype)
     if bias is not None:
         accumulator = source.scale.scale * weights.channel_scales()
@@ -176,6 +182,27 @@ def linear_operands(
     arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
     # Without a dtype, TVM would make int32 of int64.
     return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
+
+
+def _rounded_bias(
+    bias: Array, source: Quantized, weights: Weights, dtype: np.dtype[Any]
+) -> Weights:
+    """Real numbers as integers of the scale of the products, the nearest, ties to even.
+
+    That is at most half a step of the sums away from what the model adds.
+
+    Raises:
+        NotAnIsland: a number has more bits than sums.
+    """
+    scales = np.float32(source.scale.scale) * weights.channel_scales().astype(np.float32)
+    scales = np.broadcast_to(scales, (weights.integers.shape[0],))
+    if bias.size != scales.size:
+        raise NotAnIsland("the bias is not one number for each output channel")
+    quotients = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64))
+    # `not <`, so that no number is refused too.
+    if not (np.abs(quotients) < 2.0 ** (8 * dtype.itemsize - 2)).all():
+        raise NotAnIsland("the bias is too large for the scale of the products")
+    return Weights(quotients.astype(dtype), scales)
 
 
 def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:

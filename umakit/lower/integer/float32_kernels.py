@@ -61,8 +61,13 @@ def _combined(known: Float32Pair, a: Any, b: Any) -> Any:
         parts = [int64(a) * int64(known.factors[0]), int64(b) * int64(known.factors[1])]
         first, second = (0, 1) if known.scalar == 1 else (1, 0)
     if known.plain:
+        # GCC 12 (-O2) loses the high bits of a number that is shifted by a constant and added to
+        # next, when it vectorizes; not where the number is limited first. So limit it to what can
+        # be stored.
         total = sum(parts[1:], parts[0]) + constant
-        return header_call("saturate", total >> int64(known.fraction_bits))
+        low, high = (bound - known.output_offset for bound in known.clip)
+        limited = tirx.max(tirx.min(total >> int64(known.fraction_bits), int64(high)), int64(low))
+        return limited.astype("int32")
     part = parts[first]
     if known.scalar or second is None:
         part = header_call("round_to_float32", part)

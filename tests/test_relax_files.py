@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relax modules: quantized ones beside the same network as ONNX, and modules in JSON files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from umakit.cli.main import run_command
+
+import umakit
+from umakit import tvm_api
+from umakit.errors import ModelError
+
+relax = tvm_api.relax
+op = relax.op
+
+SCALES = {"x": (0.0213, -5), "y": (0.0917, 3)}
+RANDOM = np.random.default_rng(3)
+WEIGHTS = RANDOM.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
+WEIGHT_SCALES = RANDOM.uniform(0.002, 0.01, 4).astype(np.float32)
+BIAS = RANDOM.integers(-2000, 2000, 4).astype(np.int32)
+DATA = RANDOM.normal(size=(6, 1, 3, 8, 8)).astype(np.float32)
+
+
+def constant(value: Any, dtype: str) -> Any:
+    return relax.const(np.asarray(value, dtype), dtype)
+
+
+def quantized_module(bias_in_float: bool = False) -> Any:
+    """A quantized convolution with ReLU, as islands of Relax."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", tvm_api.tensor_type((1, 3, 8, 8), "float32"))
+    steps = np.float32(SCALES["x"][0]) * WEIGHT_SCALES
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            emit = builder.emit
+
+            def through(value: Any, name: str) -> Any:
+                scale, zero = SCALES[name]
+                grid = constant(scale, "float32"), constant(zero, "int8")
+                return emit(op.dequantize(emit(op.quantize(value, *grid)), *grid))
+
+            zeros = constant(np.zeros(4), "int8")
+            weights = op.dequantize(
+                constant(WEIGHTS, "int8"), constant(WEIGHT_SCALES, "float32"), zeros, axis=0
+            )
+            if bias_in_float:
+                bias = constant((BIAS * steps.astype(np.float64)).reshape(1, 4, 1, 1), "float32")
+            else:
+                zeros = constant(np.zeros(4), "int32")
+                bias = emit(op.dequantize(constant(BIAS, "int32"), constant(steps, "float32"),
+                                          zeros, axis=0))  # fmt: skip
+                bias = emit(op.reshape(bias, (1, 4, 1, 1)))
+            result = emit(op.nn.conv2d(through(x, "x"), emit(weights), padding=1))
+            result = emit(op.nn.relu(emit(op.add(result, bias))))
+            result = builder.emit_output(through(result, "y"))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def quantized_onnx(path: Path) -> Path:
+    """The same network as ONNX."""
+    steps = np.float32(SCALES["x"][0]) * WEIGHT_SCALES
+    arrays = {"w": WEIGHTS, "ws": WEIGHT_SCALES, "wz": np.zeros(4, np.int8)}
+    arrays |= {"b": BIAS, "bs": steps, "bz": np.zeros(4, np.int32)}
+    for name, (scale, zero) in SCALES.items():
+        arrays |= {f"{name}s": np.float32(scale), f"{name}z": np.int8(zero)}
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+        node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], axis=0),
+        node("Conv", ["xd", "wd", "bd"], ["c"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["r"]),
+        node("QuantizeLinear", ["r", "ys", "yz"], ["yq"]),
+        node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [value("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items()],
+    )  # fmt: skip
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    return path
+
+
+def run(source: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        library = umakit.compile_model(source, [], Path(folder) / "library")
+        (result,) = umakit.run_library(library.path, {"x": DATA}).outputs.values()
+    return result
+
+
+def test_quantized_relax_modules_compute_what_the_same_onnx_file_does(tmp_path: Path) -> None:
+    wanted = run(quantized_onnx(tmp_path / "network.onnx"))
+    assert len(np.unique(wanted)) > 20
+    np.testing.assert_array_equal(run(quantized_module()), wanted)
+    # The bias in float is the integers' real numbers, so that rounding finds them again.
+    np.testing.assert_array_equal(run(quantized_module(bias_in_float=True)), wanted)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+SAVED = Path(__file__).parent / "relax_modules" / "quantized_convolution.json"
+"""`quantized_module` as `tvm.ir.save_json` wrote it: several releases of tvm_ffi crash there."""
+
+
+def test_relax_modules_in_json_are_told_by_their_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "network.onnx"
+    path.write_text(SAVED.read_text())
+    np.testing.assert_array_equal(run(path), run(quantized_module()))
+    assert run_command(["compile", str(SAVED), "-o", str(tmp_path / "library")]) == 0
+    assert (tmp_path / "library/codegen/host/src/tvmgen_quantized_convolution.c").is_file()
+
+
+def damaged(change: str) -> str:
+    graph = json.loads(SAVED.read_text())
+    if change == "foreign":
+        graph["nodes"][-1]["type"] = "ffi.Function"
+    elif change == "missing":
+        call = next(node for node in graph["nodes"] if node["type"] == "ir.Call")
+        call["data"]["args"] = 10**6
+    elif change == "null":
+        shape = next(n for n in graph["nodes"] if n["type"] == "ffi.Array" and n["data"])
+        shape["data"][0] = 0
+    elif change == "no_module":
+        graph["root_index"] = next(i for i, n in enumerate(graph["nodes"]) if n["type"] == "ir.Op")
+    return json.dumps(graph)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no valid JSON"), ("{}", "no Relax module"), ('{"nodes": 3}', "no Relax module"),
+        ('{"root_index": 0, "nodes": [{}]}', "no Relax module"),
+        ('{"root_index": 7, "nodes": []}', "cannot be loaded"),
+        ("foreign", "holds a ffi.Function, which is no part of a network"),
+        ("missing", "cannot be loaded"), ("null", "is damaged|cannot be loaded"),
+        ("no_module", "holds a Op, not a module"),
+    ],
+)  # fmt: skip
+def test_other_json_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.json"
+    path.write_text(text if text.startswith("{") else damaged(text))
+    with pytest.raises(ModelError, match=said) as caught:
+        umakit.import_model(path)
+    assert "module.json" in str(caught.value) and caught.value.fix
+
+
+def test_python_files_are_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f"open({str(tmp_path / 'mark')!r}, 'w')")
+    with pytest.raises(ModelError, match="is Python code, which is not run") as caught:
+        umakit.import_model(path)
+    assert "save_json" in caught.value.fix and not (tmp_path / "mark").exists()

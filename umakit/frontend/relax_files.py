@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relax modules in files: what `tvm.ir.save_json` writes.
+
+The text is a list of plain objects, which TVM puts together; nothing in it is evaluated. Modules in
+TVMScript (`.py`) are Python code and are not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.model import InputShapes, Model, last_line
+from umakit.frontend.relax_modules import import_relax
+from umakit.frontend.simplify import simplify
+
+HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
+KNOWN_TYPES = re.compile(
+    r"None|int|float|bool|dtype|DataType|Device|"
+    r"(ffi\.(Array|Map|String|SmallStr|Bytes|Shape|Tensor|Dict|List)|ir|relax|tirx|tir|arith|"
+    r"target|Target)(\..*)?"
+)
+"""Types of what a module is made of: no functions of the host, no compiled code."""
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file starts as a JSON object, which no other format of networks does."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    except OSError:
+        return False
+
+
+def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
+    """Import a Relax module that `tvm.ir.save_json` wrote.
+
+    Args:
+        path: the file, UTF-8.
+        name: of the model in C; default: the file's stem.
+        input_shapes: sizes by input name, for symbolic dimensions.
+
+    Raises:
+        ModelError: the file is no JSON, is no module, was saved by another version of TVM, or
+            holds a network that `import_relax` refuses.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+        _check_graph(json.loads(text), path)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(
+            f"is no valid JSON: {last_line(error)}", where=str(path), fix=HOW_TO_SAVE
+        ) from None
+    _check_in_another_process(path)
+    module = load(path)
+    if not isinstance(module, tvm_api.IRModule):
+        raise ModelError(
+            f"holds a {type(module).__name__}, not a module", where=str(path), fix=HOW_TO_SAVE
+        )
+    return import_relax(module, name or path.stem, {}, input_shapes)
+
+
+def load(path: Path) -> Any:
+    """What a file that `tvm.ir.save_json` wrote holds.
+
+    Raises:
+        ModelError: TVM cannot put it together.
+    """
+    try:
+        module = tvm_api.load_json(path.read_text("utf-8-sig"))
+        if isinstance(module, tvm_api.IRModule):
+            module.script()  # fails where an object has another type than it should
+    except Exception as error:  # TVM raises whatever a damaged text makes it stumble over
+        raise ModelError(
+            f"cannot be loaded by TVM {tvm_api.VERSION}: {last_line(error)}",
+            where=str(path),
+            fix="save it again with this version of TVM",
+        ) from None
+    return module
+
+
+def check(path: Path) -> None:
+    """Take every step that a damaged module could end the process in."""
+    module = load(path)
+    if isinstance(module, tvm_api.IRModule):
+        simplify(import_relax(module, "check", {}, {}).module, "check")
+
+
+def _check_in_another_process(path: Path) -> None:
+    """Import a file where no harm is done: TVM ends its process when objects miss others.
+
+    Raises:
+        ModelError: the process ended by a signal. Other errors are left to the caller.
+    """
+    code = f"from pathlib import Path; from {__name__} import check; check(Path({str(path)!r}))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    if ended.returncode < 0:
+        raise ModelError(
+            "is damaged: objects of the module are missing", where=str(path), fix=HOW_TO_SAVE
+        )
+
+
+def _check_graph(graph: Any, path: Path) -> None:
+    """Refuse JSON of another kind, and modules with parts that are no network.
+
+    Raises:
+        ModelError: says which.
+    """
+    nodes = graph.get("nodes") if isinstance(graph, dict) else None
+    listed = nodes if isinstance(nodes, list) else [None]
+    types = [node.get("type") if isinstance(node, dict) else None for node in listed]
+    root = graph.get("root_index") if isinstance(graph, dict) else None
+    if not isinstance(root, int) or not all(isinstance(kind, str) for kind in types):
+        raise ModelError(
+            "is JSON, but no Relax module as tvm.ir.save_json writes it",
+            where=str(path),
+            fix=HOW_TO_SAVE,
+        )
+    for kind in types:
+        if not KNOWN_TYPES.fullmatch(str(kind)):
+            raise ModelError(
+                f"holds a {kind}, which is no part of a network", where=str(path), fix=HOW_TO_SAVE
+            )

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized programs of PyTorch (PT2E): quantize and dequantize in Relax.
+
+`torchao.quantization.pt2e` writes a quantized network as real arithmetic between the operators
+`torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`, whose meaning is their
+implementation in `torch/ao/quantization/fx/_decomposed.py`. So does Relax.
+
+Operators that only move numbers may stand between a dequantize and the operator that needs it, or
+between that and its quantize; they are applied to the integers instead, which changes no number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from umakit import tvm_api
+from umakit.frontend.model import Quantization
+from umakit.frontend.torch_operators import Arguments, converts, relax
+
+DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
+EVERYWHERE = "quantize activations and weights to 8 bits (static, per tensor or per channel)"
+
+MOVEMENTS = frozenset(
+    "reshape permute_dims squeeze expand_dims concat strided_slice flip repeat tile broadcast_to "
+    "take nn.max_pool2d".split()
+)
+"""Operators that yield some of their operands' elements: on integers they do the same."""
+
+ACTIVATIONS = ("nn.relu", "clip")
+"""Operators of single elements that become part of a quantized layer."""
+
+REFUSED: tuple[tuple[str, str, str], ...] = (
+    (r"fake_quant|_fused_moving_avg", "simulates quantization (it is prepared, not converted)",
+     "call convert_pt2e before torch.export.export"),
+    (r"choose_qparams|per_token|dynamic", "chooses scales for each input (dynamic quantization)",
+     "quantize statically: is_dynamic=False, and calibrate with data"),
+    (r"float8|_scaled_mm|mx_fp", "computes with float8", EVERYWHERE),
+    (r"int4|uint4|nf4|gptq|awq|pack_?(mm|linear)|intx", "has packed weights of less than 8 bits, "
+     "or of a library's own format", EVERYWHERE),
+    (r"per_channel_group|affine|block", "has scales for groups of elements",
+     "quantize per tensor or per channel"),
+    (r"^(onednn|_?quantized|xnnpack|mkldnn|fbgemm)\.", "is an operator of a runtime's own kernels",
+     "export the program of convert_pt2e before it is lowered to a runtime"),
+)  # fmt: skip
+"""Pattern of the operator's name, what it does, what to do instead."""
+
+
+def refusal(operator: str) -> tuple[str, str] | None:
+    """What a quantized operator does that is not supported, and what to do; None if it is another.
+
+    Args:
+        operator: with namespace and overload, such as `torchao.dequantize_affine.default`.
+    """
+    for pattern, what, fix in REFUSED:
+        if re.search(pattern, operator):
+            return f"{what}, which is not supported", fix
+    return None
+
+
+def is_quantized_operator(node: Any, kind: str) -> bool:
+    """Whether a node is a `quantize` or `dequantize` of PT2E."""
+    target = node.target
+    space = getattr(target, "namespace", "")
+    return space == "quantized_decomposed" and str(target.__name__).startswith(f"{kind}_per_")
+
+
+# --- scales ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """What integers stand for.
+
+    Attributes:
+        scale: float32, of no dimension or one.
+        zero_point: the integers that stand for 0, likewise.
+        axis: of the channels; -1 if there is one scale.
+        dtype: of the integers.
+    """
+
+    scale: Any
+    zero_point: Any
+    axis: int
+    dtype: str
+
+    def quantize(self, value: Any) -> Any:
+        return relax.op.quantize(value, *self._constants(), axis=self.axis, out_dtype=self.dtype)
+
+    def dequantize(self, value: Any, dtype: str) -> Any:
+        return relax.op.dequantize(value, *self._constants(), axis=self.axis, out_dtype=dtype)
+
+    def _constants(self) -> tuple[Any, Any]:
+        return relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
+
+
+def _number(converter: Any, node: Any, given: Any, what: str) -> Any:
+    """A number or constant tensor among a node's arguments, as a NumPy array."""
+    if not isinstance(given, torch.fx.Node):
+        return np.asarray(given)
+    if converter.depends_on_inputs(given):
+        raise converter.refuse(
+            node,
+            f"has a {what} that is computed from the inputs (dynamic quantization), which is not "
+            "supported",
+            "quantize statically: is_dynamic=False, and calibrate with data",
+        )
+    return converter.fake(given).detach().cpu().numpy()
+
+
+def _grid(converter: Any, node: Any, given: Arguments) -> _Grid:
+    """Scale, zero point and axis of a quantize or dequantize.
+
+    Raises:
+        ModelError: a dtype, scale or zero point that integers of the C library cannot have.
+    """
+    dtype = str(given["dtype"]).removeprefix("torch.")
+    if dtype not in DTYPES:
+        fix = EVERYWHERE if re.search("float8|int4", dtype) else "quantize to 8 bits"
+        raise converter.refuse(node, f"has integers of {dtype}, which is not supported", fix)
+    per_channel = "scales" in given
+    ending = "s" if per_channel else ""
+    scale = _number(converter, node, given[f"scale{ending}"], "scale")
+    zero_point = given[f"zero_point{ending}"]
+    zero_point = _number(converter, node, 0 if zero_point is None else zero_point, "zero point")
+    scale = np.asarray(scale, np.float32)
+    limits = np.iinfo(dtype)
+    if not np.isfinite(scale).all() or (scale <= 0).any():
+        raise converter.refuse(node, f"has the scale {scale.min()}", "calibrate the model again")
+    if (zero_point < limits.min).any() or (zero_point > limits.max).any():
+        raise converter.refuse(node, f"has a zero point outside of {dtype}")
+    if not per_channel:
+        return _Grid(scale.reshape(()), zero_point.reshape(()).astype(dtype), -1, dtype)
+    rank = len(converter.type_of(given["input"])[0])
+    zero_points = np.broadcast_to(zero_point, scale.shape).astype(dtype)
+    return _Grid(scale, np.ascontiguousarray(zero_points), given["axis"] % rank, dtype)
+
+
+def _single_grid(call: Any) -> _Grid | None:
+    """The grid of a dequantize call to float32 with one scale; None for anything else."""
+    if tvm_api.operator_name(call) != "dequantize" or tvm_api.dtype_of(call) != "float32":
+        return None
+    scale, zero_point = (tvm_api.constant_array(argument) for argument in call.args[1:3])
+    if scale is None or zero_point is None or scale.size != 1:
+        return None
+    dtype = tvm_api.dtype_of(call.args[0])
+    return _Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
+
+
+# --- quantize and dequantize ----------------------------------------------------------------------
+
+ARGUMENTS = "input scale zero_point scales zero_points axis quant_min quant_max dtype out_dtype"
+OVERLOADS = ("per_tensor.default", "per_tensor.tensor", "per_tensor.tensor2", "per_channel.default")
+
+
+def _names(kind: str) -> str:
+    return " ".join(f"quantized_decomposed.{kind}_{overload}" for overload in OVERLOADS)
+
+
+@converts(_names("quantize"), ARGUMENTS)
+def _quantize(converter: Any, node: Any, given: Arguments) -> Any:
+    grid = _grid(converter, node, given)
+    limits = np.iinfo(grid.dtype)
+    bounds = [_number(converter, node, given[f"quant_{end}"], end) for end in ("min", "max")]
+    low, high = (int(bound.reshape(())) for bound in bounds)
+    if not limits.min <= low <= high <= limits.max:
+        raise converter.refuse(node, f"has the range {low} to {high}, which is not of {grid.dtype}")
+    narrow = (low, high) != (limits.min, limits.max)
+
+    def integers(value: Any) -> Any:
+        result = converter.block_builder.emit(grid.quantize(value))
+        return relax.op.clip(result, float(low), float(high)) if narrow else result
+
+    if grid.axis >= 0:
+        return integers(converter.value(given["input"]))
+    return _moved_behind(converter, converter.value(given["input"]), integers)
+
+
+@converts(_names("dequantize"), ARGUMENTS)
+def _dequantize(converter: Any, node: Any, given: Arguments) -> Any:
+    """Ranges are not looked at, as torch does not."""
+    grid, integers = _grid(converter, node, given), given["input"]
+    if converter.type_of(integers)[1] != grid.dtype:
+        raise converter.refuse(node, f"is of integers that are not {grid.dtype}")
+    if grid.axis >= 0 and not converter.depends_on_inputs(integers):
+        grid = _with_scales_of_zeros(grid, converter.fake(integers).detach().cpu().numpy())
+    return grid.dequantize(converter.value(integers), converter.type_of(node)[1])
+
+
+def _with_scales_of_zeros(grid: _Grid, integers: Any) -> _Grid:
+    """Channels that hold nothing but zeros get the largest scale of all, which changes no number.
+
+    Their own is the least that an observer yields: in steps that small, a bias has no 32 bits.
+    """
+    rows = np.moveaxis(integers, grid.axis, 0).reshape(len(grid.scale), -1)
+    zeros = (rows == np.asarray(grid.zero_point)[:, None]).all(axis=1)
+    scale = np.where(zeros, grid.scale.max(), grid.scale).astype(np.float32)
+    return _Grid(scale, grid.zero_point, grid.axis, grid.dtype)
+
+
+# --- movements ------------------------------------------------------------------------------------
+
+
+def _operands(call: Any) -> list[Any]:
+    """The tensors whose elements a movement moves."""
+    first = call.args[0]
+    return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
+
+
+def _with_operands(call: Any, operands: list[Any]) -> Any:
+    several = isinstance(call.args[0], tvm_api.RelaxTuple)
+    first = relax.Tuple(operands) if several else operands[0]
+    return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
+
+
+def _is_movement(converter: Any, value: Any) -> bool:
+    return tvm_api.operator_name(converter.definition(value)) in MOVEMENTS
+
+
+def in_front_of_dequantize(converter: Any, value: Any) -> Any:
+    """A movement of dequantized integers as dequantized, moved integers; others as they are.
+
+    Args:
+        converter: whose block builder knows the operands.
+        value: what an operator was converted to.
+    """
+    call = converter.definition(value)
+    if tvm_api.operator_name(call) == "nn.pad":
+        return _padded_integers(converter, call, value)
+    if tvm_api.operator_name(call) not in MOVEMENTS:
+        return value
+    sources = [converter.definition(operand) for operand in _operands(call)]
+    grids = [_single_grid(source) for source in sources]
+    grid = grids[0]
+    if grid is None or any(other != grid for other in grids):
+        return value
+    if tvm_api.constant_array(sources[0].args[0]) is not None:
+        return value  # a weight: islands look through its movements
+    moved = converter.block_builder.emit(_with_operands(call, [s.args[0] for s in sources]))
+    return grid.dequantize(moved, "float32")
+
+
+def _padded_integers(converter: Any, call: Any, value: Any) -> Any:
+    """A pad of dequantized integers with 0 as a pad of the integers with their zero point."""
+    source = converter.definition(call.args[0])
+    grid, number = _single_grid(source), float(call.attrs.pad_value)
+    if grid is None or number != 0 or str(call.attrs.pad_mode) != "constant":
+        return value
+    widths = [int(width) for width in call.attrs.pad_width]
+    padded = relax.op.nn.pad(source.args[0], widths, pad_value=int(grid.zero_point))
+    return grid.dequantize(converter.block_builder.emit(padded), "float32")
+
+
+@converts("split_with_sizes.default", "self split_sizes dim")
+def _split(converter: Any, node: Any, given: Arguments) -> Any:
+    """Dequantized integers are split as slices, each of which stays a movement."""
+    value = converter.value(given["self"])
+    if _single_grid(converter.definition(value)) is None:
+        return converter.convert_map["split_with_sizes.default"](node)
+    ends = np.cumsum(given["split_sizes"]).tolist()
+    axis = given["dim"] % len(converter.type_of(given["self"])[0])
+    emit = converter.block_builder.emit
+    slices = [
+        emit(relax.op.strided_slice(value, [axis], [end - size], [end]))
+        for size, end in zip(given["split_sizes"], ends, strict=True)
+    ]
+    return relax.Tuple([emit(in_front_of_dequantize(converter, part)) for part in slices])
+
+
+def _moved_behind(converter: Any, value: Any, function: Any) -> Any:
+    """A quantize of moved numbers as the movement of quantized numbers."""
+    call = converter.definition(value)
+    operator = tvm_api.operator_name(call)
+    if operator in ACTIVATIONS and _is_movement(converter, call.args[0]):
+
+        def activated(moved: Any) -> Any:
+            return function(converter.block_builder.emit(_with_operands(call, [moved])))
+
+        return _moved_behind(converter, call.args[0], activated)
+    if operator not in MOVEMENTS:
+        return function(value)
+    parts = [_moved_behind(converter, operand, function) for operand in _operands(call)]
+    parts = [converter.block_builder.emit(part) for part in parts]
+    return _with_operands(call, parts)
+
+
+# --- edges ----------------------------------------------------------------------------------------
+
+
+def edge_quantization(converter: Any, node: Any, kind: str) -> Quantization | None:
+    """Scale and zero point of an integer input or output, where the program says them.
+
+    Args:
+        converter: that knows the program.
+        node: of the integers.
+        kind: `dequantize` for an input, whose users say it; `quantize` for an output.
+    """
+    sources = node.users if kind == "dequantize" else [node]
+    found = set()
+    for source in sources:
+        if source.op != "call_function" or not is_quantized_operator(source, kind):
+            continue
+        given = converter.arguments(source)
+        if "scale" in given:
+            grid = _grid(converter, source, given)
+            found.add(Quantization(float(grid.scale), int(grid.zero_point)))
+    return found.pop() if len(found) == 1 else None
