@@ -95,7 +95,7 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
         macs, cycles = sum(layer.macs for layer in some), sum(layer.cycles for layer in some)
         # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
-        rate = f"{macs / cycles:.1f}" if cycles and not is_total else ""
+        rate = f"{macs / cycles:.1f}" if macs and cycles and not is_total else ""
         figures = [_count(macs), _count(cycles)]
         if has_dma:
             figures += [

@@ -22,12 +22,14 @@ INPUT_ZERO_POINT, ZERO_POINT = -7, 3
 
 
 class QuantizedNetwork:
-    """A chain of int8 layers; each method adds one and returns the network.
+    """A chain of int8 or int16 layers; each method adds one and returns the network.
 
     Args:
         height, width, channels: of the input.
         layout: `NHWC` or `NCHW`, of all images; the batch is 1.
         rounding: `tflm` or `ort`, see `umakit.quantization.Rounding`.
+        dtype: of images: `int8`, or `int16` with biases of int64 and zero points of 0. Weights are
+            int8.
         seed: of weights, bias, scales and input.
     """
 
@@ -39,11 +41,15 @@ class QuantizedNetwork:
         *,
         layout: str = "NHWC",
         rounding: str = "tflm",
+        dtype: str = "int8",
         seed: int = 0,
     ) -> None:
+        if dtype not in ("int8", "int16"):
+            raise InputError(f"there are no networks of {dtype}", fix="choose int8 or int16")
         self._random = np.random.default_rng(seed)
         self._layout = layout
         self._rounding = rounding
+        self._dtype = dtype
         self._size = (height, width, channels)
         self._input = self._image(self._size)
         self._layers: list[tuple[str, Parameters, list[Array]]] = []
@@ -121,7 +127,7 @@ class QuantizedNetwork:
         """
         relax = tvm_api.relax
         builder = relax.BlockBuilder()
-        x = relax.Var("x", relax.TensorType(self._input.shape, "int8"))
+        x = relax.Var("x", relax.TensorType(self._input.shape, self._dtype))
         with builder.function("main", [x]):
             with builder.dataflow():
                 value: Any = x
@@ -129,7 +135,7 @@ class QuantizedNetwork:
                     if isinstance(known, Dense):
                         flat = relax.op.reshape(value, (1, constants[0].shape[1]))
                         value = builder.emit(flat, f"{label}_input")
-                    operands = [value, *(relax.const(array) for array in constants)]
+                    operands = [value, *(relax.const(array, str(array.dtype)) for array in constants)]
                     value = builder.emit(known.call(operands, None), label)
                 result = builder.emit_output(value)
             builder.emit_func_output(result)
@@ -137,27 +143,42 @@ class QuantizedNetwork:
 
     def _common(self, shape: Sequence[int]) -> dict[str, Any]:
         """Attributes that all layers have."""
+        limits = np.iinfo(self._dtype)
+        first, later = (0, 0) if self._is_wide else (INPUT_ZERO_POINT, ZERO_POINT)
         return {
             "output_shape": tuple(shape),
-            "output_dtype": "int8",
-            "output_zero_point": ZERO_POINT,
-            "clip": (-128, 127),
+            "output_dtype": self._dtype,
+            "output_zero_point": later,
+            "clip": (int(limits.min), int(limits.max)),
             "rounding": self._rounding,
-            "input_zero_point": ZERO_POINT if self._layers else INPUT_ZERO_POINT,
+            "input_zero_point": later if self._layers else first,
         }
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._dtype == "int16"
 
     def _add(
         self, kind: str, known: Parameters, shape: tuple[int, ...], per_channel: bool
     ) -> QuantizedNetwork:
         """Add a layer with weights of a shape, whose first axis is that of output channels."""
         weights = self._random.integers(-127, 128, shape).astype(np.int8)
-        bias = self._random.integers(-2000, 2000, shape[0]).astype(np.int32)
-        # Sums of that many products of int8 become values that fill int8.
+        largest = 2000 * 256 if self._is_wide else 2000
+        bias = self._random.integers(-largest, largest, shape[0])
+        # Sums of that many products become values that fill the dtype.
         spread = 0.5 / (75 * math.sqrt(math.prod(shape[1:])))
         count = shape[0] if per_channel else 1
         scaled = fixed_point([float(f) for f in spread * self._random.uniform(0.5, 1.5, count)])
-        label = f"{kind}{len(self._layers) + 1}"
-        self._layers.append((label, known, [weights, bias, scaled.multipliers, scaled.shifts]))
+        multipliers = scaled.multipliers
+        if self._is_wide:  # sums of 64 bits have multipliers of 15
+            multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+        arrays = [
+            weights,
+            bias.astype(np.int64 if self._is_wide else np.int32),
+            multipliers.astype(np.int32),
+            scaled.shifts,
+        ]
+        self._layers.append((f"{kind}{len(self._layers) + 1}", known, arrays))
         return self
 
     def _shape(self, size: tuple[int, int, int]) -> tuple[int, ...]:
@@ -167,7 +188,9 @@ class QuantizedNetwork:
         return (1, height, width, channels)
 
     def _image(self, size: tuple[int, int, int]) -> Array:
-        return self._random.integers(-128, 128, self._shape(size)).astype(np.int8)
+        limits = np.iinfo(self._dtype)
+        values = self._random.integers(limits.min, int(limits.max) + 1, self._shape(size))
+        return values.astype(self._dtype)
 
 
 def _padding(size: int, taps: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands in Markdown pages: run them, compare what they print with what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from umakit.devices import find_device
+
+DEVICE = re.compile(r"--device (\S+)")
+CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)
+
+
+def run(command: str, folder: Path, columns: int = 110) -> str:
+    """What a shell prints for a command, without progress and trailing blanks."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    result = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": str(columns)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in result.stdout.splitlines() if not re.match(r"\[ *\d+\.\d s\]", line)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def comparable(command: str, output: str) -> list[str]:
+    """What is equal everywhere: without the figures that depend on a compiler's version."""
+    if DEVICE.search(command):
+        return _stable(re.sub(r"\d[\d,.]*", "N", output))
+    return _stable(output)
+
+
+def _stable(output: str) -> list[str]:
+    """Lines without the host's time, the last column of a profile, and the width it needs.
+
+    Nor do rounding errors have to be the same everywhere.
+    """
+    output = re.sub(r"\b[\d.]+e-\d+\b", "TINY", output)
+    lines = (re.sub(r"─+", "─", re.sub(r" +", " ", line.rstrip())) for line in output.splitlines())
+    return [re.sub(r"[\d,]+\.\d$", "TIME", line) for line in lines]
+
+
+def is_possible(command: str) -> bool:
+    """Whether the tools of a command's device are there; on CI they are, see conftest.py."""
+    match = DEVICE.search(command)
+    if match is None:
+        return True
+    device = find_device(match[1])
+    return all(shutil.which(name) for name in (device.command, *device.emulator[:1]))
+
+
+def check_commands(
+    page: Path,
+    execute: Callable[[str], str],
+    *,
+    update: bool,
+    block: re.Pattern[str] = CONSOLE,
+    on_other: Callable[[re.Match[str]], None] | None = None,
+) -> int:
+    """Run the console blocks of a page in order; they print what the page shows.
+
+    Args:
+        execute: a command to what it prints.
+        update: writes what they print into the page instead.
+        block: finds console blocks by the groups `command` and `output`, and what else is to be
+            dealt with between them.
+        on_other: gets each match without a command.
+
+    Returns:
+        How many commands were run.
+    """
+    count = 0
+
+    def printed(match: re.Match[str]) -> str:
+        nonlocal count
+        command = match["command"]
+        if command is None:
+            if on_other is not None:
+                on_other(match)
+            return match[0]
+        if not is_possible(command):
+            return match[0]
+        count += 1
+        output = execute(command)
+        if comparable(command, output) == comparable(command, match["output"]):
+            return match[0]  # as it is, with the times that it has
+        assert update, f"{page.name}: $ {command}\nprints\n{output}\nnot\n{match['output']}"
+        return f"```console\n$ {command}\n{output}```"
+
+    text = page.read_text(encoding="utf-8")
+    new = block.sub(printed, text)
+    if update:
+        page.write_text(new, encoding="utf-8")
+    return count
