@@ -164,8 +164,8 @@ def _register(entry: dict[str, Any]) -> Register:
         raise ValueError(f"{name}: offset {register.offset:#x} is no multiple of 4")
     if not 0 <= register.reset < 1 << 32:
         raise ValueError(f"{name}: reset {register.reset:#x} does not fit 32 bits")
-    named = (*register.fields, *register.values)
-    _require_unique(f"field or value name in {name}", [item.name for item in named])
+    names = [field.name for field in register.fields] + [value.name for value in register.values]
+    _require_unique(f"field or value name in {name}", names)
     _require_unique(f"value in {name}", [str(item.value) for item in register.values])
     taken = 0
     for field in register.fields:

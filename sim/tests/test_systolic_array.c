@@ -299,6 +299,25 @@ static void test_misuse(void)
     }
 }
 
+/* Strides of 0 make any size fit; such a job would take for ever. */
+static void test_endless_jobs(void)
+{
+    set_up();
+    WRITE(IFMAP_ROW_STRIDE, 0u);
+    WRITE(IFMAP_COLUMN_STRIDE, 0u);
+    WRITE(INPUT_HEIGHT, 0xFFFFu);
+    WRITE(INPUT_WIDTH, 0xFFFFu);
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_OUT_OF_RANGE);
+    set_up();
+    WRITE(OFMAP_ROW_STRIDE, 0u);
+    WRITE(OFMAP_COLUMN_STRIDE, 0u);
+    WRITE(OUTPUT_HEIGHT, 0xFFFFu);
+    WRITE(OUTPUT_WIDTH, 0xFFFFu);
+    WRITE(CONTROL, COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ERROR), UMAKIT_OUT_OF_RANGE);
+}
+
 static void test_features_that_are_missing(void)
 {
     struct umakit_systolic_array_config config = good_config();
@@ -396,6 +415,7 @@ int main(void)
     test_clear_stops();
     test_unmapping_a_buffer_in_use();
     test_misuse();
+    test_endless_jobs();
     test_features_that_are_missing();
     test_directions();
     test_random_programs();

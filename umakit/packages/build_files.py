@@ -131,11 +131,11 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
         if not driver and not devices:
             continue
         contents = [*driver, *devices, *sources.headers[backend]]
-        kind = sources.simulated_as.get(backend)
-        if kind:
-            contents += [*simulator_headers, *_kind_headers(kind)]
+        simulated = sources.simulated_as.get(backend)
+        if simulated:
+            contents += [*simulator_headers, *_kind_headers(simulated)]
         target = _target(backend, contents, files)
-        device_needs = [kinds[kind]] if kind else []
+        device_needs = [kinds[simulated]] if simulated else []
         parts.append(Part(backend, target, driver, needs, devices, device_needs))
     return parts
 
