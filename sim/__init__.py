@@ -65,9 +65,11 @@ KINDS: Mapping[str, Kind] = {
             "src/umakit_systolic_pooling.c",
             "src/umakit_systolic_scratchpad.c",
         ),
-        driver_headers=("include/umakit/systolic_array_registers.h",),
-        headers=(
+        driver_headers=(
             "include/umakit/requantize.h",
+            "include/umakit/systolic_array_registers.h",
+        ),
+        headers=(
             "include/umakit/systolic_array.h",
             "include/umakit/systolic_array_internal.h",
         ),

@@ -140,8 +140,8 @@ static inline int32_t umakit_saturate(int64_t value)
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
 
-/* rint((float)value * factor) for the float32 factor multiplier * 2^(shift - 31), limited to 32
- * bits: what ONNX Runtime computes (`MlasRequantizeOutput`), without float. */
+/* rint(float32(value) * factor) for the float32 factor multiplier * 2^(shift - 31), limited to 32
+ * bits: what ONNX Runtime computes (`MlasRequantizeOutput`), in integers. */
 static inline int32_t umakit_requantize_ort(int32_t value, int32_t multiplier, int32_t shift)
 {
     const int64_t product = umakit_round_to_float32(value) * multiplier;
