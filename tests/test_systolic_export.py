@@ -16,6 +16,7 @@ from networks import Graph, save
 import umakit
 from umakit import sim
 from umakit.accelerator_config import load_accelerator_config
+from umakit.devices import find_device
 from umakit.errors import AcceleratorConfigError
 from umakit.run import run_library
 from umakit.scaffold import new_backend
@@ -108,9 +109,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return umakit.compile_model(save(graph.model(), folder), [backend], folder / "library").path
 
 
-def test_the_device_is_that_of_accel_toml(library: Path) -> None:
+@pytest.mark.parametrize("name", ["host", "qemu-cortex-m3", "qemu-riscv32"])
+def test_the_device_is_that_of_accel_toml(name: str, library: Path) -> None:
+    device = find_device(name)
+    if device.emulator and not (shutil.which(device.emulator[0]) and shutil.which(device.command)):
+        pytest.skip(f"{name} is not installed")
     data = np.random.default_rng(0).normal(size=(2, 1, 3, 6, 5)).astype(np.float32)
-    result = run_library(library, {"x": data}).outputs
+    result = run_library(library, {"x": data}, device=name).outputs
     np.testing.assert_array_equal(next(iter(result.values())), data)
 
 
