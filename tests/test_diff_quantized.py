@@ -165,6 +165,10 @@ def test_results_that_stay_in_a_scratchpad(tmp_path: Path) -> None:
     result = diff_model(path, [planted(npu, DRIVER_ERRORS["padding"][0])], most=1)
     assert blamed(result) == ["model/batch_normalization_2/FusedBatchNormV3"]
     assert any("stay in a scratchpad" in notice for notice in result.notices)
+    library = compile_model(path, [npu], tmp_path / "library").path
+    unseen = diff_model(path, [], library=library, most=1)
+    assert unseen.blame is not None and "--backend instead of --library" in unseen.notices[-1]
+    assert "model/batch_normalization_2/FusedBatchNormV3" in {o.name for o in unseen.blame.also}
 
 
 # --- backends that change the network -----------------------------------------------------------

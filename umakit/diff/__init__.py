@@ -117,14 +117,24 @@ def diff_model(
             return _run(session, truth, inferences, tolerance, progress)
 
         result = compare(made, "library_probe", chosen[:most])
-        if library is None and not result.agrees and keeps_results(made):
-            progress("compiling a library whose layers store their results")
-            stored = compiled_library(model, backends, folder / "stored", storing(options, made))
-            result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
+        if not result.agrees and keeps_results(made):
+            if library is not None:
+                notices.append(UNSEEN)
+            else:
+                progress("compiling a library whose layers store their results")
+                path = folder / "stored"
+                stored = compiled_library(model, backends, path, storing(options, made))
+                result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
     return replace(
         result, name=model.name, seeds=inputs is None, nodes=nodes_of(source),
         notices=(*notices, *result.notices),
     )  # fmt: skip
+
+
+UNSEEN = (
+    "results that stay in a scratchpad cannot be read: with --backend instead of --library, one "
+    "whose layers store them is compiled"
+)
 
 
 def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
