@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 ROUNDINGS = tuple(mode.value for mode in Rounding)
-"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`."""
+"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`, 2 `even`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.quantization.float32 import bind_data as bind_data
-from umakit.quantization.float32 import float32_product
+from umakit.quantization.float32 import exact_product, float32_product
 from umakit.quantization.float32 import int64 as int64
 
 tirx = tvm_api.tirx
@@ -33,10 +33,13 @@ class Rounding(Enum):
     64-bit product to nearest (ties up), then the shifted result to nearest (ties away from 0).
     `ORT` yields what ONNX Runtime computes with float32: the sum and its product are rounded to
     24 bits, then to an integer, ties to even; `float32_product` says how, in integers.
+    `EVEN` rounds the exact product once, ties to even: next to what ONNX Runtime computes in
+    float32 for integers of 16 bits.
     """
 
     TFLM = "tflm"
     ORT = "ort"
+    EVEN = "even"
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ def multiply(
     Returns:
         Statements that bind intermediate values, and the int32 result.
     """
+    if rounding is Rounding.EVEN:
+        return exact_product(value, multiplier, int64(31) - int64(shift))
     if tvm_api.dtype_of(value) == "int64":
         right = int64(15) - int64(shift)
         half = int64(1) << (right - int64(1))

@@ -133,6 +133,23 @@ def float32_product(value: Any, multiplier: Any, right: Any, at_most: int) -> tu
     return [*statements, *second, *third, *fourth, *fifth, *sixth], result.astype("int32")
 
 
+def exact_product(value: Any, multiplier: Any, right: Any) -> tuple[list[Any], Any]:
+    """TIR of `value * multiplier / 2**right` to the nearest integer, ties to even.
+
+    Args:
+        value: an expression of 32 or 64 bits; products are below 2**62 (`exact_multipliers`).
+        multiplier: an integer expression.
+        right: an int64 expression of 1 to 62.
+
+    Returns:
+        Statements that bind intermediate values, and the int32 result, limited to 31 bits.
+    """
+    statements, product = bind("product", int64(value) * int64(multiplier))
+    half = int64(1) << (right - int64(1))
+    odd = (product >> right) & int64(1)
+    return statements, _limited((product + (half - int64(1) + odd)) >> right)
+
+
 def float32_rounding(value: Any) -> tuple[list[Any], Any]:
     """TIR of `round_to_float32` of an int64 expression; statements and the result."""
     first, signed = bind("signed", value)
@@ -147,8 +164,12 @@ def divide_to_even_expression(value: Any, exponent: int) -> Any:
     """TIR of `divide_to_even` of an int64 variable, as int32."""
     half_less = int64(((1 << exponent) >> 1) - 1)
     odd = (value >> int64(exponent)) & int64(1)
-    rounded = (value + half_less + odd) >> int64(exponent)
-    return tirx.max(tirx.min(rounded, int64(2**30)), int64(-(2**30))).astype("int32")
+    return _limited((value + half_less + odd) >> int64(exponent))
+
+
+def _limited(value: Any) -> Any:
+    """An int64 as int32."""
+    return tirx.max(tirx.min(value, int64(2**30)), int64(-(2**30))).astype("int32")
 
 
 def _rounded_magnitude(magnitude: Any, bits: int) -> tuple[list[Any], Any]:

@@ -8,10 +8,10 @@ mean              (data)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from umakit.quantization.operators import Parameters, WindowParameters, register
+from umakit.quantization.operators import Pair, Parameters, WindowParameters, register
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,15 @@ class Conv2dTranspose(WindowParameters):
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
+        dilation: rows, columns.
+        groups: of channels.
     """
 
     operator: ClassVar[str] = "conv2d_transpose"
 
     input_zero_point: int
+    dilation: Pair = field(default=(1, 1), kw_only=True)
+    groups: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)

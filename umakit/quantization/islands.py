@@ -18,9 +18,11 @@ from umakit.quantization import further_parameters, parameters
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.further_operators import FURTHER_OPERATORS, Lookup
 from umakit.quantization.onnx_islands import OnnxIslands
+from umakit.quantization.onnx_parameters import rounding_of
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
+    INTEGERS,
     FloatInTheModel,
     NotAnIsland,
     Quantized,
@@ -29,10 +31,19 @@ from umakit.quantization.tensors import (
     dequantized_weights,
     scale_of,
 )
+from umakit.quantization.windows import on_images
+
+TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
 KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
 
-LINEAR = ("nn.conv2d", "nn.conv2d_transpose", "matmul")
+LINEAR = (
+    "nn.conv1d",
+    "nn.conv2d",
+    "nn.conv1d_transpose",
+    "nn.conv2d_transpose",
+    "matmul",
+)
 
 MOVEMENTS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 """Operators that only move numbers: on integers they do the same if all have one scale."""
@@ -80,6 +91,14 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        """A part of a split tensor, as a slice; it needs no tuple."""
+        item = self.visit_expr_post_order(item)
+        split = self._definition(item.tuple_value)
+        if self._onnx is None or tvm_api.operator_name(split) != "split":
+            return item
+        return self._onnx.part(split, int(item.index))
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -168,20 +187,21 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _island(self, result: Result) -> Any:
         operator = tvm_api.operator_name(result.call)
+        if self._onnx is not None and self._onnx.multiplies_data(result.call):
+            return self._onnx.matmul(result)
         if self._onnx is not None and not self._adds_bias(result.call):
             handler = self._onnx.handler(operator)
             if handler is not None:
                 return handler(result)
         if operator == "dequantize":
             source = self._dequantized_call(result.call, result)
-            known = parameters.requantize(result, source, self._rounding)
+            rounding = self._rounding_for(source, result)
+            known = parameters.requantize(result, source, rounding)
             return known.call([source.integers], result.span)
         if operator in MOVEMENTS:
             return self._movement(result)
         handlers: dict[str, Callable[[Result], Any]] = {
-            "nn.conv2d": self._linear,
-            "nn.conv2d_transpose": self._linear,
-            "matmul": self._linear,
+            **dict.fromkeys(LINEAR, self._linear),
             "add": self._sum_or_linear,
             "subtract": self._elementwise,
             "multiply": self._product_or_lookup,
@@ -242,13 +262,23 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         weights = self._weights(result.call.args[1])
         biases = None if bias is None else self._weights(bias)
         operator = tvm_api.operator_name(result.call)
-        if operator == "nn.conv2d_transpose":
-            return further_parameters.conv2d_transpose(
-                result, source, weights, biases, self._rounding
-            )
-        if operator == "nn.conv2d":
-            return parameters.conv2d(result, source, weights, biases, self._rounding)
-        return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
+        rounding = self._rounding_for(source, result)
+        if operator == "matmul":
+            return parameters.dense(self.builder_, result, source, weights, biases, rounding)
+        transposed = operator.endswith("transpose")
+        convolution = further_parameters.conv2d_transpose if transposed else parameters.conv2d
+        return on_images(
+            self.builder_, result.shape, source, result.span,
+            lambda data, shape: convolution(
+                replace(result, shape=shape), data, weights, biases, rounding
+            ),
+        )  # fmt: skip
+
+    def _rounding_for(self, source: Quantized, result: Result) -> Rounding:
+        """How products become integers."""
+        if self._rounding is Rounding.TFLM:
+            return self._rounding
+        return rounding_of(source.scale, result.scale)
 
     def _movement(self, result: Result) -> Any:
         """An operator that moves numbers, applied to the integers themselves."""
@@ -289,7 +319,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _scale(self, call: Any, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call."""
-        return scale_of(call, dtype, wide=self._rounding is Rounding.TFLM)
+        tflm = self._rounding is Rounding.TFLM
+        return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def _check_node(self, call: Any, span: Any) -> None:
         if self._within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):

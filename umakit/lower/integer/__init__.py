@@ -16,12 +16,24 @@ from umakit.lower.integer import (
     elementwise,
     float32_kernels,
     lookup,
+    matmul,
     pooling,
+    probabilities,
     softmax,
     transposed,
 )
+from umakit.quantization.fixed_point import ShiftRange
 from umakit.quantization.further_operators import Conv2dTranspose, Lookup, Mean
-from umakit.quantization.onnx_operators import Float32Product, Float32Sum, GlobalAveragePool
+from umakit.quantization.onnx_operators import (
+    DilatedMaxPool2d,
+    Float32Product,
+    Float32Sum,
+    GlobalAveragePool,
+    Interpolation,
+    MatMul,
+    MeanPool2d,
+    Probabilities,
+)
 from umakit.quantization.operators import (
     PREFIX,
     Add,
@@ -31,6 +43,7 @@ from umakit.quantization.operators import (
     MaxPool2d,
     Multiply,
     Parameters,
+    Pool2d,
     Quantize,
     Requantize,
     Softmax,
@@ -54,11 +67,16 @@ def legalizations() -> dict[str, Rule]:
         Quantize.operator: _quantize,
         Conv2dTranspose.operator: _conv2d_transpose,
         Mean.operator: _mean,
+        MeanPool2d.operator: _mean_pool2d,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
-    rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
+    pools: tuple[type[Pool2d], ...] = (AveragePool2d, MaxPool2d, DilatedMaxPool2d)
+    rules |= {kind.operator: _pool_of(kind) for kind in pools}
     rules |= {
         Lookup.operator: _rule_of(Lookup, lookup.lookup),
+        Interpolation.operator: _rule_of(Interpolation, lookup.interpolation),
+        MatMul.operator: _rule_of(MatMul, matmul.matmul),
+        Probabilities.operator: _rule_of(Probabilities, probabilities.probabilities),
         Float32Sum.operator: _rule_of(Float32Sum, float32_kernels.pair),
         Float32Product.operator: _rule_of(Float32Product, float32_kernels.pair),
         GlobalAveragePool.operator: _rule_of(
@@ -115,10 +133,9 @@ def _dense(builder: Any, call: Any) -> Any:
 
 
 def _conv2d_transpose(builder: Any, call: Any) -> Any:
-    data, layer = call.args[0], _linear(call)
-    function = transposed.conv2d_transpose(
-        Conv2dTranspose.of(call), _shape(data), tvm_api.dtype_of(data), layer
-    )
+    known, data = Conv2dTranspose.of(call), call.args[0]
+    layer = transposed.with_holes(known, _linear(call))
+    function = transposed.conv2d_transpose(known, _shape(data), tvm_api.dtype_of(data), layer)
     return _call(builder, call, function, [data, *_constants(layer.arrays())])
 
 
@@ -174,12 +191,20 @@ def _add_of(kind: type[Add]) -> Rule:
     return rule
 
 
-def _pool_of(kind: type[AveragePool2d] | type[MaxPool2d]) -> Rule:
+def _mean_pool2d(builder: Any, call: Any) -> Any:
+    data, shifts = call.args[0], tvm_api.constant_array(call.args[2])
+    assert shifts is not None
+    function = pooling.mean_pool2d(
+        MeanPool2d.of(call), _shape(data), tvm_api.dtype_of(data), ShiftRange.of(shifts)
+    )
+    return _call(builder, call, function, list(call.args))
+
+
+def _pool_of(kind: type[Pool2d]) -> Rule:
     def rule(builder: Any, call: Any) -> Any:
         data = call.args[0]
         known = kind.of(call)
-        pool = channels_first.pool2d if known.layout == "NCHW" else pooling.pool2d
-        function = pool(known, _shape(data), tvm_api.dtype_of(data))
+        function = pooling.pool2d(known, _shape(data), tvm_api.dtype_of(data))
         return _call(builder, call, function, [data])
 
     return rule

@@ -48,7 +48,8 @@ def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
             int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
             for operand, shape, offset in zip((left, right), shapes, known.offsets, strict=True)
         )
-        statements, value = _combined(known, a, b)
+        wide = any(dtype.endswith("16") for dtype in dtypes)
+        statements, value = _combined(known, *((int64(a), int64(b)) if wide else (a, b)))
         value = value + int32(known.output_offset)
         return sequence(*statements, store_clipped(output, place, value, known))
 
@@ -56,7 +57,9 @@ def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
 
 
 def _combined(known: Float32Pair, a: Any, b: Any) -> tuple[list[Any], Any]:
-    """Statements and the int32 result of two int32 expressions, before the offset.
+    """Statements and the int32 result of two expressions, before the offset.
+
+    The expressions are int32, or int64 where their product has more than 32 bits.
 
     The steps are those of `float32_pairs.exact_results`.
     """
