@@ -8,6 +8,8 @@ one step, and seldom: each test says how often.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from qdq import (
     sizes,
 )
 
+from umakit import build
 from umakit.compile import compile_model
 from umakit.frontend import import_model
 from umakit.quantization import quantize_to_integers
@@ -440,6 +443,56 @@ def test_split(dtype: str, parts: list[int] | None, both: bool, seed: int) -> No
         graph.check(graph.quantize(graph.node("Concat", *pair, axis=1), step_of(dtype), zero), 4.0)
     else:
         graph.check(graph.quantize("b", step_of(dtype), zero), 4.0)
+
+
+# --- the C --------------------------------------------------------------------------------------
+
+
+def all_operators(dtype: str) -> tuple[Qdq, str]:
+    """A network with each kernel once, and its result."""
+    graph = Qdq(dtype, 11, opset=21)
+    step = step_of(dtype)
+    weights, first = graph.weights([6, 2, 3, 3], "int8", True)
+    spread, second = graph.weights([6, 2, 2, 2], "int8", False)
+
+    def again(value: str, scale: float = step) -> str:
+        zero = graph.zero_point()
+        return graph.dequantize(graph.quantize(value, scale, zero), scale, zero, dtype)
+
+    x = graph.input([1, 4, 9, 9], step)
+    y = graph.node("Conv", x, weights, group=2, pads=[1, 1, 0, 1], dilations=[1, 2])
+    y = again(y, float(first.max()) * 500 * step)
+    y = again(graph.node("AveragePool", y, kernel_shape=[3, 2], pads=[1, 0, 1, 0]), step)
+    y = graph.node("ConvTranspose", y, spread, group=3, strides=[2, 2], dilations=[2, 1])
+    y = again(y, float(second.max()) * 300 * step)
+    y = again(graph.node("MaxPool", y, kernel_shape=[2, 2], dilations=[2, 2], strides=[2, 2]))
+    y = again(graph.node("HardSwish", y), 0.7 * step)
+    y = again(graph.node("Sub", y, again(graph.node("Tanh", y), 0.3 * step)), 0.8 * step)
+    turned = again(graph.node("Transpose", y, perm=[0, 1, 3, 2]), 0.8 * step)
+    y = again(graph.node("MatMul", turned, y), 3 * step)
+    y = again(graph.node("Mul", y, again(graph.node("GlobalAveragePool", y))), 2 * step)
+    y = again(graph.node("Softmax", y, axis=1), step / 8)
+    mean = graph.node("ReduceMean", y, graph.constant([1, 3], "int64"))
+    return graph, graph.quantize(mean, step / 16)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_kernels_are_clean_c(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning of gcc and clang, nothing undefined, and no error that adds up."""
+    graph, output = all_operators(dtype)
+    model = graph.model(output)
+    path = tmp_path / "network.onnx"
+    onnx.save(model, path)
+    library = compile_model(path, [], tmp_path / "library")
+    sources = sorted((library.path / "codegen/host/src").glob("*.c"))
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    for compiler in filter(shutil.which, ("gcc", "clang")):
+        command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, *sanitizers))
+    assert_equal(model, graph.samples(4.0), step=2 * step_of(dtype) / 16, floats=2)
 
 
 # --- what stays in floating point ---------------------------------------------------------------

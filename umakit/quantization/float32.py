@@ -152,11 +152,11 @@ def exact_product(value: Any, multiplier: Any, right: Any) -> tuple[list[Any], A
 
 def float32_rounding(value: Any) -> tuple[list[Any], Any]:
     """TIR of `round_to_float32` of an int64 expression; statements and the result."""
-    first, signed = bind("signed", value)
+    first, signed = _stored("signed", value)
     magnitude = tirx.Select(signed < int64(0), int64(0) - signed, signed)
     second, rounded = _rounded_magnitude(magnitude, 62)
     result = tirx.Select(signed < int64(0), int64(0) - rounded, rounded)
-    third, result = bind("rounded", result)
+    third, result = _stored("result", result)
     return [*first, *second, *third], result
 
 
@@ -186,18 +186,22 @@ def _rounded_magnitude(magnitude: Any, bits: int) -> tuple[list[Any], Any]:
 
 
 def _smeared(value: Any, bits: int) -> tuple[list[Any], Any]:
-    """A number of at most so many bits with all bits below its highest set.
-
-    In a local variable: TVM would put expressions in the place of bindings, and each step uses
-    the one before twice.
-    """
-    local = tirx.decl_buffer([1], "int64", "smeared", scope="local")
-    zero = tirx.IntImm("int32", 0)
-    statements = [tirx.AllocBuffer(local), tirx.BufferStore(local, value, [zero])]
+    """A number of at most so many bits with all bits below its highest set."""
+    statements, smeared = _stored("smeared", value)
     step = 1
     while step < bits:
-        wider = local[zero] | (local[zero] >> int64(step))
-        statements.append(tirx.BufferStore(local, wider, [zero]))
+        wider = smeared | (smeared >> int64(step))
+        statements.append(tirx.BufferStore(smeared.source, wider, smeared.indices))
         step *= 2
-    more, result = bind("below", local[zero])
+    more, result = bind("below", smeared)
     return [*statements, *more], result
+
+
+def _stored(name: str, value: Any) -> tuple[list[Any], Any]:
+    """A local variable for an int64 value, and how it is read.
+
+    TVM would put expressions in the place of bindings. Where they are used twice in each of several
+    steps, there would be more and more of them.
+    """
+    local, zero = tirx.decl_buffer([1], "int64", name, scope="local"), tirx.IntImm("int32", 0)
+    return [tirx.AllocBuffer(local), tirx.BufferStore(local, value, [zero])], local[zero]
