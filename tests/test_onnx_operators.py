@@ -296,13 +296,14 @@ def test_softmax(
     graph.check_step(output, 128 * scale, unequal=SELDOM)
 
 
-def test_halves_are_ties_to_even() -> None:
-    """Two equal elements: probabilities of 1/2, of which 33/2 is a tie."""
+@pytest.mark.parametrize(("steps", "result"), [(33.5, 16), (35.5, 18)])
+def test_halves_are_ties_to_even(steps: float, result: int) -> None:
+    """Two equal elements: probabilities of 1/2, of which 33/2 and 35/2 are ties."""
     graph = Qdq("uint8", 1)
     x = graph.input([1, 6, 2], 0.1, 0)
-    model = graph.model(graph.quantize(graph.node("Softmax", x), 1 / 33.5, 0))
+    model = graph.model(graph.quantize(graph.node("Softmax", x), 1 / steps, 0))
     got = assert_equal(model, {"x0": np.ones((1, 1, 6, 2), np.float32)})
-    np.testing.assert_allclose(got, 16 / 33.5, rtol=1e-6)
+    np.testing.assert_allclose(got, result / steps, rtol=1e-6)
 
 
 FUNCTIONS: dict[str, Callable[[Qdq, str], str]] = {
