@@ -102,7 +102,9 @@ def transposed_convolution(operator: Operator) -> Array:
 def fully_connected(operator: Operator) -> Array:
     x, weights, *rest = operator.inputs
     rows = x.distances().astype(np.float64).reshape(-1, weights.shape[1])
-    sums = rows @ np.asarray(weights.value, np.float64).T
+    # Of convolutions the kernels take the weights' zero point for 0, of this operator they do not.
+    zero_point = weights.zero_points[0] if len(weights.zero_points) and x.dtype == np.int8 else 0
+    sums = rows @ (np.asarray(weights.value, np.float64) - zero_point).T
     return _linear_result(operator, sums.reshape(operator.outputs[0].shape), x, weights, rest)
 
 

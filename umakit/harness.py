@@ -17,6 +17,7 @@ from umakit.backend import UMABackend
 from umakit.compile import compile_model
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import Model, import_model
+from umakit.lower import expand_requantize
 from umakit.lower.integer import legalizations
 from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
@@ -170,7 +171,8 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
 def _for_llvm(model: Model) -> Any:
     """A network's module in operators that TVM itself can build: integer ones become TIR."""
     module = quantize_to_integers(model).module
-    return tvm_api.relax_transform.LegalizeOps(legalizations())(module)
+    legal = tvm_api.relax_transform.LegalizeOps(legalizations())(module)
+    return expand_requantize(legal)
 
 
 def compare(

@@ -32,7 +32,7 @@ tirx = tvm_api.tirx
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
 
-RESULT_BITS = {"int8": 8, "int16": 16}
+RESULT_BITS = {"int8": 8, "uint8": 8, "int16": 16}
 """Fractional bits of a result."""
 
 
