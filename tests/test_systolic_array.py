@@ -63,7 +63,7 @@ def layers(draw: Draw, depthwise: bool = False, pool: bool = False) -> Layer:
     extra = 0 if pool else draw(st.integers(0, 1))
     output = tuple(draw(st.integers(1, m)) + extra for m in most)
     inputs = draw(st.integers(1, 19))
-    outputs = draw(st.integers(1, 21))
+    outputs = draw(st.integers(1, 45))
     if depthwise:
         outputs = inputs * draw(st.integers(1, 3))
     if pool:
