@@ -41,18 +41,14 @@ The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, w
 installed; what they do not know under the same name is compared with umakit's own CPU kernels, \
 one for each operator, and so is everything with --reference cpu.
 
-What is compared is compiled with the options that you give here, or is the very library that you \
-ship: --library.
+What is compared is compiled with the options that you give here (`uma diff digits.onnx -b my_npu \
+--device qemu-cortex-m3 --pool sram=64K`), or is the very library that you ship (`uma diff \
+digits.onnx --library digits_library --inputs held_out.npz --most 100`).
 
 Exit code: 0 if all agrees; 1 if something differs, or if the run stopped (a driver's status, a \
 crash), which names the layer; 2 for a mistake of the call."""
 
-EPILOG = """Examples:  uma diff digits.onnx --backend vanilla_accelerator
-
-uma diff digits.onnx --library digits_library --inputs held_out.npz --most 100
-
-uma diff digits.onnx -b ./my_npu --device qemu-cortex-m3 --pool sram=64K --json"""
-
+EPILOG = "Example:  uma diff digits.onnx --backend vanilla_accelerator"
 
 LibraryOption = Annotated[
     Path | None,

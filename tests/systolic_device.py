@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import tempfile
 import tomllib
 from dataclasses import dataclass, fields
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import sim
+from umakit.build import compile_c
 
 Array = npt.NDArray[Any]
 
@@ -91,11 +91,11 @@ def library() -> ctypes.CDLL:
     kind = sim.KINDS["systolic_array"]
     sources = [*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources]
     target = folder / "simulator.so"
-    subprocess.run(
-        ["cc", "-std=c99", "-O2", "-shared", "-fPIC", f"-I{_FOLDER / 'include'}", str(sizes),
-         *(str(_FOLDER / source) for source in sources), "-o", str(target)],
-        check=True,
-    )  # fmt: skip
+    compile_c(
+        [sizes, *(_FOLDER / source for source in sources)],
+        target,
+        ["-shared", "-fPIC", f"-I{_FOLDER / 'include'}"],
+    )
     loaded = ctypes.CDLL(str(target))
     loaded.umakit_device_read32.restype = ctypes.c_uint32
     assert ctypes.c_uint32.in_dll(loaded, "config_bytes").value == ctypes.sizeof(_Config)

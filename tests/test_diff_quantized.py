@@ -16,6 +16,7 @@ from integer_backend import CONFIGURATION, DECLARED, DRIVERS, Npu, everything
 from networks import Graph, save
 from test_diff import blamed, residual, wrong_layers
 from test_patterns_quantized_onnx import DIGITS, onnx_npu
+from test_scratchpad import ScratchpadNpu
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
@@ -32,7 +33,7 @@ RESNET = "pretrainedResnet_quant.tflite"
 COUNTER = "    l.per_group = l.channels / groups;\n"
 
 
-def planted(npu: Npu, *replacements: tuple[str, str]) -> Npu:
+def planted(npu: Any, *replacements: tuple[str, str]) -> Any:
     """A backend whose driver of convolutions goes wrong where `calls` has a value."""
     driver = npu.folder / "integer_driver.c"
     text = driver.read_text(encoding="utf-8")
@@ -155,6 +156,19 @@ def test_a_memory_plan_that_overlaps(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert result.blame is not None and result.spoken(result.blame.operators) == "twin1 + relu1"
     assert "belong to stem + stem_relu and to twin1 + relu1" in result.blame.overlap
     assert result.as_json()["first"]["memory_overlap"] == result.blame.overlap
+
+
+def test_results_that_stay_in_a_scratchpad(tmp_path: Path) -> None:
+    """They are found by a library whose layers store them."""
+    path, npu = trained_model(RESNET), ScratchpadNpu(tmp_path, 65536)
+    assert diff_model(path, [npu], most=1).agrees
+    result = diff_model(path, [planted(npu, DRIVER_ERRORS["padding"][0])], most=1)
+    assert blamed(result) == ["model/batch_normalization_2/FusedBatchNormV3"]
+    assert any("stay in a scratchpad" in notice for notice in result.notices)
+    library = compile_model(path, [npu], tmp_path / "library").path
+    unseen = diff_model(path, [], library=library, most=1)
+    assert unseen.blame is not None and "--backend instead of --library" in unseen.notices[-1]
+    assert "model/batch_normalization_2/FusedBatchNormV3" in {o.name for o in unseen.blame.also}
 
 
 # --- backends that change the network -----------------------------------------------------------

@@ -40,7 +40,8 @@ from integer_backend import (
     results,
     source,
 )
-from tflite_networks import tflite_micro, trained_model
+from tflite_exactness import weights_and_bias
+from tflite_networks import TfliteFile, tflite_micro, trained_model
 
 from umakit import (
     OpStrategy,
@@ -103,6 +104,48 @@ def test_without_a_driver_the_loops_of_the_same_arrays_run(
     inputs = integers(20, *known["shape"])
     (output,) = run_library(library.path, {known["name"]: inputs}).outputs.values()
     np.testing.assert_array_equal(output, tflite_micro(path.read_bytes(), inputs))
+
+
+LINEAR = {
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "FULLY_CONNECTED": "FullyConnectedOptions",
+}
+
+
+@pytest.mark.parametrize("code", LINEAR)
+def test_data_of_16_bits_with_a_bias_of_64(code: str, tmp_path: Path) -> None:
+    """Sums of 64 bits and multipliers of 15, as TensorFlow Lite Micro has them."""
+    dense_, depthwise = code == "FULLY_CONNECTED", code == "DEPTHWISE_CONV_2D"
+    shape: tuple[int, ...] = (2, 40) if dense_ else (1, 6, 7, 10)
+    outputs = 10
+    file = TfliteFile()
+    x = file.tensor(shape, "int16", scale=0.01, name="x")
+    weights = (1, 3, 3, 10) if depthwise else (outputs, 40) if dense_ else (outputs, 3, 3, 10)
+    constants, product = weights_and_bias(
+        file, weights, outputs, 3 if depthwise else 0, 0.01, 5, True, "int64"
+    )
+    result = (2, outputs) if dense_ else (1, 3, 4, outputs)
+    y = file.tensor(result, "int16", scale=product * 900, name="y")
+    options: dict[str, Any] = {"FusedActivationFunction": 0}
+    if not dense_:
+        options |= {"Padding": 0, "StrideH": 2, "StrideW": 2, "DilationHFactor": 1}
+        options |= {"DilationWFactor": 1} | ({"DepthMultiplier": 1} if depthwise else {})
+    file.operator(code, [x, *constants], [y], LINEAR[code], **options)
+    path = tmp_path / "wide.tflite"
+    path.write_bytes(file.finish([x], [y]))
+    prepared: dict[str, Any] = {"dtypes": "int16", "fold_zero_point": True}
+    npu = Npu(tmp_path, [
+        patterns.qconv2d(weight_layout=BLOCKED, **prepared), patterns.qdepthwise(**prepared),
+        patterns.qdense(weight_layout="O/8 I 8o", **prepared),
+    ])  # fmt: skip
+    library = compile_model(path, [npu], tmp_path / "library")
+    assert {row.where for row in library.report.placements} == {npu.target_name}
+    inputs = integers(20, *shape, dtype="int16") * np.int16(200)
+    (output,) = run_library(library.path, {"x": inputs}).outputs.values()
+    expected = tflite_micro(path.read_bytes(), inputs)
+    assert len(np.unique(expected)) > 20
+    np.testing.assert_array_equal(output, expected)
 
 
 # --- single operators ---------------------------------------------------------------------------
@@ -443,7 +486,10 @@ WRONG = {
     "kernels": (lambda: patterns.qconv2d(kernels=[]), "kernel is an empty list"),
     "padding": (lambda: patterns.qconv2d(padding="some"), "padding 'some' is unknown; say 'valid'"),
     "multiple": (lambda: patterns.qconv2d(channel_multiple=0), "input channels: nothing is a mul"),
-    "rounding": (lambda: patterns.qadd(rounding="up"), "rounding 'up' is unknown; say tflm or ort"),
+    "rounding": (
+        lambda: patterns.qadd(rounding="up"),
+        "rounding 'up' is unknown; say tflm, ort or even",
+    ),
     "layouts": (lambda: patterns.qconv2d(layouts="HWC"), "layout 'HWC' is unknown; say NHWC or"),
     "an axis twice": (lambda: patterns.qconv2d(weight_layout="OOHWI"), "weight layout 'OOHWI'"),
     "an axis less": (lambda: patterns.qconv2d(weight_layout="OHW"), "weight layout 'OHW' does"),

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from systolic_stepped import DATAFLOWS, in_c, load, stepped
 from umakit.cli.main import run_command
 
-from umakit import sim
-from umakit.build import compile_c
 from umakit.errors import InputError
 from umakit.systolic import Dataflow, Product, SystolicArray, parse_product, systolic_cycles
 
@@ -26,7 +24,6 @@ REFERENCE = Path(
     os.environ.get("UMAKIT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference")
 )
 FIGURES = REFERENCE / "scalesim_cycles.csv"
-DATAFLOWS = list(Dataflow)
 
 # Rows of SCALE-Sim 3.0.0 that are always at hand: (M, N, K, rows, columns) and cycles in the three
 # dataflows.
@@ -38,59 +35,9 @@ SCALE_SIM = [
 ]
 
 
-class _Size(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in "mnk"]
-
-
-class _Array(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint32) for name in ("rows", "columns", "drain_cycles")]
-
-
-class _Cycles(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("folds", "compute", "drain", "slots")]
-
-
-class _Operands(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in "abc"] + [
-        (name, ctypes.c_uint32) for name in "mnk"
-    ]
-
-
 @pytest.fixture(scope="module")
 def simulator(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder, library = sim.source_directory(), tmp_path_factory.mktemp("sim") / "systolic.so"
-    sources = [folder / "src/umakit_systolic_cycles.c", folder / "src/umakit_systolic_stepped.c"]
-    compile_c(sources, library, ["-shared", "-fPIC", f"-I{folder / 'include'}"])
-    binary = ctypes.CDLL(str(library))
-    binary.umakit_systolic_cycles.restype = _Cycles
-    return binary
-
-
-def in_c(simulator: ctypes.CDLL, product: Product, array: SystolicArray) -> Any:
-    return simulator.umakit_systolic_cycles(
-        DATAFLOWS.index(array.dataflow),
-        _Size(product.m, product.n, product.k),
-        _Array(array.rows, array.columns, array.drain_cycles),
-    )
-
-
-def stepped(
-    simulator: ctypes.CDLL, a: npt.NDArray[Any], b: npt.NDArray[Any], array: SystolicArray
-) -> tuple[npt.NDArray[Any], int]:
-    """The product and its cycles from the array that is stepped cycle by cycle."""
-    (m, k), n = a.shape, b.shape[1]
-    result, cycles = np.empty((m, n), np.int32), ctypes.c_uint64()
-    cells = np.empty(2 * array.rows * array.columns * 8, np.uint8)
-    status = simulator.umakit_systolic_step(
-        DATAFLOWS.index(array.dataflow),
-        ctypes.byref(_Operands(a.ctypes.data, b.ctypes.data, result.ctypes.data, m, n, k)),
-        _Array(array.rows, array.columns, array.drain_cycles),
-        ctypes.c_void_p(cells.ctypes.data),
-        ctypes.c_size_t(2 * array.rows * array.columns),
-        ctypes.byref(cycles),
-    )
-    assert status == 0
-    return result, cycles.value
+    return load(tmp_path_factory.mktemp("sim"))
 
 
 def test_cycles_are_scale_sims_in_every_row_of_its_table(simulator: ctypes.CDLL) -> None:

@@ -16,6 +16,7 @@ from networks import Graph, save
 import umakit
 from umakit import sim
 from umakit.accelerator_config import load_accelerator_config
+from umakit.devices import find_device
 from umakit.errors import AcceleratorConfigError
 from umakit.run import run_library
 from umakit.scaffold import new_backend
@@ -108,9 +109,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return umakit.compile_model(save(graph.model(), folder), [backend], folder / "library").path
 
 
-def test_the_device_is_that_of_accel_toml(library: Path) -> None:
+@pytest.mark.parametrize("name", ["host", "qemu-cortex-m3", "qemu-riscv32"])
+def test_the_device_is_that_of_accel_toml(name: str, library: Path) -> None:
+    device = find_device(name)
+    if device.emulator and not (shutil.which(device.emulator[0]) and shutil.which(device.command)):
+        pytest.skip(f"{name} is not installed")
     data = np.random.default_rng(0).normal(size=(2, 1, 3, 6, 5)).astype(np.float32)
-    result = run_library(library, {"x": data}).outputs
+    result = run_library(library, {"x": data}, device=name).outputs
     np.testing.assert_array_equal(next(iter(result.values())), data)
 
 
@@ -124,20 +129,40 @@ def test_only_what_is_used_is_shipped(library: Path) -> None:
     assert not kinds["mac_array"] & files
 
 
-def test_devices_of_both_kinds_live_in_one_library(tmp_path: Path) -> None:
+def test_devices_of_both_kinds_live_in_one_program(tmp_path: Path) -> None:
+    """One library has both, another one of them: what they share is built once."""
     graph = Graph()
     graph.output(graph.conv(graph.input("x", 1, 3, 6, 5), 3, 3))
-    backends = [systolic_backend(tmp_path), vanilla()]
-    exported = umakit.compile_model(save(graph.model(), tmp_path), backends, tmp_path / "both")
-    for name in ("cc", "clang"):
-        if shutil.which(name):
-            build = tmp_path / name
-            subprocess.run(
-                ["cmake", "-S", exported.path, "-B", build, f"-DCMAKE_C_COMPILER={name}",
-                 "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"],
-                check=True, capture_output=True,
-            )  # fmt: skip
-            subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
+    model = save(graph.model(), tmp_path)
+    for name, backends in (("both", [systolic_backend(tmp_path), vanilla()]), ("one", [vanilla()])):
+        umakit.compile_model(model, backends, tmp_path / name, name=name)
+    (tmp_path / "main.c").write_text(
+        '#include "tvmgen_both.h"\n#include "tvmgen_one.h"\nint main(void) { return 0; }\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(app C)\n"
+        "add_subdirectory(both)\nadd_subdirectory(one)\nadd_executable(app main.c)\n"
+        "target_link_libraries(app tvmgen_both::tvmgen_both tvmgen_one::tvmgen_one)\n",
+        encoding="utf-8",
+    )
+    flags = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+    configure = ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_C_FLAGS={flags}"]
+    subprocess.run(configure, check=True, cwd=tmp_path, capture_output=True)
+    built = subprocess.run(
+        ["cmake", "--build", "build"], check=True, cwd=tmp_path, capture_output=True, text=True
+    ).stdout
+    for source in ("umakit_simulator.c", "umakit_mac_array.c", "umakit_systolic_array.c"):
+        assert built.count(f"{source}.o") == 1, source
+
+
+def test_the_readme_shows_a_valid_accel_toml(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (sections,) = re.findall(r"```toml\n(\[array\].*?)```", text, re.DOTALL)
+    path = tmp_path / "accel.toml"
+    path.write_text(f'[accelerator]\nname = "n"\n{sections}', encoding="utf-8")
+    known = load_accelerator_config(path)
+    assert known.device.simulator == "systolic_array" and known.scratchpads[0].banks == 4
 
 
 BARE_METAL = {

@@ -228,6 +228,7 @@ CONVOLUTIONS: Mapping[str, Callable[[], tuple[Any, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 def test_layers_yield_what_torch_yields(tmp_path: Path) -> None:
     made = {name: make() for name, make in CONVOLUTIONS.items()}
     modules = {name: module for name, (module, _) in made.items()}
@@ -368,6 +369,8 @@ class Transformer(nn.Module):  # type: ignore[misc]
 TOKENS = torch.tensor([[1, 4, 10, 0, 3]])
 
 
+# A layer of recurrent cells keeps a list of its weights, which torch.export takes for new ones.
+@pytest.mark.filterwarnings("ignore:The tensor attributes self.lstm._flat_weights")
 @pytest.mark.parametrize(
     ("make", "given"),
     [(resnet, tensor(1, 3, 32, 40)), (mobilenet, tensor(1, 3, 20, 24)), (Recurrent, TOKENS.T),
@@ -614,6 +617,7 @@ def test_a_conversion_to_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
         umakit.import_model(export(Function(lambda _, x: -x), tensor(3)))
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
 def test_objects_that_are_no_programs_say_how_to_export() -> None:
     model = nn.Linear(2, 3)
     for thing, said in (
@@ -735,6 +739,7 @@ def test_arithmetic_is_told_from_code(text: str, known: bool) -> None:
     assert is_arithmetic(text) is known
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
 def test_other_files_of_torch_are_told_by_name(saved: Path, tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     torch.jit.save(torch.jit.script(model), tmp_path / "script.pt")

@@ -4,20 +4,34 @@
  * scale and limits.
  *
  * Sums wrap at 32 bits as the array's registers do, so their order does not
- * matter and the loops have the one that compilers vectorise: for one output
- * position a few neighbouring channels at a time. Padding is the zero point,
- * which contributes nothing, so kernel positions outside the input are skipped.
+ * matter and is the one that compilers vectorise. A convolution is a product of
+ * two matrices along `depth`, the kernel's rows, columns and channels in this
+ * order; padding is the zero point, which contributes nothing. Tiles of both are
+ * copied first, inputs without their zero point and 0 where there is none, so
+ * that the inner loop has neither bounds nor strides to look after.
  */
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "umakit/requantize.h"
+#include "umakit/static_assert.h"
 #include "umakit/systolic_array_internal.h"
 
-/* Channels at a time: of an array with 8 columns a whole block of weights. */
-#define LANES 8u
+/* Sizes of a tile, which lies on the stack: 5 KiB. */
+#define POSITIONS 16u
+#define CHANNELS 32u
+#define DEPTH 64u
+
+/* Channels whose weights are copied at a time, so that each input that was read
+ * is used several times. */
+#define LANES 4u
+
+/* The depth of a tile is a multiple of it: whole vectors. */
+#define VECTOR 16u
+
+UMAKIT_STATIC_ASSERT(LANES == 4u && CHANNELS % LANES == 0u && DEPTH % VECTOR == 0u,
+                     tiles_are_whole);
 
 struct umakit_systolic_taps umakit_systolic_taps(const struct umakit_systolic_job *job,
                                                  int axis, uint32_t output)
@@ -59,118 +73,199 @@ static int32_t int32_at(const unsigned char *bytes, size_t index)
 
 /* ---- The array ---- */
 
-/* Unsigned sums wrap; the conversion of a product keeps its low 32 bits. */
-static void accumulate_lanes(uint32_t *restrict sums, const int8_t *restrict inputs,
-                             size_t input_stride, int32_t zero_point,
-                             const int8_t *restrict weights, size_t weights_stride,
-                             size_t count)
+struct tile {
+    uint32_t position; /* the first */
+    uint32_t positions;
+    uint32_t channel; /* the first */
+    uint32_t channels;
+    uint32_t depth;
+    int16_t inputs[POSITIONS][DEPTH];
+    uint32_t sums[POSITIONS][CHANNELS];
+};
+
+static uint32_t smaller(uint32_t left, uint32_t right)
 {
-    uint32_t local[LANES]; /* in registers */
-    size_t lane;
-    size_t i;
-
-    memcpy(local, sums, sizeof(local));
-    for (i = 0u; i < count; ++i) {
-        const int16_t input = (int16_t)(inputs[i * input_stride] - zero_point);
-
-        for (lane = 0u; lane < LANES; ++lane) {
-            /* At most 255 * 128: fits, and 16 bits multiply faster than 32. */
-            const uint32_t product = (uint32_t)(int16_t)(input * weights[lane]);
-
-            local[lane] += product;
-        }
-        weights += weights_stride;
-    }
-    memcpy(sums, local, sizeof(local));
+    return left < right ? left : right;
 }
 
-static void accumulate_few(uint32_t *restrict sums, const int8_t *restrict inputs,
-                           size_t input_stride, int32_t zero_point,
-                           const int8_t *restrict weights, size_t weights_stride, size_t count,
-                           size_t lanes)
+static void copy_inputs(int16_t *restrict line, const int8_t *restrict inputs, size_t stride,
+                        int32_t zero_point, uint32_t count)
 {
-    size_t i;
+    uint32_t i;
 
-    for (i = 0u; i < count; ++i) {
-        const int32_t input = inputs[i * input_stride] - zero_point;
-        size_t lane;
-
-        for (lane = 0u; lane < lanes; ++lane) {
-            sums[lane] += (uint32_t)(input * weights[lane]);
+    if (stride == 1u) {
+        for (i = 0u; i < count; ++i) {
+            line[i] = (int16_t)(inputs[i] - zero_point);
         }
-        weights += weights_stride;
+        return;
+    }
+    for (i = 0u; i < count; ++i) {
+        line[i] = (int16_t)(inputs[i * stride] - zero_point);
     }
 }
 
-/* Channels `first` to `first + lanes - 1`, all in one block of weights. */
-static void convolve_channels(const struct umakit_systolic_job *job,
-                              const struct umakit_systolic_operands *operands,
-                              struct umakit_systolic_taps rows,
-                              struct umakit_systolic_taps columns, uint32_t first,
-                              size_t lanes, uint32_t *sums)
+/* What one position of the result needs from `depth` on. */
+static void gather_inputs(const struct umakit_systolic_job *job, const int8_t *ifmap,
+                          uint32_t position, uint32_t depth, int16_t *line)
 {
-    const size_t channels = job->input[2];
-    const size_t tap_weights = channels * job->columns;
-    const int8_t *block = operands->weights +
-                          first / job->columns * job->kernel[0] * job->kernel[1] * tap_weights +
-                          first % job->columns;
-    uint32_t row;
-    uint32_t column;
+    const uint32_t channels = job->input[2];
+    const int64_t top =
+        (int64_t)(position / job->output[1]) * job->stride[0] - (int64_t)job->pad[0];
+    const int64_t left =
+        (int64_t)(position % job->output[1]) * job->stride[1] - (int64_t)job->pad[1];
+    uint32_t channel = depth % channels;
+    uint32_t row = depth / channels / job->kernel[1];
+    uint32_t column = depth / channels % job->kernel[1];
+    uint32_t count = 0u;
 
-    for (row = rows.first; row < rows.end; ++row) {
-        const int8_t *inputs =
-            operands->ifmap +
-            (size_t)(rows.input + (row - rows.first) * job->dilation[0]) * job->ifmap_stride[0];
+    memset(line, 0, DEPTH * sizeof(line[0]));
+    while (count < DEPTH && row < job->kernel[0]) {
+        const int64_t y = top + (int64_t)row * job->dilation[0];
+        const int64_t x = left + (int64_t)column * job->dilation[1];
+        const uint32_t run = smaller(channels - channel, DEPTH - count);
 
-        for (column = columns.first; column < columns.end; ++column) {
-            const size_t x = columns.input + (column - columns.first) * job->dilation[1];
-            const int8_t *pixel = inputs + x * job->ifmap_stride[1];
-            const int8_t *weights =
-                block + ((size_t)row * job->kernel[1] + column) * tap_weights;
+        if (y >= 0 && y < (int64_t)job->input[0] && x >= 0 && x < (int64_t)job->input[1]) {
+            copy_inputs(line + count,
+                        ifmap + (size_t)y * job->ifmap_stride[0] +
+                            (size_t)x * job->ifmap_stride[1] +
+                            (size_t)channel * job->ifmap_stride[2],
+                        job->ifmap_stride[2], job->input_zero_point, run);
+        }
+        count += run;
+        channel = 0u;
+        ++column;
+        if (column == job->kernel[1]) {
+            column = 0u;
+            ++row;
+        }
+    }
+}
 
-            if (lanes == LANES) {
-                accumulate_lanes(sums, pixel, job->ifmap_stride[2], job->input_zero_point,
-                                 weights, job->columns, channels);
-            } else {
-                accumulate_few(sums, pixel, job->ifmap_stride[2], job->input_zero_point,
-                               weights, job->columns, channels, lanes);
+/* The weights of a few channels, which need not lie in one block; 0 beyond the
+ * tile's channels and depth. */
+static void gather_weights(const struct umakit_systolic_job *job, const int8_t *weights,
+                           uint32_t total_depth, uint32_t depth, const struct tile *tile,
+                           uint32_t first, int16_t lines[LANES][DEPTH])
+{
+    const uint32_t count = smaller(tile->depth, total_depth - depth);
+    uint32_t lane;
+
+    for (lane = 0u; lane < LANES; ++lane) {
+        const uint32_t channel = tile->channel + first + lane;
+        const size_t block = channel / job->columns;
+        const int8_t *line =
+            weights + (block * total_depth + depth) * job->columns + channel % job->columns;
+        uint32_t i = 0u;
+
+        if (first + lane < tile->channels) {
+            for (; i < count; ++i) {
+                lines[lane][i] = line[(size_t)i * job->columns];
             }
         }
+        for (; i < tile->depth; ++i) {
+            lines[lane][i] = 0;
+        }
+    }
+}
+
+/* Unsigned sums wrap; a product has at most 255 * 128 and fits. */
+static void add_products(uint32_t *restrict sums, const int16_t *restrict inputs,
+                         const int16_t (*restrict weights)[DEPTH], uint32_t depth)
+{
+    const uint32_t count = depth / VECTOR * VECTOR; /* what compilers are to know */
+    uint32_t sum0 = 0u;
+    uint32_t sum1 = 0u;
+    uint32_t sum2 = 0u;
+    uint32_t sum3 = 0u;
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        sum0 += (uint32_t)(inputs[i] * weights[0][i]);
+        sum1 += (uint32_t)(inputs[i] * weights[1][i]);
+        sum2 += (uint32_t)(inputs[i] * weights[2][i]);
+        sum3 += (uint32_t)(inputs[i] * weights[3][i]);
+    }
+    sums[0] += sum0;
+    sums[1] += sum1;
+    sums[2] += sum2;
+    sums[3] += sum3;
+}
+
+static void convolve_tile(const struct umakit_systolic_job *job,
+                          const struct umakit_systolic_operands *operands, struct tile *tile)
+{
+    const uint32_t total_depth = job->kernel[0] * job->kernel[1] * job->input[2];
+    int16_t weights[LANES][DEPTH];
+    uint32_t count;
+    uint32_t depth;
+    uint32_t position;
+    uint32_t channel;
+
+    for (depth = 0u; depth < total_depth; depth += count) {
+        count = smaller(total_depth - depth, DEPTH);
+        tile->depth = (count + VECTOR - 1u) / VECTOR * VECTOR;
+        for (position = 0u; position < tile->positions; ++position) {
+            gather_inputs(job, operands->ifmap, tile->position + position, depth,
+                          tile->inputs[position]);
+        }
+        for (channel = 0u; channel < tile->channels; channel += LANES) {
+            gather_weights(job, operands->weights, total_depth, depth, tile, channel, weights);
+            for (position = 0u; position < tile->positions; ++position) {
+                add_products(&tile->sums[position][channel], tile->inputs[position],
+                             (const int16_t(*)[DEPTH])weights, tile->depth);
+            }
+        }
+    }
+}
+
+/* One tap of a depthwise convolution, for channels `first` to `first + count - 1`. */
+static void add_tap(const struct umakit_systolic_job *job, const int8_t *restrict pixel,
+                    const int8_t *restrict weights, uint32_t first, uint32_t count,
+                    uint32_t *restrict sums)
+{
+    const uint32_t multiplier = job->output[2] / job->input[2];
+    int16_t inputs[CHANNELS] = {0};
+    uint32_t i;
+
+    if (multiplier == 1u) {
+        copy_inputs(inputs, pixel + (size_t)first * job->ifmap_stride[2], job->ifmap_stride[2],
+                    job->input_zero_point, count);
+    } else {
+        for (i = 0u; i < count; ++i) {
+            inputs[i] = (int16_t)(pixel[(size_t)((first + i) / multiplier) *
+                                        job->ifmap_stride[2]] -
+                                  job->input_zero_point);
+        }
+    }
+    for (i = 0u; i < count; ++i) {
+        sums[i] += (uint32_t)(inputs[i] * weights[i]);
     }
 }
 
 static void convolve_depthwise(const struct umakit_systolic_job *job,
                                const struct umakit_systolic_operands *operands,
-                               struct umakit_systolic_taps rows,
-                               struct umakit_systolic_taps columns, uint32_t first,
-                               size_t lanes, uint32_t *sums)
+                               struct tile *tile, uint32_t position)
 {
-    const uint32_t multiplier = job->output[2] / job->input[2];
-    size_t inputs[LANES];
+    const uint32_t place = tile->position + position;
+    const struct umakit_systolic_taps rows =
+        umakit_systolic_taps(job, 0, place / job->output[1]);
+    const struct umakit_systolic_taps columns =
+        umakit_systolic_taps(job, 1, place % job->output[1]);
     uint32_t row;
     uint32_t column;
-    size_t lane;
 
-    for (lane = 0u; lane < lanes; ++lane) {
-        inputs[lane] =
-            (size_t)((first + (uint32_t)lane) / multiplier) * job->ifmap_stride[2];
-    }
     for (row = rows.first; row < rows.end; ++row) {
         const size_t y = rows.input + (row - rows.first) * job->dilation[0];
 
         for (column = columns.first; column < columns.end; ++column) {
             const size_t x = columns.input + (column - columns.first) * job->dilation[1];
-            const int8_t *pixel =
-                operands->ifmap + y * job->ifmap_stride[0] + x * job->ifmap_stride[1];
-            const int8_t *weights = operands->weights +
-                                    ((size_t)row * job->kernel[1] + column) * job->output[2] +
-                                    first;
 
-            for (lane = 0u; lane < lanes; ++lane) {
-                const int32_t input = pixel[inputs[lane]] - job->input_zero_point;
-
-                sums[lane] += (uint32_t)(input * weights[lane]);
-            }
+            add_tap(job,
+                    operands->ifmap + y * job->ifmap_stride[0] + x * job->ifmap_stride[1],
+                    operands->weights +
+                        ((size_t)row * job->kernel[1] + column) * job->output[2] +
+                        tile->channel,
+                    tile->channel, tile->channels, tile->sums[position]);
         }
     }
 }
@@ -192,57 +287,60 @@ static int8_t requantize(const struct umakit_systolic_job *job,
                                         job->highest);
 }
 
-static void compute_position(const struct umakit_systolic_job *job,
-                             const struct umakit_systolic_operands *operands,
-                             struct umakit_systolic_taps rows,
-                             struct umakit_systolic_taps columns, int8_t *result)
+static void store_tile(const struct umakit_systolic_job *job,
+                       const struct umakit_systolic_operands *operands, const struct tile *tile)
 {
-    const bool is_depthwise = job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE;
-    const uint32_t channels = job->output[2];
-    uint32_t first = 0u;
+    uint32_t position;
+    uint32_t channel;
 
-    while (first < channels) {
-        /* Up to the end of the result, and of a block of weights. */
-        const uint32_t in_block = job->columns - first % job->columns;
-        uint32_t lanes = channels - first;
-        uint32_t sums[LANES];
-        uint32_t lane;
+    for (position = 0u; position < tile->positions; ++position) {
+        const uint32_t place = tile->position + position;
+        int8_t *result = operands->ofmap +
+                         (size_t)(place / job->output[1]) * job->ofmap_stride[0] +
+                         (size_t)(place % job->output[1]) * job->ofmap_stride[1];
 
-        if (!is_depthwise && lanes > in_block) {
-            lanes = in_block;
+        for (channel = 0u; channel < tile->channels; ++channel) {
+            result[(size_t)(tile->channel + channel) * job->ofmap_stride[2]] = requantize(
+                job, operands, tile->channel + channel, tile->sums[position][channel]);
         }
-        if (lanes > LANES) {
-            lanes = LANES;
-        }
-        for (lane = 0u; lane < lanes; ++lane) {
-            sums[lane] = (uint32_t)int32_at(operands->bias, first + lane);
-        }
-        if (is_depthwise) {
-            convolve_depthwise(job, operands, rows, columns, first, lanes, sums);
-        } else {
-            convolve_channels(job, operands, rows, columns, first, lanes, sums);
-        }
-        for (lane = 0u; lane < lanes; ++lane) {
-            result[(size_t)(first + lane) * job->ofmap_stride[2]] =
-                requantize(job, operands, first + lane, sums[lane]);
-        }
-        first += lanes;
     }
+}
+
+static void compute_tile(const struct umakit_systolic_job *job,
+                         const struct umakit_systolic_operands *operands, struct tile *tile)
+{
+    uint32_t position;
+    uint32_t channel;
+
+    for (position = 0u; position < tile->positions; ++position) {
+        for (channel = 0u; channel < CHANNELS; ++channel) {
+            tile->sums[position][channel] =
+                channel < tile->channels
+                    ? (uint32_t)int32_at(operands->bias, tile->channel + channel)
+                    : 0u;
+        }
+    }
+    if (job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE) {
+        for (position = 0u; position < tile->positions; ++position) {
+            convolve_depthwise(job, operands, tile, position);
+        }
+    } else {
+        convolve_tile(job, operands, tile);
+    }
+    store_tile(job, operands, tile);
 }
 
 void umakit_systolic_convolve(const struct umakit_systolic_job *job,
                               const struct umakit_systolic_operands *operands)
 {
-    uint32_t y;
-    uint32_t x;
+    const uint32_t positions = job->output[0] * job->output[1]; /* fit the scratchpad */
+    struct tile tile;
 
-    for (y = 0u; y < job->output[0]; ++y) {
-        const struct umakit_systolic_taps rows = umakit_systolic_taps(job, 0, y);
-        int8_t *result = operands->ofmap + (size_t)y * job->ofmap_stride[0];
-
-        for (x = 0u; x < job->output[1]; ++x) {
-            compute_position(job, operands, rows, umakit_systolic_taps(job, 1, x),
-                             result + (size_t)x * job->ofmap_stride[1]);
+    for (tile.position = 0u; tile.position < positions; tile.position += tile.positions) {
+        tile.positions = smaller(positions - tile.position, POSITIONS);
+        for (tile.channel = 0u; tile.channel < job->output[2]; tile.channel += tile.channels) {
+            tile.channels = smaller(job->output[2] - tile.channel, CHANNELS);
+            compute_tile(job, operands, &tile);
         }
     }
 }

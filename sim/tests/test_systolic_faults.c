@@ -121,6 +121,13 @@ static void test_lost_interrupt(void)
     CHECK_EQUAL(run_job(), UMAKIT_LOST_INTERRUPT);
     CHECK_EQUAL(READ(STATUS), BIT(IDLE) | BIT(ARRAY_DONE));
     CHECK_EQUAL(run_job(), UMAKIT_OK);
+    umakit_simulator_remove_faults(&array.device);
+    /* All but the first. */
+    inject((struct umakit_fault){.kind = UMAKIT_FAULT_LOST_INTERRUPT, .skip = 1u});
+    CHECK_EQUAL(run_job(), UMAKIT_OK);
+    CHECK_EQUAL(run_job(), UMAKIT_LOST_INTERRUPT);
+    CHECK_EQUAL(run_transfer(), UMAKIT_LOST_INTERRUPT);
+    umakit_simulator_remove_faults(&array.device);
     expect_recovery();
 }
 
@@ -195,6 +202,14 @@ static void test_flipped_bit(void)
     /* Bytes between rows and channels are not read. */
     set_up();
     WRITE(INPUT_CHANNELS, 1u);
+    flip(IFMAP_AT + 1u, 2u);
+    CHECK_EQUAL(run_job(), UMAKIT_OK);
+    flip(IFMAP_AT + 2u, 2u);
+    CHECK_EQUAL(run_job(), UMAKIT_PARITY_ERROR);
+    set_up();
+    WRITE(IFMAP_ROW_STRIDE, 16u);
+    WRITE(IFMAP_COLUMN_STRIDE, 4u);
+    WRITE(IFMAP_CHANNEL_STRIDE, 2u);
     flip(IFMAP_AT + 1u, 2u);
     CHECK_EQUAL(run_job(), UMAKIT_OK);
     flip(IFMAP_AT + 2u, 2u);

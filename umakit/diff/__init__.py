@@ -17,7 +17,12 @@ from umakit.devices import HOST, find_device
 from umakit.diff.blame import find_blame, layer_results
 from umakit.diff.compare import DEFAULT_TOLERANCE, TensorDifference
 from umakit.diff.inputs import given_inferences, random_inferences
-from umakit.diff.libraries import compiled_library, written_library
+from umakit.diff.libraries import (
+    compiled_library,
+    keeps_results,
+    storing,
+    written_library,
+)
 from umakit.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
@@ -31,6 +36,7 @@ from umakit.diff.session import Examined, Judgement, Reference, rewritten_notice
 from umakit.diff.values import every_value
 from umakit.errors import InputError
 from umakit.frontend import import_model
+from umakit.library import Library
 from umakit.quantization import quantize_to_integers
 
 __all__ = [
@@ -102,14 +108,47 @@ def diff_model(
         every = every_value(model)
         runtime = choose_runtime(reference, source, every, notices)
         truth = Reference(every, runtime, folder, tolerance)
-        progress("building the library")
-        examined = Examined(made, truth, folder / "library_probe", tolerance, machine)
-        layers, result = _run(examined, truth, chosen[:most], tolerance, progress)
-    notices += result.notices
+
+        def compare(
+            examined: Library, program: str, inferences: Sequence[Mapping[str, Any]]
+        ) -> DiffResult:
+            progress("building the library")
+            session = Examined(examined, truth, folder / program, tolerance, machine)
+            return _run(session, truth, inferences, tolerance, progress)
+
+        result = compare(made, "library_probe", chosen[:most])
+        if not result.agrees and keeps_results(made):
+            if library is not None:
+                notices.append(UNSEEN)
+            else:
+                progress("compiling a library whose layers store their results")
+                path = folder / "stored"
+                stored = compiled_library(model, backends, path, storing(options, made))
+                result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
     return replace(
-        result, name=model.name, seeds=inputs is None, layers=layers, notices=tuple(notices),
-        nodes=nodes_of(source),
+        result, name=model.name, seeds=inputs is None, nodes=nodes_of(source),
+        notices=(*notices, *result.notices),
     )  # fmt: skip
+
+
+UNSEEN = (
+    "results that stay in a scratchpad cannot be read: with --backend instead of --library, one "
+    "whose layers store them is compiled"
+)
+
+
+def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
+    """What is known of a difference among layers that keep their results in a scratchpad."""
+    if stored.agrees:
+        notice = (
+            "when every layer stores its result, all agree: look at what stays in the scratchpad"
+        )
+        return replace(kept, notices=(*kept.notices, notice))
+    notice = (
+        "results that stay in a scratchpad cannot be read: this is the same library with every "
+        "layer storing its result"
+    )
+    return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
 
 
 def _check(tolerance: float, most: int | None) -> None:
@@ -125,7 +164,7 @@ def _run(
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
     tolerance: float,
     progress: Callable[[str], None],
-) -> tuple[tuple[LayerResult, ...], DiffResult]:
+) -> DiffResult:
     """Run inferences up to the first that differs."""
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
@@ -142,17 +181,17 @@ def _run(
             tolerance=tolerance,
             inferences=number + 1,
             seeds=False,
-            layers=(),
+            layers=layers,
             outputs=dict(judgement.outputs),
             blame=blame,
             inputs=dict(inputs),
             notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
         )
         if not result.agrees:
-            return layers, result
+            return result
         worst = _worst(worst, layers) if worst else layers
         outputs = _worst_outputs(outputs, judgement)
-    return worst, replace(result, outputs=outputs)
+    return replace(result, layers=worst, outputs=outputs)
 
 
 def _worst(known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]) -> tuple[LayerResult, ...]:

@@ -178,7 +178,8 @@ def _unknown_rows(truth: Reference, judgement: Judgement, row: int) -> list[int]
 def _unknown_layers(examined: Examined, number: int) -> tuple[OperatorPlacement, ...]:
     """Operators of the layers before a layer whose results cannot be compared at all."""
     writer = {name: n for n, layer in enumerate(examined.layers) for name in layer["outputs"]}
-    found: set[int] = set()
+    # What stays in a scratchpad is nobody's input; any layer before may have used it.
+    found = {n for n in range(number) if not examined.layers[n]["outputs"]}
     open_layers = [number]
     while open_layers:
         for name in examined.layers[open_layers.pop()]["inputs"]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from umakit.backend import UMABackend
@@ -31,6 +32,23 @@ def compiled_library(
     partitioned = partition(model.module, backends)
     options = options or ExportOptions(weights=form_of_weights(partitioned.module))
     return export_program(model, partitioned, backends, path, options)
+
+
+def keeps_results(library: Library) -> bool:
+    """Whether results stay in a scratchpad, where nobody but the accelerator sees them."""
+    traffic = library.metadata["umakit"]["memory"].get("traffic")
+    return bool(traffic and traffic["kept"])
+
+
+def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
+    """Options of a library whose layers all store their results, and which is equal otherwise.
+
+    Args:
+        options: of the library; None if they were left out.
+        library: what they made.
+    """
+    options = options or ExportOptions(weights=library.metadata["umakit"]["weights"])
+    return replace(options, keep_in_scratchpads=False)
 
 
 def written_library(path: Path, model: Model) -> Library:

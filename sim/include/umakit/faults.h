@@ -22,10 +22,11 @@ extern "C" {
 
 enum umakit_fault_kind {
     /* The bus refuses accesses to the bytes `address` to `address + bytes - 1`.
-     * An event is a transfer, or a job of the MAC array, that touches them. */
+     * An event is a row of a transfer, or an operand of a job of the MAC array,
+     * that touches them. */
     UMAKIT_FAULT_BUS_ERROR = 1,
-    /* The DMA engine moves `bytes` bytes and stops. An event is a transfer of
-     * more than that; `ending` is what the driver gets to see. */
+    /* The DMA engine moves `bytes` bytes and stops; `ending` is what the driver
+     * gets to see. An event is a transfer; one of no more bytes is not harmed. */
     UMAKIT_FAULT_DMA_STOPS = 2,
     /* A transfer or job ends and sets DONE, but no interrupt comes. An event is
      * an interrupt that DONE would have raised. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The device of a board: registers at UMAKIT_DEVICE_BASE, an integer constant
- * given when board/umakit_device_memory_mapped.c is compiled.
+ * given when board/umakit_device_memory_mapped.c is compiled, with the registers
+ * of the systolic array if UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY is defined there, else
+ * of the MAC array.
  */
 #ifndef UMAKIT_MEMORY_MAPPED_H
 #define UMAKIT_MEMORY_MAPPED_H
