@@ -102,12 +102,6 @@ def _blame(result: DiffResult, blame: Blame) -> list[str]:
         lines.append(
             f"  not excluded  {_operators(result, blame.also)}: not known to {result.reference}"
         )
-    if blame.resident:
-        lines += [
-            f"  not excluded  {_operators(result, blame.resident)}: what it leaves in the scratchpad "
-            "cannot be compared;",
-            "                without _register_transfers in its backend nothing stays there",
-        ]
     others = [
         _name(result, other) for other in result.layers[layer.number + 1 :] if not other.agrees
     ]

@@ -87,7 +87,7 @@ SHIPPED = {
     "templates": (("templates",), r"\.(j2|py)$", "umakit/"),
     "the simulator": (("sim/src", "sim/include", "sim/board", "sim/mock"), r"\.[ch]$", "umakit/"),
     "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
-    "the Vanilla backend": (("backends/vanilla_accelerator",), r"\.(py|c|h|toml|md)$", "umakit/"),
+    "the backends": (("backends",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),
     "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake)$", ""),
     "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
@@ -157,8 +157,10 @@ def test_every_command_works_from_the_wheel(installed: Path, tmp_path: Path) -> 
     uma = installed / "uma"
     assert command(uma, "--version", cwd=tmp_path) == f"umakit {__version__}\n"
 
-    (listed,) = json.loads(command(uma, "backends", "--json", cwd=tmp_path))
-    assert (listed["name"], listed["origin"]) == ("vanilla_accelerator", "umakit")
+    backends = json.loads(command(uma, "backends", "--json", cwd=tmp_path))
+    assert [item["name"] for item in backends] == ["strawberry_accelerator", "vanilla_accelerator"]
+    assert {item["origin"] for item in backends} == {"umakit"}
+    listed = backends[1]
     assert Path(listed["location"]).is_relative_to(installed.parent)
 
     command(uma, "new", "wheel_npu", "--tutorial", "vanilla", cwd=tmp_path)

@@ -135,7 +135,10 @@ class QuantizedNetwork:
                     if isinstance(known, Dense):
                         flat = relax.op.reshape(value, (1, constants[0].shape[1]))
                         value = builder.emit(flat, f"{label}_input")
-                    operands = [value, *(relax.const(array, str(array.dtype)) for array in constants)]
+                    operands = [
+                        value,
+                        *(relax.const(array, str(array.dtype)) for array in constants),
+                    ]
                     value = builder.emit(known.call(operands, None), label)
                 result = builder.emit_output(value)
             builder.emit_func_output(result)

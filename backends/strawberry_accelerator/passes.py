@@ -87,7 +87,16 @@ def calculation(known: patterns.Weighted, array: ArraySection) -> list[int]:
             )
             for axis in axes
         ]
-        window = [*known.kernel, *known.strides, *known.padding[:2], *known.dilation]
+        window = [
+            sizes[f"{name}_{side}"]
+            for name, sides in (
+                ("kernel", ("height", "width")),
+                ("stride", ("y", "x")),
+                ("pad", ("top", "left")),
+                ("dilation", ("y", "x")),
+            )
+            for side in sides
+        ]
     depthwise = isinstance(known, patterns.QDepthwise)
     channels_first = getattr(known, "layout", "NHWC") == "NCHW"
     scale = ("scales", "input_zero_point", "output_zero_point", "lowest", "highest", "rounding")

@@ -41,10 +41,10 @@ def fits(scratchpad: MemorySection) -> Callable[[patterns.Composite], bool | str
     """A predicate: all operands and the result of a layer lie in the scratchpad at once."""
 
     def predicate(known: patterns.Composite) -> bool | str:
-        unit = scratchpad.alignment
+        unit, room = scratchpad.alignment, scratchpad.size or 0
         needed = sum(-(-size // unit) * unit for size in known.operand_bytes.values())
-        if needed > scratchpad.size:
-            return f"needs {needed:,} B, {scratchpad.name} has {scratchpad.size:,} B"
+        if needed > room:
+            return f"needs {needed:,} B, {scratchpad.name} has {room:,} B"
         return True
 
     return predicate

@@ -120,7 +120,6 @@ def _wrong(
         got=tensor.got,
         wanted=wanted,
         inputs=_inputs(examined, judgement, layer.number, inputs),
-        resident=_resident(examined, layer.number),
     )
 
 
@@ -190,22 +189,6 @@ def _unknown_layers(examined: Examined, number: int) -> tuple[OperatorPlacement,
     rows = sorted({row for source in found for row in examined.layers[source]["operators"]})
     own = set(examined.layers[number]["operators"])
     return tuple(examined.operators[row] for row in rows if row not in own)
-
-
-def _resident(examined: Examined, number: int) -> tuple[OperatorPlacement, ...]:
-    """Operators whose results a layer finds in a scratchpad, where nothing can be compared."""
-    found: set[int] = set()
-    open_layers = [number]
-    while open_layers:
-        reader = examined.layers[open_layers.pop()]["name"]
-        holders = {item["holder"] for item in examined.kept if reader in item["readers"]}
-        for source, layer in enumerate(examined.layers[:number]):
-            compared = any(name in examined.values for name in layer["outputs"])
-            if layer["name"] in holders and not compared and source not in found:
-                found.add(source)
-                open_layers.append(source)
-    rows = sorted({row for source in found for row in examined.layers[source]["operators"]})
-    return tuple(examined.operators[row] for row in rows)
 
 
 def _inputs(

@@ -70,8 +70,6 @@ class Blame:
         got: what the layer computed.
         wanted: what it had to compute.
         inputs: values that the layer read, by C name.
-        resident: operators whose results it finds in a scratchpad, where they cannot be compared;
-            the error may be theirs.
     """
 
     layer: LayerResult
@@ -83,7 +81,6 @@ class Blame:
     got: Array
     wanted: Array
     inputs: dict[str, Array] = field(default_factory=dict)
-    resident: tuple[OperatorPlacement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,6 @@ class DiffResult:
             "operators": [self._operator_json(item) for item in blame.operators],
             "shared_with_cpu_kernels": blame.shared,
             "not_compared_independently": [self._operator_json(item) for item in blame.also],
-            "kept_in_a_scratchpad": [self._operator_json(item) for item in blame.resident],
             "explanation": blame.explanation,
             "memory_overlap": blame.overlap,
         }

@@ -206,8 +206,6 @@ class Examined:
         description = library.metadata["umakit"]
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
         self.pools: Sequence[Mapping[str, Any]] = description["memory"]["pools"]
-        traffic = description["memory"].get("traffic") or {}
-        self.kept: Sequence[Mapping[str, Any]] = traffic.get("kept", ())
         self._reference = reference
         self._tolerance = tolerance
         self._outputs = description["outputs"]
