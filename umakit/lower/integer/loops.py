@@ -21,6 +21,10 @@ TILE = 64
 """Most accumulators that a kernel keeps at once, in a local array of as many int32."""
 
 
+BLOCK = 4
+"""Output channels whose sums are in registers at once: what a Cortex-M3 has registers for."""
+
+
 def int32(value: Any) -> Any:
     """A 32-bit constant, or an expression converted to 32 bits."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
@@ -121,6 +125,26 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
         return body(first, tirx.min(int32(TILE), int32(count) - first))
 
     return loop("tile", number, tile)
+
+
+def blocks(count: int, body: Callable[[Any], Any]) -> Any:
+    """`count` channels in blocks of `BLOCK`, or all in one if there are fewer.
+
+    The last block ends with the last channel: it may compute some a second time, which takes no
+    code of its own.
+
+    Args:
+        count: of all channels.
+        body: from a block's first channel to statements.
+    """
+    if count <= BLOCK:
+        return body(int32(0))
+
+    def block(index: Any) -> Any:
+        first = index * int32(BLOCK)
+        return body(first if count % BLOCK == 0 else tirx.min(first, int32(count - BLOCK)))
+
+    return loop("block", -(-count // BLOCK), block)
 
 
 def store_rescaled(
