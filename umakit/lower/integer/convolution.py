@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from umakit.lower.integer.loops import (
     BLOCK,
     TILE,
     accumulators,
+    add_products,
     add_to,
     blocks,
     buffer,
@@ -111,28 +112,13 @@ class Linear:
 
 def product(data: Any, weight: Any, zero_point: int) -> Any:
     """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
+
+
+def shifted(data: Any, zero_point: int) -> Any:
+    """data - zero point in 16 bits."""
     value = data.astype("int16")
-    if zero_point:
-        value = value - tirx.IntImm("int16", zero_point)
-    return int32(value) * int32(weight.astype("int16"))
-
-
-def add_products(sums: Any, value: Any, zero_point: int, weights: Sequence[Any]) -> Any:
-    """Add the products of an element of the data with a weight for each sum.
-
-    One load and one subtraction serve all of them. Factors have 16 bits for compilers to see.
-    """
-    element = value.astype("int16")
-    if zero_point:
-        element = element - tirx.IntImm("int16", zero_point)
-    factor = tirx.Var("factor", "int16")
-    return sequence(
-        tirx.Bind(factor, element),
-        *(
-            add_to(sums, int32(number), int32(factor) * int32(weight.astype("int16")))
-            for number, weight in enumerate(weights)
-        ),
-    )
+    return value - tirx.IntImm("int16", zero_point) if zero_point else value
 
 
 def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Linear) -> Any:
@@ -153,7 +139,8 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
             tirx.AllocBuffer(sums),
             loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
             loop("i", inputs, lambda i: add_products(
-                sums, data[row, i], 0, [weights[first + int32(c), i] for c in range(block)]
+                sums, [shifted(data[row, i], 0)],
+                [weights[first + int32(c), i] for c in range(block)],
             )),
             loop("c", block, lambda c: store_rescaled(
                 output, [row, first + c], total_of(sums, c),
@@ -231,7 +218,7 @@ def conv2d(
                 ky, kx = rows[0] + row, columns[0] + column
                 iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
                 return add_products(
-                    sums, data[n, iy, ix, channel + i], zero_point,
+                    sums, [shifted(data[n, iy, ix, channel + i], zero_point)],
                     [weights[first + int32(c), ky, kx, i] for c in range(block)],
                 )  # fmt: skip
 
@@ -296,8 +283,8 @@ def tiled_conv2d(
 ) -> Any:
     """The same, with the sums of a tile of output channels at once.
 
-    It suits depthwise convolutions and those of few input channels, and any ungrouped one of
-    data in NCHW. The weights are those of `channels_last`, so that the innermost loop over output
+    It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
+    `gathered`. The weights are those of `channels_last`, so that the innermost loop over output
     channels is contiguous.
     """
     batch, channels = data_shape[0], channel_count(known, data_shape)

@@ -89,6 +89,24 @@ def add_to(sums: Any, index: Any, value: Any) -> Any:
     return tirx.BufferStore(sums, total, [index])
 
 
+def add_products(sums: Any, elements: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """Add the products of each element of the data with each weight to a sum of their own.
+
+    One load serves several products. Factors have 16 bits for compilers to see; gcc sees them if
+    those of the weights are not shared.
+
+    Args:
+        sums: the sums of the first element come first.
+        elements: int16.
+        weights: int8 or int16.
+    """
+    variables = [tirx.Var("element", "int16") for _ in elements]
+    bindings = [tirx.Bind(v, value) for v, value in zip(variables, elements, strict=True)]
+    products = [int32(v) * int32(w.astype("int16")) for v in variables for w in weights]
+    additions = [add_to(sums, int32(i), product) for i, product in enumerate(products)]
+    return sequence(*bindings, *additions)
+
+
 def add_element_to(sums: Any, index: Any, value: Any) -> Any:
     """`sums[index] += value`, for an int32 value that is no more than an element of the data.
 
@@ -127,24 +145,25 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
     return loop("tile", number, tile)
 
 
-def blocks(count: int, body: Callable[[Any], Any]) -> Any:
-    """`count` channels in blocks of `BLOCK`, or all in one if there are fewer.
+def blocks(count: int, body: Callable[[Any], Any], size: int = BLOCK) -> Any:
+    """`count` channels or positions in blocks, or all in one if there are fewer.
 
-    The last block ends with the last channel: it may compute some a second time, which takes no
-    code of its own.
+    The last block ends with the last one: it may compute some a second time, which takes no code
+    of its own.
 
     Args:
-        count: of all channels.
-        body: from a block's first channel to statements.
+        count: of all.
+        body: from the first of a block to statements.
+        size: of a block.
     """
-    if count <= BLOCK:
+    if count <= size:
         return body(int32(0))
 
     def block(index: Any) -> Any:
-        first = index * int32(BLOCK)
-        return body(first if count % BLOCK == 0 else tirx.min(first, int32(count - BLOCK)))
+        first = index * int32(size)
+        return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
 
-    return loop("block", -(-count // BLOCK), block)
+    return loop("block", -(-count // size), block)
 
 
 def store_rescaled(
