@@ -57,7 +57,21 @@ def memory_summary(memory: Mapping[str, Any]) -> str:
     lines = [f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"]
     if len(memory["pools"]) > 1 or any(pool["size_bytes"] for pool in memory["pools"]):
         lines += [f"  {_pool_summary(pool)}" for pool in memory["pools"]]
+    lines += [_pool_summary(scratchpad) for scratchpad in memory["scratchpads"]]
+    if memory["traffic"]:
+        lines.append(_traffic_summary(memory["traffic"]))
     return "\n".join(lines)
+
+
+def _traffic_summary(traffic: Mapping[str, Any]) -> str:
+    """What moves to and from scratchpads, and what need not."""
+    saved = sum(kept["saved"] for kept in traffic["kept"])
+    total = traffic["moved"] + saved
+    text = f"{traffic['moved']:,} B move to and from it in an inference"
+    if not saved:
+        return text
+    share = 100 * saved / total
+    return f"{text}; {saved:,} B more ({share:.1f} %) stay there between layers"
 
 
 def _pool_summary(pool: Mapping[str, Any]) -> str:

@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from umakit.errors import AcceleratorConfigError
 
@@ -40,7 +47,11 @@ class DeviceSection(_Section):
 
 
 class MemorySection(_Section):
-    """A memory that working tensors may live in."""
+    """A memory that working tensors may live in.
+
+    With `address = "offset"` it is a scratchpad that the CPU does not see: drivers are told byte
+    offsets from its start instead of pointers.
+    """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     size: Annotated[int, Field(ge=1)] | None = None
@@ -48,6 +59,7 @@ class MemorySection(_Section):
     reachable_by: list[Literal["cpu", "accelerator"]] = Field(
         default=["cpu", "accelerator"], min_length=1
     )
+    address: Literal["pointer", "offset"] = "pointer"
 
     @field_validator("alignment")
     @classmethod
@@ -55,6 +67,12 @@ class MemorySection(_Section):
         if alignment & (alignment - 1):
             raise ValueError(f"{alignment} is no power of two")
         return alignment
+
+    @model_validator(mode="after")
+    def _scratchpad(self) -> Self:
+        if self.address == "offset" and (self.reachable_by != ["accelerator"] or not self.size):
+            raise ValueError('address = "offset" needs a size and reachable_by = ["accelerator"]')
+        return self
 
 
 class AcceleratorConfig(_Section):

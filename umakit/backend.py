@@ -108,6 +108,19 @@ class Driver:
     headers: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Transfers:
+    """The driver calls that copy between shared memory and a scratchpad.
+
+    Attributes:
+        load: `int load(const void *source, uint32_t offset, int32_t bytes)`.
+        store: `int store(uint32_t offset, void *destination, int32_t bytes)`.
+    """
+
+    load: str
+    store: str
+
+
 class UMABackend(ABC):
     """Base class of a backend.
 
@@ -124,6 +137,7 @@ class UMABackend(ABC):
         self.passes: dict[PassPhase, list[Any]] = {phase: [] for phase in PassPhase}
         self.codegen = CodegenHooks()
         self.driver = Driver()
+        self.transfers: Transfers | None = None
         self._configuration: AcceleratorConfig | None = None
 
     @property
@@ -250,6 +264,19 @@ class UMABackend(ABC):
             headers: `.h` files relative to the backend's folder.
         """
         self.driver = Driver(tuple(sources), tuple(headers))
+
+    def _register_transfers(self, load: str, store: str) -> None:
+        """Name the driver calls that copy whole tensors between shared memory and a scratchpad.
+
+        A result that a later layer of this backend loads again then stays in the scratchpad where
+        it fits, and the copies out and in are left away. All other driver calls must leave the
+        buffers that were loaded as they are.
+
+        Args:
+            load: name of `int load(const void *source, uint32_t offset, int32_t bytes)`.
+            store: name of `int store(uint32_t offset, void *destination, int32_t bytes)`.
+        """
+        self.transfers = Transfers(load, store)
 
     # --- use ----------------------------------------------------------------------------------
 

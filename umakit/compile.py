@@ -24,6 +24,7 @@ from umakit.memory_validator import validate_plan
 from umakit.partitioner import Partitioned, partition
 from umakit.program import build_program
 from umakit.quantization import quantize_to_integers
+from umakit.residency import keep_in_scratchpads
 
 Progress = Callable[[str], None]
 
@@ -36,11 +37,14 @@ class ExportOptions:
         planner: of memory, a name of `umakit.memory.PLANNERS`.
         pools: memories of the board in order of preference, after those of the backends.
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
+        keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
+            can; else every layer loads and stores its tensors.
     """
 
     planner: str = DEFAULT_PLANNER
     pools: tuple[MemoryPool, ...] = ()
     weights: Literal["c", "blob"] = "c"
+    keep_in_scratchpads: bool = True
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Names of the C interface that no tensor may have."""
@@ -124,6 +128,8 @@ def export_program(
     pools = memory_pools(list(by_target.values()), options.pools)
     program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
     progress("planning memory")
+    if options.keep_in_scratchpads:
+        program = keep_in_scratchpads(program, by_target, pools, options.planner)
     plan = plan_memory(program, pools, options.planner)
     validate_plan(program, plan)
     progress("writing the library")

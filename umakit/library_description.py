@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from umakit.backend import UMABackend
@@ -107,7 +108,7 @@ def _module(
         "io_size_bytes": sum(tensor.size for tensor in inputs + outputs),
         "inputs": {t.label: {"size": t.size, "dtype": t.dtype} for t in inputs},
         "outputs": {t.label: {"size": t.size, "dtype": t.dtype} for t in outputs},
-        "workspace_pools": {pool.pool.name: pool.size for pool in plan.pools},
+        "workspace_pools": {pool.pool.name: pool.size for pool in plan.supplied},
     }
     operators: dict[str, dict[str, Any]] = {}
     for call, function in zip(program.calls, code.functions, strict=True):
@@ -126,7 +127,9 @@ def _module(
 
 
 def _scratch_size(program: Program, call: KernelCall) -> int:
-    return sum(program.tensors[name].size for name in call.scratch)
+    """Bytes of working memory in the arena."""
+    tensors = [program.tensors[name] for name in call.scratch]
+    return sum(tensor.size for tensor in tensors if not tensor.pool)
 
 
 def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
@@ -136,7 +139,11 @@ def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
         "live_set_bound_bytes": plan.live_set_bound,
         "constants_bytes": constants_size(program),
         "planner": plan.planner,
-        "pools": [_pool(program, plan, pool, alive) for pool in plan.pools],
+        "traffic": None if program.traffic is None else asdict(program.traffic),
+        "pools": [_pool(program, plan, pool, alive) for pool in plan.supplied],
+        "scratchpads": [
+            _pool(program, plan, pool, alive) for pool in plan.pools if pool.pool.by_offset
+        ],
     }
 
 
@@ -169,7 +176,7 @@ def _pool(
 
 
 def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dict[str, Any]]:
-    alive = tensor_lifetimes(program)
+    alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
     return [
         {
             "name": call.label,

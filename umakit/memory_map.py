@@ -70,7 +70,7 @@ def _figure(description: Mapping[str, Any]) -> Figure:
     from matplotlib.figure import Figure
 
     memory, layers = description["memory"], description["layers"]
-    pools = memory["pools"]
+    pools = [*memory["pools"], *memory["scratchpads"]]
     width = min(40.0, max(7.0, 2.5 + STEP_WIDTH * len(layers)))
     figure = Figure(figsize=(width, 1.6 + PANEL_HEIGHT * len(pools)), layout="constrained")
     panels = figure.subplots(len(pools), 1, squeeze=False, sharex=True)[:, 0]

@@ -93,10 +93,11 @@ class _Replay:
     def run(self) -> None:
         """Raises MemoryPlanError where a tensor has lost bytes."""
         for step, call in enumerate(self._program.calls):
-            inputs = [name for name in call.inputs if name in self._offsets]
+            inputs = [name for name in (*call.inputs, *call.kept) if name in self._offsets]
             for name in inputs:
                 self._check(name, step, call)
-            written = [n for n in (*call.outputs, *call.scratch) if n in self._offsets]
+            scratch = [name for name in call.scratch if name not in call.kept]
+            written = [n for n in (*call.outputs, *scratch) if n in self._offsets]
             for name in written:
                 self._owner[self._slice(name)] = self._numbers[name]
             # After the writes everything must still be in place, but for what may be overwritten.

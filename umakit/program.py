@@ -37,6 +37,7 @@ class Tensor:
     Attributes:
         name: a C identifier, unique in the program.
         label: how the user's model calls it.
+        pool: the scratchpad that it has to lie in, by name; empty where a memory plan may choose.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Tensor:
     dtype: str
     role: Role
     quantization: Quantization | None = None
+    pool: str = ""
 
     @property
     def elements(self) -> int:
@@ -65,7 +67,8 @@ class KernelCall:
         kernel: name of the kernel; empty for a plain copy of the input to the output.
         inputs: names of the tensors that are read.
         outputs: names of the tensors that are written in full.
-        scratch: names of the tensors that are working memory of this step only.
+        scratch: names of the tensors that are working memory of this step.
+        kept: those of the scratch that hold an earlier step's result, in a scratchpad.
         label: what the user sees in a profile, for example `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
@@ -80,11 +83,47 @@ class KernelCall:
     target: str
     macs: int
     rows: tuple[int, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """All tensors in the order of the kernel's parameters."""
         return (*self.inputs, *self.outputs, *self.scratch)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor that stays in a scratchpad.
+
+    Attributes:
+        tensor: how the user's model calls it.
+        holder: label of the step that has it there first.
+        readers: labels of the steps that find it there.
+        saved: bytes that are not copied, of an inference.
+    """
+
+    tensor: str
+    holder: str
+    readers: tuple[str, ...]
+    saved: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What moves between shared memory and scratchpads.
+
+    Attributes:
+        moved: bytes of an inference.
+        kept: what would move too if it did not stay.
+    """
+
+    moved: int
+    kept: tuple[Kept, ...]
+
+    @property
+    def saved(self) -> int:
+        """Bytes of an inference that are not copied."""
+        return sum(item.saved for item in self.kept)
 
 
 @dataclass(frozen=True)
@@ -100,6 +139,7 @@ class Program:
         inputs: tensor names in the order of the model's inputs.
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
+        traffic: between shared memory and scratchpads; None if no backend has transfers.
     """
 
     name: str
@@ -110,6 +150,7 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     fingerprint: str = ""
+    traffic: Traffic | None = None
 
 
 def build_program(
@@ -173,7 +214,7 @@ class _Builder:
             self._model.fingerprint,
         )
 
-    def _declare(self, specification: TensorSpecification, role: Role) -> str:
+    def _declare(self, specification: TensorSpecification, role: Role, pool: str = "") -> str:
         name = unique(c_identifier(specification.name), self._taken)
         self._tensors[name] = Tensor(
             name,
@@ -182,6 +223,7 @@ class _Builder:
             specification.dtype,
             role,
             specification.quantization,
+            pool,
         )
         return name
 
@@ -240,6 +282,7 @@ class _Builder:
             self._declare(
                 TensorSpecification(f"{label} scratch", (buffer.elements,), buffer.dtype),
                 Role.SCRATCH,
+                buffer.pool,
             )
             for buffer in kernel.scratch
         ]

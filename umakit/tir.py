@@ -68,6 +68,35 @@ def same_computation(function: Any, expected: Any) -> bool:
     return bool(tvm_api.tvm_ffi.structural_equal(bare(function), bare(expected)))
 
 
+def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> Any:
+    """Memory in a scratchpad of the accelerator for the time of a prim func.
+
+    The memory plan gives it an offset; in C it is a `uint32_t`, bytes from the scratchpad's start.
+    `allocate` declares it in a body, `pointer` makes it an argument for a driver call.
+
+    Args:
+        name: of the buffer, for readers.
+        elements: how many.
+        dtype: of the elements.
+        pool: name of a `[[memory]]` of `accel.toml` with `address = "offset"`.
+    """
+    return tirx.decl_buffer([elements], dtype, name, scope=f"global.{pool}")
+
+
+def allocate(buffers: Sequence[Any], body: Any) -> Any:
+    """A body with memory for the time that it runs."""
+    return tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
+
+
+def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
+    """Statements that call drivers one after the other, up to the first status that is not zero.
+
+    Args:
+        calls: names of C functions that return int, with their arguments as in `driver_call`.
+    """
+    return tirx.SeqStmt([driver_call(name, arguments) for name, arguments in calls])
+
+
 def driver_call(name: str, arguments: Sequence[Any]) -> Any:
     """A statement that calls a driver and returns its status if that is not zero.
 

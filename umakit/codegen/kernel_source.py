@@ -103,7 +103,11 @@ class _StatementPrinter:
             offset = tvm_api.symbolic_offset(parameter.variable)
             if offset is not None:
                 self.expressions.substitute(offset, "0")
-            declarations.append(f"{qualifier}{c_type(parameter.dtype)} *restrict {name}")
+            declarations.append(
+                f"uint32_t {name}"
+                if parameter.pool
+                else f"{qualifier}{c_type(parameter.dtype)} *restrict {name}"
+            )
         return declarations
 
     def unused_parameters(self) -> list[str]:

@@ -88,7 +88,7 @@ def common_values(
         "inputs": inputs,
         "outputs": outputs,
         "quantized": any(tensor["scale"] for tensor in inputs + outputs),
-        "pools": [_pool_view(prefix, pool) for pool in plan.pools],
+        "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
     }
@@ -286,6 +286,8 @@ class _StepPrinter:
         home = self._plan.pool_of(name)
         if home is None:
             return name
+        if home.pool.by_offset:
+            return f"{home.offsets[name]}u"
         # Through void: pools are aligned for every type, which a cast cannot tell the compiler.
         place = f"(uint8_t *){home.pool.name} + {home.offsets[name]}"
         return f"({c_type(tensor.dtype)} *)(void *)({place})"

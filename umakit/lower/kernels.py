@@ -19,11 +19,20 @@ windows of a 3x3 convolution of 16 channels, whose layers are where networks nee
 
 @dataclass(frozen=True)
 class Parameter:
-    """A pointer parameter of a kernel."""
+    """A pointer parameter of a kernel.
+
+    Attributes:
+        variable: TIR buffer.
+        dtype: of its elements.
+        elements: how many.
+        pool: the scratchpad it lies in, by name; the parameter is then a byte offset. Empty for a
+            pointer.
+    """
 
     variable: Any
     dtype: str
     elements: int
+    pool: str = ""
 
     @property
     def size(self) -> int:
@@ -74,7 +83,8 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
     body = _without_allocations(function.body, buffers)
 
     def parameter(variable: Any) -> Parameter:
-        return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable))
+        scope = tvm_api.buffer_scope(variable).partition(".")[2]
+        return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable), scope)
 
     tensors = [parameter(variable) for variable in function.params]
     inputs, results = tensors[: len(tensors) - outputs], tensors[len(tensors) - outputs :]
@@ -95,9 +105,12 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
 
 def _is_local(buffer: Any) -> bool:
     """Whether scratch is small enough for the stack."""
+    scope = tvm_api.buffer_scope(buffer)
+    if "." in scope:
+        return False
     if _elements(buffer) <= LOCAL_ELEMENTS:
         return True
-    return tvm_api.buffer_scope(buffer) == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
+    return scope == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
 
 
 def _elements(buffer: Any) -> int:

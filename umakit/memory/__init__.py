@@ -23,7 +23,7 @@ from umakit.memory.lifetimes import (
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, live_set_bound
 from umakit.memory.pools import ALIGNMENT, MemoryPool, memory_pools, parse_pool
-from umakit.program import Program
+from umakit.program import Program, Tensor
 
 __all__ = [
     "ALIGNMENT",
@@ -64,19 +64,25 @@ def plan_memory(
     lifetimes = tensor_lifetimes(program)
 
     def serving(targets: frozenset[str]) -> list[MemoryPool]:
-        return [pool for pool in pools if pool.serves(targets)]
+        return [pool for pool in pools if pool.serves(targets) and not pool.by_offset]
 
     shared = shared_memory(program, lifetimes, lambda targets: bool(serving(targets)))
     pieces = merge_shared(lifetimes, shared)
     candidates = {
-        piece.name: _candidates(program, piece.name, targets, serving(targets))
+        piece.name: _candidates(
+            program,
+            piece.name,
+            targets,
+            _scratchpad(program.tensors[piece.name], pools) or serving(targets),
+        )
         for piece, targets in _users_of_pieces(program, pieces, shared)
     }
     filled = fill_pools(
         pieces, candidates, pools, PLANNERS[planner], lambda name: program.tensors[name].label
     )
     plans = [_pool_plan(item, lifetimes, shared) for item in filled]
-    return MemoryPlan(_wanted(plans), live_set_bound(lifetimes), shared, planner)
+    bound = live_set_bound([item for item in lifetimes if not program.tensors[item.name].pool])
+    return MemoryPlan(_wanted(plans), bound, shared, planner)
 
 
 def check_planner(planner: str) -> None:
@@ -102,6 +108,20 @@ def _users_of_pieces(
     return [(piece, users[piece.name]) for piece in pieces]
 
 
+def _scratchpad(tensor: Tensor, pools: Sequence[MemoryPool]) -> list[MemoryPool]:
+    """The scratchpad that a tensor has to lie in; nothing for one that a plan may place."""
+    if not tensor.pool:
+        return []
+    found = [pool for pool in pools if pool.name == tensor.pool and pool.by_offset]
+    if not found:
+        raise MemoryPlanError(
+            f"wants to lie in scratchpad {tensor.pool!r}, which no backend declares",
+            where=f"tensor {tensor.label}",
+            fix='declare it in accel.toml as a [[memory]] with address = "offset"',
+        )
+    return found
+
+
 def _candidates(
     program: Program, name: str, targets: frozenset[str], pools: list[MemoryPool]
 ) -> list[MemoryPool]:
@@ -124,6 +144,7 @@ def _pool_plan(filled: Filled, lifetimes: list[Lifetime], shared: dict[str, str]
 
 
 def _wanted(plans: list[PoolPlan]) -> tuple[PoolPlan, ...]:
-    """The pools that hold something; without any, the last one, so that there is an interface."""
-    used = tuple(plan for plan in plans if plan.size)
-    return used or (plans[-1],)
+    """The pools that hold something, and at least one for the library's interface to ask for."""
+    supplied = [plan for plan in plans if not plan.pool.by_offset]
+    last = None if any(plan.size for plan in supplied) else supplied[-1]
+    return tuple(plan for plan in plans if plan.size or plan is last)

@@ -28,7 +28,7 @@ class MemoryPlan:
     """Where tensors live.
 
     Attributes:
-        pools: in order of preference; those that the library asks its caller for.
+        pools: in order of preference; those that hold something.
         live_set_bound: the largest sum of sizes alive at one step; no plan that keeps whole
             tensors apart can be smaller in total, one with takeovers can.
         shared: input whose memory an output takes over, by output.
@@ -41,9 +41,14 @@ class MemoryPlan:
     planner: str = ""
 
     @property
+    def supplied(self) -> tuple[PoolPlan, ...]:
+        """The pools that the library asks its caller for."""
+        return tuple(pool for pool in self.pools if not pool.pool.by_offset)
+
+    @property
     def arena_size(self) -> int:
-        """Bytes of all pools together."""
-        return sum(pool.size for pool in self.pools)
+        """Bytes of the pools that the caller supplies."""
+        return sum(pool.size for pool in self.supplied)
 
     def pool_of(self, tensor: str) -> PoolPlan | None:
         """The pool that holds a tensor; None for one that the caller or the ROM holds."""

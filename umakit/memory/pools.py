@@ -35,12 +35,16 @@ class MemoryPool:
         size: bytes; None where it may be as large as the network needs.
         alignment: bytes, a power of two; of the pool itself and of every tensor in it.
         reachable_by: targets (`cpu` or a backend's name) whose kernels can use it; None: all.
+        by_offset: whether it is a scratchpad that the CPU does not see. Drivers are told byte
+            offsets from its start instead of pointers; it holds what a TIR pass puts there
+            (`umakit.tir.scratchpad_buffer`), and the caller of the library does not supply it.
     """
 
     name: str
     size: int | None = None
     alignment: int = ALIGNMENT
     reachable_by: frozenset[str] | None = None
+    by_offset: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or (is_reserved(self.name) and self.name != DEFAULT_POOL):
@@ -104,8 +108,10 @@ def memory_pools(
         known = pools.get(pool.name, pool)
         pools[pool.name] = replace(
             pool,
+            size=pool.size or (known.size if known.by_offset else None),
             alignment=max(pool.alignment, known.alignment),
             reachable_by=known.reachable_by,
+            by_offset=known.by_offset,
         )
     if not any(pool.serves([CPU]) for pool in pools.values()):
         if DEFAULT_POOL in pools:
@@ -126,13 +132,19 @@ def _declared_pools(backend: UMABackend) -> list[MemoryPool]:
             section.size,
             section.alignment,
             frozenset(targets[who] for who in section.reachable_by),
+            section.address == "offset",
         )
         for section in backend.configuration.memory
     ]
 
 
 def _united(one: MemoryPool, other: MemoryPool) -> MemoryPool:
-    """One memory that two backends declare."""
+    """One memory that two backends declare; a scratchpad belongs to one."""
+    if one is not other and (one.by_offset or other.by_offset):
+        raise MemoryPlanError(
+            f"memory pool {one.name} is a scratchpad, and declared by two backends",
+            fix="give the scratchpads of two accelerators two names in accel.toml",
+        )
     if (one.size, one.alignment) != (other.size, other.alignment):
         raise MemoryPlanError(
             f"memory pool {one.name} is declared by two backends with different sizes or alignments"

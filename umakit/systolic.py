@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles of a systolic array, in closed form; the model of `sim/include/umakit/systolic_cycles.h`.
+
+A matrix product C[m, n] = A[m, k] B[k, n] is cut into folds of the array's size, which do not
+overlap; one at an edge costs as much as a full one. After A. Samajdar et al., "A systematic
+methodology for characterizing scalability of DNN accelerators using SCALE-Sim" (ISPASS 2020), whose
+counts it equals without drain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from umakit.errors import InputError
+
+LARGEST = 2**31 - 1
+"""Of every size."""
+
+
+class Dataflow(Enum):
+    """What stays in the array while the rest moves through it."""
+
+    OUTPUT_STATIONARY = "output_stationary"
+    WEIGHT_STATIONARY = "weight_stationary"
+    INPUT_STATIONARY = "input_stationary"
+
+    @classmethod
+    def named(cls, name: str) -> Dataflow:
+        """A dataflow by its name or its usual abbreviation: `os`, `ws`, `is`.
+
+        Raises:
+            InputError: there is no such dataflow.
+        """
+        for dataflow in cls:
+            words = dataflow.value.split("_")
+            if name in (dataflow.value, "".join(word[0] for word in words)):
+                return dataflow
+        raise InputError(f"there is no dataflow {name!r}", fix="choose os, ws or is")
+
+
+@dataclass(frozen=True)
+class SystolicArray:
+    """An array of multiply-accumulate cells.
+
+    Attributes:
+        rows, columns: of cells.
+        dataflow: what stays in it.
+        drain_cycles: to move the results of a fold out; 0 where that is hidden.
+    """
+
+    rows: int
+    columns: int
+    dataflow: Dataflow = Dataflow.OUTPUT_STATIONARY
+    drain_cycles: int = 0
+
+    def __post_init__(self) -> None:
+        _check("rows", self.rows)
+        _check("columns", self.columns)
+        _check("drain cycles", self.drain_cycles, least=0)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of m x k with k x n.
+
+    A convolution is one with m = rows * columns of its result, n = output channels and k = kernel
+    rows * kernel columns * input channels.
+    """
+
+    m: int
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            _check(name, getattr(self, name))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class SystolicCycles:
+    """What a product costs.
+
+    Attributes:
+        folds: pieces that the product is cut into.
+        compute_cycles: without the drain.
+        drain_cycles: of all folds.
+        macs: multiply-accumulates of the product.
+        slots: multiply-accumulates that the folds have room for.
+        cells: of the array.
+    """
+
+    folds: int
+    compute_cycles: int
+    drain_cycles: int
+    macs: int
+    slots: int
+    cells: int
+
+    @property
+    def cycles(self) -> int:
+        """All of them."""
+        return self.compute_cycles + self.drain_cycles
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the array's multiply-accumulates that are the product's, 0 to 1."""
+        return self.macs / (self.cycles * self.cells)
+
+    @property
+    def mapping_efficiency(self) -> float:
+        """Share of the folds' room that the product fills, 0 to 1."""
+        return self.macs / self.slots
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {
+            "cycles": self.cycles,
+            "utilisation": self.utilisation,
+            "mapping_efficiency": self.mapping_efficiency,
+            **asdict(self),
+        }
+
+
+def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
+    """What a product costs on an array."""
+    m, n, k = product.m, product.n, product.k
+    along_rows, along_columns, through = {
+        Dataflow.OUTPUT_STATIONARY: (m, n, k),
+        Dataflow.WEIGHT_STATIONARY: (k, n, m),
+        Dataflow.INPUT_STATIONARY: (k, m, n),
+    }[array.dataflow]
+    # An operand that stays has to be brought in first, a row a cycle.
+    load = 0 if array.dataflow is Dataflow.OUTPUT_STATIONARY else array.rows
+    folds = -(-along_rows // array.rows) * -(-along_columns // array.columns)
+    cells = array.rows * array.columns
+    return SystolicCycles(
+        folds=folds,
+        compute_cycles=folds * (load + array.rows + array.columns + through - 2),
+        drain_cycles=folds * array.drain_cycles,
+        macs=product.macs,
+        slots=folds * cells * through,
+        cells=cells,
+    )
+
+
+def parse_product(text: str) -> Product:
+    """A product from `M,N,K`.
+
+    Raises:
+        InputError: not three positive whole numbers.
+    """
+    try:
+        m, n, k = (int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"{text!r} is no matrix product", fix="write M,N,K, such as 196,32,72"
+        ) from None
+    return Product(m, n, k)
+
+
+def _check(name: str, value: int, least: int = 1) -> None:
+    if not least <= value <= LARGEST:
+        raise InputError(f"{name} is {value}", fix=f"choose {least} to {LARGEST}")
