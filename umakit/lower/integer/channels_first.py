@@ -104,10 +104,12 @@ def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any]
     """
 
     def one_by_one(elements: Callable[[Any], list[tuple[Any, Any]]]) -> Any:
-        return loop("kx", axis.extent, lambda kx: sequence(*(
-            loop("x", end - begin, lambda x, begin=begin: add_term(kx, begin + x))
-            for begin, end in elements(kx)
-        )))  # fmt: skip
+        def between(kx: Any, begin: Any, end: Any) -> Any:
+            return loop("x", end - begin, lambda x: add_term(kx, begin + x))
+
+        return loop(
+            "kx", axis.extent, lambda kx: sequence(*(between(kx, *pair) for pair in elements(kx)))
+        )
 
     if axis.extent > UNROLLED:
         return one_by_one(lambda kx: [_positions(axis, kx, first, width)])

@@ -42,6 +42,9 @@ from umakit.quantization.operators import Conv2d
 
 tirx = tvm_api.tirx
 
+Position = tuple[Any, Any, Any]
+"""Image, row and column of the result."""
+
 POSITIONS = 2
 """Most windows at once."""
 
@@ -77,8 +80,9 @@ def conv2d(
     windows = tirx.decl_buffer([count, elements], "int16", "windows", scope="local")
     at_most = layer.at_most(data_dtype, zero_point)
 
-    def position(first: Any, p: Any) -> list[Any]:
-        return unflatten(first + p, (data_shape[0], rows, columns))
+    def position(first: Any, p: Any) -> Position:
+        n, y, x = unflatten(first + p, (data_shape[0], rows, columns))
+        return n, y, x
 
     def one_block(first: Any, channel: Any) -> Any:
         def each(body: Callable[[Any, Any, Any], Any]) -> Any:
@@ -122,7 +126,7 @@ def _copy(
     zero_point: int,
     windows: Any,
     axes: tuple[Axis, Axis],
-    where: tuple[list[Any], Any],
+    where: tuple[Position, Any],
 ) -> Any:
     """Copy a window, in the order of its weights.
 
