@@ -275,8 +275,30 @@ def bench(case: Case) -> Result:
 
 
 def markdown(results: list[Result]) -> str:
-    """Two tables for each network, and what their columns mean."""
-    return "\n".join([*map(_section, results), _explanation()])
+    """A line for each network, then three tables for each, and what their columns mean."""
+    return "\n".join([_summary(results), *map(_section, results), _explanation()])
+
+
+def _summary(results: list[Result]) -> str:
+    rivals = ("umakit, float32", "TensorFlow Lite Micro", "LiteRT", "ONNX Runtime")
+    lines = []
+    for result in results:
+        ratios = [
+            next((f"{r.median:.2f}" for r in result.ratios if r.rival.startswith(rival)), "")
+            for rival in rivals
+        ]
+        count = result.instructions[result.rounding].get(CODE_DEVICE)
+        per_mac = "" if count is None else f"{count / result.macs:.2f}"
+        code = "" if result.needs.code is None else f"{result.needs.code:,}"
+        lines.append(
+            f"| {result.network} | {' | '.join(ratios)} | {per_mac} | {result.needs.arena:,} | "
+            f"{result.needs.constants:,} | {code} |\n"
+        )
+    return (
+        "| network | time / float C | / TFLM | / LiteRT | / ONNX Runtime | instructions a MAC "
+        "| arena B | constants B | code B |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+        + "".join(lines)
+    )
 
 
 def _section(result: Result) -> str:
@@ -313,7 +335,7 @@ def _explanation() -> str:
         "networks of the same shapes where they do not exist in these forms. The live set is the "
         "most that is alive at once with whole tensors; the constants' bound is a byte a weight "
         "and four a bias, without multipliers, shifts and tables. Code and stack: Cortex-M3, "
-        "`-Os`. Instructions: QEMU, `-O3`.\n\n"
+        "`-Os`. Instructions: QEMU, `-O3`; a MAC is a multiply-accumulate.\n\n"
         f"{platform.machine()}\n"
     )
 
