@@ -9,7 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean bench bench-library bench-sim
+.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean \
+  bench bench-library bench-quantized bench-sim
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -102,11 +103,15 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-sim
+bench: bench-library bench-quantized bench-sim
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/library.py
+
+# $UMAKIT_MODELS names the folder of the trained networks.
+bench-quantized: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python bench/quantized.py
 
 bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py
