@@ -8,6 +8,11 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+/* Out of reach of 32 bits, with low bits that no register holds by chance; this
+ * far apart, the low bits are the same. */
+#define HIGH_ADDRESS UINT64_C(0x700012345000)
+#define FOUR_GIB UINT64_C(0x100000000)
+
 /* What tests return that need memory where there is none. */
 #define SKIPPED 77
 

@@ -14,8 +14,6 @@
 #include "strawberry_copy.h"
 #include "umakit/systolic_array.h"
 
-#define HIGH_ADDRESS UINT64_C(0x700012345000)
-#define FOUR_GIB UINT64_C(0x100000000)
 #define BUFFERS 3u
 #define RECORDED (2u * BUFFERS * COPY_CALLS)
 
