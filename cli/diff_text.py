@@ -18,12 +18,17 @@ MOST_NAMES = 6
 
 
 def layer_table(result: DiffResult) -> Table:
-    """Every layer with its own difference, and with that which it inherits in a whole run."""
+    """Every layer with its own difference, and with that which it inherits in a whole run.
+
+    What a layer is compared with is told for each where it is not the same for all.
+    """
     numbers = ("wrong elements", "largest difference", "with inherited")
-    table = new_table("layer", "where", "result", "compared with", *numbers, right=numbers)
+    compared = {"nothing" if layer.own is None else layer.reference for layer in result.layers}
+    told = ["compared with"] if len(compared) > 1 else []
+    table = new_table("layer", "where", "result", *told, *numbers, right=numbers)
     for layer in result.layers:
         if layer.own is None or layer.in_the_run is None:
-            table.add_row(_name(result, layer), layer.where, "", "nothing")
+            table.add_row(_name(result, layer), layer.where, "", *["nothing" for _ in told])
             continue
         own = layer.own
         style = "" if layer.agrees else "bold red"
@@ -31,7 +36,7 @@ def layer_table(result: DiffResult) -> Table:
             _name(result, layer),
             layer.where,
             f"{layer.dtype} {'x'.join(map(str, layer.shape))}".strip(),
-            layer.reference,
+            *[layer.reference for _ in told],
             f"{own.differing:,} of {own.elements:,}" if own.differing else "",
             f"{own.largest:.3g}",
             f"{layer.in_the_run.largest:.3g}",

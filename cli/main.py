@@ -318,7 +318,7 @@ def _print_json(value: Any) -> None:
 def run_command(arguments: list[str] | None = None) -> int:
     """Run `uma` and return its exit code; a user's mistake is one sentence, never a traceback."""
     try:
-        result = app(args=arguments, standalone_mode=False)
+        result = app(args=arguments, standalone_mode=False, prog_name="uma")
     except UmakitError as error:
         say(f"error: {error}", error=True)
         return error.exit_code

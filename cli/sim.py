@@ -28,9 +28,7 @@ SCALE-Sim; an array that moves results out in cycles of their own needs --drain 
 "utilisation" is the product's multiply-accumulates over those that the array could do in all \
 cycles; "filled" the share of the folds that the product fills."""
 
-EPILOG = """Examples:  uma sim --gemm 196,64,32 --rows 8 --cols 8 --dataflow ws
-
-uma sim --gemm 1024,16,27 --rows 16 --cols 16 --dataflow all --drain 16 --json"""
+EPILOG = "Example:  uma sim --gemm 1024,16,27 --rows 16 --cols 16 --dataflow all"
 
 ALL = "all"
 

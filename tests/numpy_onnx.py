@@ -90,7 +90,8 @@ class NumpyOnnx:
         kernel = KERNELS.get(producer.op_type) if producer is not None else None
         if producer is not None and kernel is not None:
             operands = [self._dequantized.get(name) for name in producer.input]
-            if all(operand is not None for operand in operands):
+            known = [operand for operand in operands if operand is not None]
+            if len(known) == len(operands) and _in_integers(producer, known, result):
                 return kernel(producer, operands, result)
         return result.limited((self._value(node.input[0]) / scale).astype(np.float32))
 
@@ -117,6 +118,14 @@ def numpy_onnx(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str,
         for number in range(count)
     ]
     return {name: np.stack([result[name] for result in results]) for name in results[0]}
+
+
+def _in_integers(node: onnx.NodeProto, operands: list[Quantized], result: Quantized) -> bool:
+    """Whether ONNX Runtime has an integer kernel for these types; images have two dimensions."""
+    data = operands if node.op_type in ("Add", "Mul") else operands[:1]
+    dtypes = {operand.zero_point.dtype for operand in (*data, result)}
+    flat = node.op_type == "Conv" and operands[0].integers.ndim != 4
+    return len(dtypes) == 1 and dtypes.pop().itemsize == 1 and not flat
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

@@ -26,7 +26,7 @@ from umakit.version import __version__
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, HELD_OUT = EXAMPLES / "digits.onnx", EXAMPLES / "held_out.npz"
 VANILLA = "vanilla_accelerator"
-COMMANDS = ("new", "backends", "partition", "compile", "run", "diff", "size")
+COMMANDS = ("new", "backends", "partition", "compile", "run", "diff", "size", "sim")
 
 Uma = Callable[..., tuple[int, str, str]]
 
@@ -778,6 +778,8 @@ def test_a_symbolic_dimension_is_bound_to_one_with_a_note(uma: Uma, tmp_path: Pa
         "(--input-shapes chooses another size)\n"
     )
     assert json.loads(text)["inputs"][0]["shape"] == [1, 4]
+    # What was decided stays with the library.
+    assert [f"note: {notice}\n" for notice in json.loads(text)["notices"]] == [error]
 
 
 @pytest.mark.parametrize("text", ["x:[3,4]", "x:3,4", "x: [3, 4]", " x :[3,4]"])

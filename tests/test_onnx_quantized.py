@@ -3,184 +3,36 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from comparisons import SANITIZED, examples, inferences, llvm_outputs
+from comparisons import inferences
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, fold_batch_norms, mobilenet_v1, resnet18
-from numpy_onnx import numpy_onnx
 from onnx import TensorProto, helper, numpy_helper
+from qdq import (
+    EXAMPLES,
+    Qdq,
+    assert_equal,
+    channels,
+    dtypes,
+    scales,
+    seeds,
+    sizes,
+)
 
-import umakit
-from umakit import build
 from umakit.compile import compile_model
 from umakit.errors import ModelError
 from umakit.frontend import import_model
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.float32 import round_to_float32
-
-EXAMPLES = examples(5)
-INFERENCES = 6
-
-dtypes = st.sampled_from(["int8", "uint8"])
-scales = st.floats(1e-3, 0.5)
-seeds = st.integers(0, 2**32 - 1)
-channels = st.sampled_from([1, 2, 3, 8, 17])
-sizes = st.integers(1, 9)
-
-
-class Qdq:
-    """A model with 8-bit inputs and outputs and float operators between them."""
-
-    def __init__(self, dtype: str, seed: int) -> None:
-        self.dtype, self.random = dtype, np.random.default_rng(seed)
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-        self.inputs: list[onnx.ValueInfoProto] = []
-        self.shapes: list[tuple[int, ...]] = []
-
-    def constant(self, values: Any, dtype: str = "float32") -> str:
-        name = f"constant{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
-        return name
-
-    def zero_point(self) -> int:
-        limits = np.iinfo(self.dtype)
-        return int(self.random.integers(limits.min, limits.max + 1))
-
-    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{operator.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
-        return name
-
-    def dequantize(self, x: str, scale: Any, zero: Any, dtype: str, **attributes: Any) -> str:
-        return self.node(
-            "DequantizeLinear", x, self.constant(scale), self.constant(zero, dtype), **attributes
-        )
-
-    def quantize(self, x: str, scale: float, zero: int | None = None) -> str:
-        zero = self.zero_point() if zero is None else zero
-        return self.node("QuantizeLinear", x, self.constant(scale), self.constant(zero, self.dtype))
-
-    def input(self, shape: Sequence[int], scale: float, zero: int | None = None) -> str:
-        """A float input, quantized and dequantized as exporters write it."""
-        name = f"x{len(self.inputs)}"
-        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
-        self.shapes.append(tuple(shape))
-        zero = self.zero_point() if zero is None else zero
-        return self.dequantize(self.quantize(name, scale, zero), scale, zero, self.dtype)
-
-    def weights(self, shape: Sequence[int], dtype: str, per_channel: bool, zero: int = 0) -> Any:
-        """(dequantized weights, their scales)."""
-        count = shape[0] if per_channel else 1
-        deviation = np.exp(self.random.uniform(-7, -3, count)).astype(np.float32)
-        limits = np.iinfo(dtype)
-        integers = self.random.integers(limits.min, limits.max + 1, shape)
-        name = self.constant(integers, dtype)
-        if not per_channel:
-            return self.dequantize(name, deviation[0], zero, dtype), deviation
-        return self.dequantize(name, deviation, np.zeros(count), dtype, axis=0), deviation
-
-    def bias(self, count: int, scale: Array) -> str:
-        integers = self.random.integers(-(2**12), 2**12, count)
-        scale = np.broadcast_to(scale, (count,)) if scale.size > 1 else scale[0]
-        zero = np.zeros(np.shape(scale))
-        return self.dequantize(self.constant(integers, "int32"), scale, zero, "int32", axis=0)
-
-    def model(self, output: str) -> onnx.ModelProto:
-        """With the result dequantized: ONNX Runtime keeps int8 results of a graph in float32."""
-        last = next(node for node in self.nodes if node.output[0] == output)
-        result_name = self.node("DequantizeLinear", output, *last.input[1:])
-        result = helper.make_tensor_value_info(result_name, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "g", self.inputs, [result], self.constants)
-        opsets = [helper.make_opsetid("", 17)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        return onnx.shape_inference.infer_shapes(model)
-
-    def check(self, output: str, reach: float, *, step: float = 0.0, floats: int = 1) -> Array:
-        """Compile, run and compare with ONNX Runtime.
-
-        Args:
-            output: the integers to compare.
-            reach: largest float input.
-            step: by how much results may differ.
-            floats: of nodes in floating point: the inputs' quantization.
-        """
-        inputs = {
-            f"x{number}": self.random.uniform(-reach, reach, (INFERENCES, *shape)).astype("f4")
-            for number, shape in enumerate(self.shapes)
-        }
-        return assert_equal(self.model(output), inputs, step=step, floats=floats * len(inputs) + 1)
-
-
-def runtime(model: onnx.ModelProto | Path) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    source = str(model) if isinstance(model, Path) else model.SerializeToString()
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-
-
-def assert_equal(
-    model: onnx.ModelProto, inputs: dict[str, Array], *, step: float = 0.0,
-    floats: int | None = None, unequal: float = 0.0,
-) -> Array:  # fmt: skip
-    """Every output of every inference equals ONNX Runtime's, LLVM's and NumPy's.
-
-    Args:
-        model: the network.
-        inputs: by name, one row for each inference.
-        step: by how much results may differ.
-        floats: how many nodes are named as computed in floating point.
-        unequal: the part of the elements in which ONNX Runtime may differ.
-    """
-    session = runtime(model)
-    count = len(next(iter(inputs.values())))
-    names = [value.name for value in session.get_outputs()]
-    wanted = [
-        session.run(names, {name: values[i] for name, values in inputs.items()})
-        for i in range(count)
-    ]
-    notices: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.onnx"
-        onnx.save(model, path)
-        library = compile_model(path, [], Path(folder) / "library", notice=notices.append)
-        with mock.patch.object(build, "FLAGS", SANITIZED):
-            result = umakit.run_library(library.path, inputs)
-        built_by_llvm = llvm_outputs(path, inputs)
-        source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
-    if floats == len(inputs) + 1:
-        kernels = [part.split("\n}\n")[0] for part in source.split("KERNEL static void ")[1:]]
-        real = [kernel for kernel in kernels if re.search(r"\b(float|double)\b", kernel)]
-        assert len(real) <= len(inputs) + 1, "only inputs and results are real numbers"
-    if floats is not None:
-        assert len(notices) == floats, notices
-    by_numpy = numpy_onnx(model, inputs)
-    for number, name in enumerate(names):
-        expected = np.stack([values[number] for values in wanted])
-        got = result.outputs[name].reshape(expected.shape)
-        for other in (expected, by_numpy[name], built_by_llvm[name].reshape(expected.shape)):
-            assert got.dtype == other.dtype
-            if step:
-                assert np.abs(got - other).max() <= step * 1.001
-            elif unequal and other is expected:
-                assert (got != other).mean() <= unequal
-            else:
-                np.testing.assert_array_equal(got, other)
-    return got
-
 
 # --- the arithmetic -----------------------------------------------------------------------------
 
@@ -351,15 +203,6 @@ def test_movements_stay_integers(move: str, same_scale: bool) -> None:
     graph.check(graph.quantize(MOVES[move](graph, x), scale, zero), 6.0)
 
 
-@pytest.mark.parametrize("operator", ["Softmax", "AveragePool"])
-def test_what_onnx_runtime_computes_in_floats_is_named(operator: str) -> None:
-    graph = Qdq("uint8", 5)
-    x = graph.input([1, 3, 4, 6], 0.05)
-    attributes = {"kernel_shape": [2, 2]} if operator == "AveragePool" else {}
-    y = graph.node(operator, x, **attributes)
-    graph.check(graph.quantize(y, 1 / 255), 5.0, step=1 / 255, floats=4)
-
-
 def test_consumers_may_share_a_dequantize() -> None:
     graph = Qdq("uint8", 5)
     x = graph.input([1, 3, 6, 6], 0.05)
@@ -367,19 +210,6 @@ def test_consumers_may_share_a_dequantize() -> None:
     y = graph.quantize(graph.node("Conv", x, weights), float(weight_scales.max()) * 5, 100)
     y = graph.dequantize(y, float(weight_scales.max()) * 5, 100, "uint8")
     graph.check(graph.quantize(graph.node("Add", x, y), 0.2), 6.0)
-
-
-def test_16_bits_stay_in_floating_point() -> None:
-    """Their integers are known only as TensorFlow Lite Micro computes them."""
-    graph = Qdq("int16", 5)
-    y = graph.node("Relu", graph.node("Sigmoid", graph.input([1, 3, 4, 6], 1e-3, 0)))
-    model = graph.model(graph.quantize(y, 1e-4, 0))
-    for node in model.graph.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            node.domain = "com.microsoft"
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    images = graph.random.uniform(-6, 6, (INFERENCES, 1, 3, 4, 6)).astype("f4")
-    assert_equal(model, {"x0": images}, step=1e-4)
 
 
 # --- whole networks -----------------------------------------------------------------------------

@@ -486,7 +486,10 @@ WRONG = {
     "kernels": (lambda: patterns.qconv2d(kernels=[]), "kernel is an empty list"),
     "padding": (lambda: patterns.qconv2d(padding="some"), "padding 'some' is unknown; say 'valid'"),
     "multiple": (lambda: patterns.qconv2d(channel_multiple=0), "input channels: nothing is a mul"),
-    "rounding": (lambda: patterns.qadd(rounding="up"), "rounding 'up' is unknown; say tflm or ort"),
+    "rounding": (
+        lambda: patterns.qadd(rounding="up"),
+        "rounding 'up' is unknown; say tflm, ort or even",
+    ),
     "layouts": (lambda: patterns.qconv2d(layouts="HWC"), "layout 'HWC' is unknown; say NHWC or"),
     "an axis twice": (lambda: patterns.qconv2d(weight_layout="OOHWI"), "weight layout 'OOHWI'"),
     "an axis less": (lambda: patterns.qconv2d(weight_layout="OHW"), "weight layout 'OHW' does"),

@@ -31,6 +31,7 @@ FUNCTIONS = {
     "requantize_tflm": ("int32", "int32 int32 int32"),
     "requantize_tflm_int64": ("int32", "int64 int32 int32"),
     "requantize_ort": ("int32", "int32 int32 int32"),
+    "requantize_even": ("int32", "int64 int32 int32"),
     "requantize": ("int32", "int32 int32 int32 int32"),
     "leading_zeros": ("int32", "int32"),
     "reciprocal": ("int32", "int32"),
@@ -187,6 +188,27 @@ def test_sums_of_64_bits(header: Header, value: int, multiplier: int, shift: int
 
 
 @THOROUGH
+@given(
+    st.integers(20, 31).flatmap(
+        lambda bits: st.tuples(
+            st.integers(0, 2**bits - 1), st.integers(-(2 ** (62 - bits)), 2 ** (62 - bits))
+        )
+    ),
+    st.integers(-31, 30),
+)
+@example((2**31 - 1, INT32_MIN), 30)
+@example((2**30, 3), -1)
+@example((2**30, -3), -1)
+def test_exact_products(header: Header, factors: tuple[int, int], shift: int) -> None:
+    """Multipliers of as many bits as the sums leave."""
+    multiplier, value = factors
+    expected = saturated(nearest(Fraction(value * multiplier, 2 ** (31 - shift)), "even"))
+    assert header["requantize_even"](value, multiplier, shift) == expected
+    if INT32_MIN <= value <= INT32_MAX:
+        assert header["requantize"](2, value, multiplier, shift) == expected
+
+
+@THOROUGH
 @given(values, values, st.integers(1, 32))
 def test_products_and_divisions(header: Header, left: int, right: int, exponent: int) -> None:
     if (left, right) != (INT32_MIN, INT32_MIN):
@@ -254,6 +276,9 @@ def arguments_of(function: str) -> list[Array]:
         "requantize_ort": lambda: [value, multiplier, random.integers(-31, 30, count)],
         "requantize_tflm_int64": lambda: [
             random_integers("int64", 40), multiplier >> 16, random.integers(-31, -8, count)
+        ],
+        "requantize_even": lambda: [
+            random_integers("int64", 40), multiplier >> 9, random.integers(-31, 1, count)
         ],
         "high_product": lambda: [value, multiplier],
         "divide_by_power_of_two": lambda: [value, random.integers(1, 32, count)],

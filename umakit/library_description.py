@@ -57,6 +57,7 @@ def describe(
             "memory": _memory(program, plan),
             "layers": _layers(program, plan, code),
             "operators": report.as_json(),
+            "notices": list(program.notices),
         },
     }
 

@@ -140,6 +140,8 @@ class Program:
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
         traffic: between shared memory and scratchpads; None if no backend has transfers.
+        notices: what was decided on the user's behalf, and what computes in floating point, one
+            sentence each.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Program:
     outputs: tuple[str, ...]
     fingerprint: str = ""
     traffic: Traffic | None = None
+    notices: tuple[str, ...] = ()
 
 
 def build_program(
@@ -212,6 +215,7 @@ class _Builder:
             tuple(inputs),
             tuple(outputs),
             self._model.fingerprint,
+            notices=self._model.notices,
         )
 
     def _declare(self, specification: TensorSpecification, role: Role, pool: str = "") -> str:

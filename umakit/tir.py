@@ -112,13 +112,13 @@ def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
 def driver_call(name: str, arguments: Sequence[Any]) -> Any:
     """A statement that calls a driver and returns its status if that is not zero.
 
-    In C: `const int32_t status = name(arguments...); if (status != 0) { return status; }`
+    In C: `const int32_t status_code = name(arguments...);` and a return if it is not zero.
 
     Args:
         name: of a C function that returns int.
         arguments: TIR expressions (pointers by `pointer`) and Python integers.
     """
-    status = tirx.Var("status", "int32")
+    status = tirx.Var("status_code", "int32")
     call = tirx.call_extern("int32", name, *arguments)
     stop = tirx.IfThenElse(status != 0, tirx.stmt.Return(status), None)
     return tirx.SeqStmt([tirx.Bind(status, call), stop])

@@ -97,6 +97,32 @@ static void check_products(void)
     }
 }
 
+/* Rounded once; multipliers of fewer bits for larger sums. */
+static void check_exact_products(void)
+{
+    const int64_t most = INT64_C(1) << 42;
+    size_t v, m;
+    int32_t shift;
+
+    for (v = 0; v < COUNT(VALUES); ++v) {
+        for (m = 0; m < COUNT(MULTIPLIERS); ++m) {
+            const int32_t value = VALUES[v], multiplier = MULTIPLIERS[m];
+            for (shift = -31; shift <= 30; ++shift) {
+                const int64_t divisor = INT64_C(1) << (31 - shift);
+                const int64_t exact = divided((int64_t)value * multiplier, divisor, EVEN);
+                const int64_t expected =
+                    exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact;
+                CHECK_EQUAL(umakit_requantize_even(value, multiplier, shift), expected);
+                CHECK_EQUAL(umakit_requantize(UMAKIT_ROUNDING_EVEN, value, multiplier, shift),
+                            expected);
+            }
+        }
+    }
+    CHECK_EQUAL(umakit_requantize_even(most, 1 << 20, 30), INT32_MAX);
+    CHECK_EQUAL(umakit_requantize_even(-most, 1 << 20, -31), -1);
+    CHECK_EQUAL(umakit_requantize_even(most + most / 2, 1 << 19, -31), 1);
+}
+
 static void check_sums_of_64_bits(void)
 {
     const int64_t most = (INT64_C(1) << 47) - 1;
@@ -189,6 +215,7 @@ static void check_reciprocals(void)
 int main(void)
 {
     check_products();
+    check_exact_products();
     check_sums_of_64_bits();
     check_divisions();
     check_clamp();

@@ -14,9 +14,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.quantization import requantize
+from umakit.quantization.fixed_point import Rounding
 
 Range = tuple[int, int]
 ARITHMETIC = ("Add", "Sub", "Mul")
+REQUANTIZE = tuple(f"umakit_requantize_{rounding.value}" for rounding in Rounding)
 
 
 def overflows(node: Any) -> bool:
@@ -52,7 +54,7 @@ def _result_range(function: str, node: Any, limits: Range) -> Range:
         return arguments[2][0], arguments[3][1]
     if function == "umakit_leading_zeros":
         return 0, 32
-    if function in ("umakit_requantize_tflm", "umakit_requantize_ort"):
+    if function in REQUANTIZE:
         value, multiplier = (max(abs(low), abs(high)) for low, high in arguments[:2])
         least_right = 31 - arguments[2][1]
         if 31 <= least_right <= 62:

@@ -110,7 +110,9 @@ class _StatementPrinter:
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
             if self._keeps_names:
-                wanted = str(parameter.variable.name)
+                # FuseTIR calls what a fused function computes last an intermediate.
+                wanted = str(parameter.variable.name).removesuffix("_intermediate")
+                wanted += "_offset" if parameter.pool else ""
             name = self.expressions.declare(parameter.variable, wanted)
             offset = tvm_api.symbolic_offset(parameter.variable)
             if offset is not None:

@@ -168,7 +168,11 @@ class _Formulas:
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(self.round_to_float32(product), right))
 
-    # --- either -------------------------------------------------------------------------------
+    def requantize_even(self, value: Any, multiplier: Any, shift: Any) -> Any:
+        right = tirx.IntImm("int32", 31) - shift
+        return self.saturate(self.divide_to_even(value * _int64(multiplier), right))
+
+    # --- any -----------------------------------------------------------------------------------
 
     def add_and_clamp(self, value: Any, zero_point: Any, lowest: Any, highest: Any) -> Any:
         shifted = tirx.max(tirx.min(value, highest - zero_point), lowest - zero_point)

@@ -17,6 +17,7 @@ from umakit.backend import UMABackend
 from umakit.errors import LoweringError
 from umakit.lower.integer import legalizations
 from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
+from umakit.lower.kernels import KEEPS_NAMES
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
 from umakit.patterns.offer import Offer
 from umakit.patterns.reading import NotReadable, read_composite
@@ -42,7 +43,7 @@ class Offloaded:
 
     def with_parameters(self, function: Any) -> Any:
         """A prim func that a TIR pass can ask for the parameters and the layer's arrays."""
-        function = function.with_attr(ATTRIBUTE, as_text(self.known))
+        function = function.with_attrs({ATTRIBUTE: as_text(self.known), KEEPS_NAMES: True})
         if not isinstance(self.known, Weighted):
             return function
         arrays = {name: tvm_api.to_device(getattr(self.known, name)) for name in ARRAYS}

@@ -13,6 +13,7 @@ from umakit import tvm_api
 from umakit.backend import PassPhase, UMABackend
 from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
+from umakit.lower.bindings import drop_unused_bindings
 
 
 def _phases() -> list[tuple[PassPhase, list[Any]]]:
@@ -68,6 +69,8 @@ def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any
         for phase, passes in _phases():
             try:
                 module = tvm_api.Sequential(passes)(module)
+                if backend is None and phase is PassPhase.TIR_PHASE_2:
+                    module = drop_unused_bindings()(module)
                 for registered in backend.passes[phase] if backend else []:
                     module = registered(module)
             except UmakitError:

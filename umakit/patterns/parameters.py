@@ -27,13 +27,14 @@ from umakit.quantization.operators import (
 Shape = tuple[int, ...]
 
 ROUNDINGS = tuple(mode.value for mode in Rounding)
-"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`
-(`enum umakit_rounding` of `umakit/requantize.h`)."""
+"""The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`,
+2 `even` (`enum umakit_rounding` of `umakit/requantize.h`)."""
 
 
 BIAS_DTYPES = {"int16": "int64"}
 """By dtype of the data, where it is not int32. Sums have as many bits, and multipliers of sums of
-64 bits have 15: result = (sum * multiplier + 2**(14 - shift)) >> (15 - shift)."""
+64 bits have 15 if they are rounded as `tflm`:
+result = (sum * multiplier + 2**(14 - shift)) >> (15 - shift); else see `umakit_requantize_even`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,10 +28,13 @@ class Rounding(Enum):
     64-bit product to nearest (ties up), then the shifted result to nearest (ties away from 0).
     `ORT` yields what ONNX Runtime computes with float32: the sum and its product are rounded to
     24 bits, then to an integer, ties to even; `umakit_requantize_ort` does so in integers.
+    `EVEN` rounds the exact product once, ties to even: next to what ONNX Runtime computes in
+    float32 for integers of 16 bits.
     """
 
     TFLM = "tflm"
     ORT = "ort"
+    EVEN = "even"
 
 
 @dataclass(frozen=True)

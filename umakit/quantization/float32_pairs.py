@@ -9,6 +9,7 @@ exact sum gives the same result for each pair, the kernel computes just that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.quantization.float32 import divide_to_even, float32_integer, round_to_float32
-from umakit.quantization.lookup_tables import all_integers
+from umakit.quantization.lookup_tables import all_integers, dequantized, quantized
 from umakit.quantization.onnx_operators import Float32Pair, Float32Product, Float32Sum
 from umakit.quantization.tensors import NotAnIsland, Scale
 
@@ -25,6 +26,9 @@ Array = npt.NDArray[Any]
 P = TypeVar("P", bound=Float32Pair)
 MOST_BITS = 60
 """Of intermediate results."""
+
+MOST_FRACTION_BITS = 40
+FEWEST_FRACTION_BITS = 24
 
 
 def float32_sum(
@@ -91,6 +95,56 @@ def float32_product(
     return _simplified(known, left.dtype, right.dtype)
 
 
+def nearest_pair(
+    kind: type[P], common: dict[str, Any], scales: Sequence[Scale], target: Scale, sign: int = 1
+) -> P:
+    """Parameters of a sum, difference or product of any dtypes, rounded once.
+
+    ONNX Runtime dequantizes the operands, combines them in float32 and quantizes the result. That
+    is met exactly where a constant exists that does it for all pairs of 8-bit integers; otherwise
+    a few pairs that are next to a tie are off by one.
+
+    Args:
+        kind: of the parameters.
+        common: the fields of all `Parameters`.
+        scales: of left and right.
+        target: of the result.
+        sign: -1 for a difference.
+
+    Raises:
+        NotAnIsland: scales so different that 64 bits do not hold the result.
+    """
+    left, right = scales
+    if issubclass(kind, Float32Product):
+        ratios = [float(left.scale) * float(right.scale) / float(target.scale)]
+        magnitudes = [left.magnitude * right.magnitude]
+    else:
+        ratios = [float(left.scale) / float(target.scale)]
+        ratios.append(sign * float(right.scale) / float(target.scale))
+        magnitudes = [left.magnitude, right.magnitude]
+    largest = sum(abs(r) * m for r, m in zip(ratios, magnitudes, strict=True)) + 2**17
+    bits = min(MOST_FRACTION_BITS, MOST_BITS - math.ceil(math.log2(largest)))
+    if bits < FEWEST_FRACTION_BITS:
+        raise NotAnIsland("the scales are too different")
+    factors = [round(ratio * 2**bits) for ratio in ratios]
+    known = kind(
+        **common,
+        offsets=(-left.zero_point, -right.zero_point),
+        factors=(factors[0], factors[1] if len(factors) > 1 else 0),
+        constant=(target.zero_point << bits) + (1 << (bits - 1)),
+        fraction_bits=bits,
+        output_offset=0,
+        scalar=0,
+        plain=1,
+    )
+    if max(left.bits, right.bits, target.bits) > 8:
+        return known
+    a, b = dequantized(left)[:, None], dequantized(right)[None, :]
+    reals = a * b if isinstance(known, Float32Product) else a + b if sign > 0 else a - b
+    wanted = quantized(reals, target, known.clip).astype(np.int64)
+    return _with_constant(known, left.dtype, right.dtype, wanted) or known
+
+
 def _fixed_point(values: Sequence[Any], factor_bits: int) -> tuple[list[int], int]:
     """float32 numbers as integers with a common number of fraction bits, and that number.
 
@@ -140,10 +194,23 @@ def exact_results(known: Float32Pair, left: Array, right: Array) -> Array:
 def _simplified(known: P, left: str, right: str) -> P:
     """With `plain`, if some constant makes the exact sum right for all pairs of integers."""
     a, b = all_integers(left)[:, None], all_integers(right)[None, :]
-    low, high = known.clip
-    results = np.clip(exact_results(known, a, b), low, high) - known.output_offset
-    low, high = low - known.output_offset, high - known.output_offset
-    a, b = a + known.offsets[0], b + known.offsets[1]
+    results = np.clip(exact_results(known, a, b), *known.clip)
+    halved = replace(known, constant=known.constant + (1 << (known.fraction_bits - 1)))
+    return _with_constant(halved, left, right, results) or known
+
+
+def _with_constant(known: P, left: str, right: str, wanted: Array) -> P | None:
+    """With `plain` and the constant that yields given results for all pairs, if there is one.
+
+    Args:
+        known: has half a step in its constant.
+        left, right: dtypes.
+        wanted: clipped results, int64[256, 256].
+    """
+    low, high = (limit - known.output_offset for limit in known.clip)
+    results = wanted - known.output_offset
+    a = all_integers(left)[:, None] + known.offsets[0]
+    b = all_integers(right)[None, :] + known.offsets[1]
     if isinstance(known, Float32Product):
         total = a * b * known.factors[0]
     else:
@@ -153,6 +220,5 @@ def _simplified(known: P, left: str, right: str) -> P:
     least = np.where(results > low, (results << bits) - total, -(1 << 62)).max()
     most = np.where(results < high, ((results + 1) << bits) - 1 - total, 1 << 62).min()
     if least > most:
-        return known
-    wanted = known.constant + (1 << (bits - 1))
-    return replace(known, constant=int(min(max(wanted, int(least)), int(most))), plain=1)
+        return None
+    return replace(known, constant=int(min(max(known.constant, int(least)), int(most))), plain=1)

@@ -15,7 +15,7 @@ argmax, argmin    (data); the first of equal elements
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from umakit.quantization.operators import Pair, Parameters, WindowParameters, register
@@ -27,11 +27,15 @@ class Conv2dTranspose(WindowParameters):
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
+        dilation: rows, columns.
+        groups: of channels.
     """
 
     operator: ClassVar[str] = "conv2d_transpose"
 
     input_zero_point: int
+    dilation: Pair = field(default=(1, 1), kw_only=True)
+    groups: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class BatchMatmul(Parameters):
 
     Attributes:
         zero_points: of the operands.
-        multiplier, shift: of the sums; of 15 bits for operands of 16, whose sums have 64.
+        multiplier, shift: of the sums, which have 64 bits for operands of 16; then the multiplier
+            has 15 bits where products are rounded as TensorFlow Lite Micro does.
         adjoint: 1 for an operand whose last two axes are exchanged, else 0.
     """
 

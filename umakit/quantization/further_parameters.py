@@ -26,6 +26,7 @@ from umakit.quantization.further_operators import (
 )
 from umakit.quantization.parameters import Bias, Result
 from umakit.quantization.tensors import NotAnIsland, Quantized, Weights
+from umakit.quantization.windows import Window
 
 MOST_OF_A_SUM = 2**30
 """Of the terms of a mean, which are added in 32 bits with and without their zero point."""
@@ -37,27 +38,34 @@ def conv2d_transpose(
     """A `quantized.conv2d_transpose` call.
 
     Raises:
-        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, a layout other than
-            NHWC, groups, or scales that integers cannot express.
+        NotAnIsland: groups in NHWC, or scales that integers cannot express.
     """
-    check_tflm(rounding)
     attributes = result.call.attrs
-    if str(attributes.data_layout) != "NHWC":
-        raise NotAnIsland(f"the data layout is {attributes.data_layout}, not NHWC")
-    if int(attributes.groups) != 1 or _integers(attributes.dilation) != (1, 1):
-        raise NotAnIsland("a transposed convolution has groups or is dilated")
-    layout = str(attributes.kernel_layout)
-    weights = weights.transposed([layout.index(axis) for axis in "OHWI"])
+    window, groups = Window.of(attributes), int(attributes.groups)
+    if groups != 1 and window.layout != "NCHW":
+        raise NotAnIsland("a transposed convolution has groups")
+    weights = window.ordered(weights, str(attributes.kernel_layout))
+    if groups > 1:
+        weights = _outputs_of_all_groups(weights, groups)
     known = Conv2dTranspose(
         **result.common(rounding),
-        strides=_integers(attributes.strides),
-        padding=_integers(attributes.padding),
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=groups,
         input_zero_point=source.scale.zero_point,
+        layout=window.layout,
     )
-    scales = weights.channel_scales().astype(np.float64)
-    factors = np.float64(source.scale.scale) * scales / np.float64(result.scale.scale)
-    operands = parameters.linear_operands(result, source, weights, bias, factors)
+    operands = parameters.linear_operands(result, source, weights, bias, rounding)
     return known.call([source.integers, *operands], result.span)
+
+
+def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
+    """Weights [O / groups, I, KH, KW] as [O, I / groups, KH, KW]."""
+    outputs, inputs, *window = weights.integers.shape
+    split = weights.reshaped((outputs, groups, inputs // groups, *window))
+    together = split.transposed([1, 0, 2, 3, 4])
+    return together.reshaped((groups * outputs, inputs // groups, *window))
 
 
 def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
@@ -66,9 +74,8 @@ def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
     The number of terms of a mean becomes part of the multiplier.
 
     Raises:
-        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or too many terms.
+        NotAnIsland: too many terms, or scales that integers cannot express.
     """
-    check_tflm(rounding)
     shape = tvm_api.static_shape(source.integers) or ()
     given = result.call.attrs.axis
     axes = range(len(shape)) if given is None else {int(axis) % len(shape) for axis in given}
@@ -76,25 +83,32 @@ def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
     magnitude = source.scale.magnitude * terms
     if not 0 < magnitude < MOST_OF_A_SUM:
         raise NotAnIsland(f"a mean or sum is over {terms} elements")
-    try:
-        factor = float(source.scale.scale) / float(result.scale.scale)
-        multiplier, output_shift = quantize_multiplier(factor)
-    except ValueError as error:
-        raise NotAnIsland(str(error)) from None
-    shift = 0
     kind = Mean if tvm_api.operator_name(result.call) == "mean" else Sum
-    if kind is Mean:
-        shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
-        multiplier = (multiplier << shift) // terms
-    parameters.check_headroom(magnitude, output_shift - shift, rounding)
+    factor = float(source.scale.scale) / float(result.scale.scale)
+    if rounding is Rounding.TFLM:
+        multiplier, shift = _mean_multiplier(factor, terms if kind is Mean else 1)
+        parameters.check_headroom(magnitude, shift, rounding)
+    else:
+        factor = factor / terms if kind is Mean else factor
+        multiplier, shift = parameters.multiplier_of(factor, magnitude, rounding)
     known = kind(
         **result.common(rounding),
         axes=tuple(sorted(axes)),
         input_zero_point=source.scale.zero_point,
         multiplier=multiplier,
-        shift=output_shift - shift,
+        shift=shift,
     )
     return known.call([source.integers], result.span)
+
+
+def _mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
+    """Multiplier and shift of a sum of so many terms, as TensorFlow Lite Micro computes them."""
+    try:
+        multiplier, output_shift = quantize_multiplier(factor)
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+    shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
+    return (multiplier << shift) // terms, output_shift - shift
 
 
 def batch_matmul(

@@ -24,9 +24,11 @@ from umakit.quantization.activation_expressions import (
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, ArgMin, Lookup
 from umakit.quantization.onnx_islands import OnnxIslands
+from umakit.quantization.onnx_parameters import rounding_of
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
+    INTEGERS,
     Array,
     FloatInTheModel,
     NotAnIsland,
@@ -36,10 +38,19 @@ from umakit.quantization.tensors import (
     dequantized_weights,
     scale_of,
 )
+from umakit.quantization.windows import on_images
+
+TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
 KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
 
-LINEAR = ("nn.conv2d", "nn.conv2d_transpose", "matmul")
+LINEAR = (
+    "nn.conv1d",
+    "nn.conv2d",
+    "nn.conv1d_transpose",
+    "nn.conv2d_transpose",
+    "matmul",
+)
 
 UNARY: dict[str, Callable[[Result, Quantized, Rounding], Any]] = {
     "mean": further_parameters.mean,
@@ -90,7 +101,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         self._means_reals = meaning is Meaning.REALS
         self._within_nodes = meaning is Meaning.INTEGERS
         self._rounding = rounding
-        others = [other for other in Rounding if other is not rounding]
+        others = [other for other in (Rounding.TFLM, Rounding.ORT) if other is not rounding]
         self._roundings = [rounding, *(others if self._means_reals else [])]
         self._onnx_islands = OnnxIslands(self.builder_, self._definition)
         self.left: list[LeftInFloat] = []
@@ -100,6 +111,14 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        """A part of a split tensor, as a slice; it needs no tuple."""
+        item = self.visit_expr_post_order(item)
+        split = self._definition(item.tuple_value)
+        if self._onnx is None or tvm_api.operator_name(split) != "split":
+            return item
+        return self._onnx.part(split, int(item.index))
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -213,19 +232,21 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _island(self, result: Result) -> Any:
         operator = tvm_api.operator_name(result.call)
+        if self._onnx is not None and self._onnx.multiplies_data(result.call):
+            return self._onnx.matmul(result)
         if self._onnx is not None and not self._adds_bias(result.call):
             handler = self._onnx.handler(operator)
             if handler is not None:
                 return handler(result)
         if operator == "dequantize":
             source = self._dequantized_call(result.call, result)
-            known = parameters.requantize(result, source, self._rounding)
+            rounding = self._rounding_for(source, result)
+            known = parameters.requantize(result, source, rounding)
             return known.call([source.integers], result.span)
         if operator in MOVEMENTS:
             return self._movement(result)
         handlers: dict[str, Callable[[Result], Any]] = {
-            "nn.conv2d": self._linear,
-            "nn.conv2d_transpose": self._linear,
+            **dict.fromkeys(LINEAR, self._linear),
             "matmul": self._matmul,
             "add": self._sum_or_linear,
             "subtract": self._elementwise,
@@ -236,7 +257,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         }
         if operator in UNARY:
             source = self._dequantized(result.call.args[0], result)
-            return UNARY[operator](result, source, self._rounding)
+            return UNARY[operator](result, source, self._rounding_for(source, result))
         if operator not in handlers:
             raise NotAnIsland(f"there is no integer form of {operator}")
         return handlers[operator](result)
@@ -296,13 +317,23 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
         biases = None if bias is None else self._bias(bias)
         if isinstance(biases, np.ndarray):
             self.rounded_biases.append(tvm_api.span_name(result.span) or operator)
-        if operator == "nn.conv2d_transpose":
-            return further_parameters.conv2d_transpose(
-                result, source, weights, biases, self._rounding
-            )
-        if operator == "nn.conv2d":
-            return parameters.conv2d(result, source, weights, biases, self._rounding)
-        return parameters.dense(self.builder_, result, source, weights, biases, self._rounding)
+        rounding = self._rounding_for(source, result)
+        if operator == "matmul":
+            return parameters.dense(self.builder_, result, source, weights, biases, rounding)
+        transposed = operator.endswith("transpose")
+        convolution = further_parameters.conv2d_transpose if transposed else parameters.conv2d
+        return on_images(
+            self.builder_, result.shape, source, result.span,
+            lambda data, shape: convolution(
+                replace(result, shape=shape), data, weights, biases, rounding
+            ),
+        )  # fmt: skip
+
+    def _rounding_for(self, source: Quantized, result: Result) -> Rounding:
+        """How products become integers."""
+        if self._rounding is Rounding.TFLM:
+            return self._rounding
+        return rounding_of(source.scale, result.scale)
 
     def _matmul(self, result: Result) -> Any:
         """A fully connected layer, or a product of matrices that are both data."""
@@ -382,7 +413,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _scale(self, call: Any, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call."""
-        return scale_of(call, dtype, wide=self._rounding is Rounding.TFLM)
+        tflm = self._rounding is Rounding.TFLM
+        return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def _check_node(self, call: Any, span: Any) -> None:
         if self._within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):

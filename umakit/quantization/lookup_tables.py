@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one 8-bit tensor as tables of 256 results.
+"""Functions of one integer tensor as tables of their 256 or 65536 results.
 
 What stands between a dequantize and a quantize may be any function of single elements: a change of
-scale, an activation, or several operators. Its 256 results are computed here in float32, operator
-by operator, as ONNX Runtime does.
+scale, an activation, or several operators. Its results are computed here in float32, operator by
+operator, as ONNX Runtime does.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 
 def all_integers(dtype: str) -> Array:
-    """The 256 integers of an 8-bit dtype, in order."""
+    """The integers of a dtype, in order."""
     limits = np.iinfo(dtype)
     return np.arange(limits.min, limits.max + 1, dtype=np.int64)
 
 
 def dequantized(scale: Scale) -> Array:
-    """The real numbers of all integers, float32[256]."""
+    """The real numbers of all integers, float32[256 or 65536]."""
     distances: Array = (all_integers(scale.dtype) - scale.zero_point).astype(np.float32)
     return np.asarray(distances * scale.scale, np.float32)
 
@@ -69,7 +69,7 @@ def quantized(values: Array, scale: Scale, clip: tuple[int, int] | None = None) 
     low, high = clip or scale.limits
     with np.errstate(over="ignore", invalid="ignore"):
         quotient = values.astype(np.float32) / scale.scale
-    integers = np.rint(np.clip(quotient, -1024, 1024)) + scale.zero_point
+    integers = np.rint(np.clip(quotient, -(2**17), 2**17)) + scale.zero_point
     return np.asarray(np.clip(integers, low, high), scale.dtype)
 
 
@@ -93,7 +93,7 @@ class FunctionOfOne:
         definition: finds what variables are bound to.
 
     Attributes:
-        values: float32[256], for all integers in order.
+        values: float32[256 or 65536], for all integers in order.
 
     Raises:
         NotAnIsland: it is something else.
@@ -105,7 +105,8 @@ class FunctionOfOne:
         self._results: dict[Any, Array] = {}
         with np.errstate(all="ignore"):
             self.values: Array = self._evaluate(expression, DEEPEST)
-        if np.isnan(self.values).any() or self.values.shape != (256,):
+        integers = 2**self.source.scale.bits
+        if np.isnan(self.values).any() or self.values.shape != (integers,):
             raise NotAnIsland("it is no function of one integer tensor")
 
     @property

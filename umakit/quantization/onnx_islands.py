@@ -8,22 +8,40 @@ that it computes in float32 element by element become tables with the same resul
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import float32_pairs, parameters
-from umakit.quantization.fixed_point import Rounding, fixed_point
-from umakit.quantization.float32 import LARGEST_FACTOR
+from umakit.quantization import (
+    float32_pairs,
+    further_parameters,
+    onnx_parameters,
+    parameters,
+)
+from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.further_operators import Lookup
-from umakit.quantization.lookup_tables import FunctionOfOne, conversion, is_identity, quantized
-from umakit.quantization.onnx_operators import GlobalAveragePool
-from umakit.quantization.operators import MaxPool2d
+from umakit.quantization.interpolation import interpolation_table
+from umakit.quantization.lookup_tables import (
+    FunctionOfOne,
+    all_integers,
+    conversion,
+    is_identity,
+    quantized,
+)
+from umakit.quantization.onnx_operators import (
+    Float32Pair,
+    Float32Product,
+    Float32Sum,
+    Interpolation,
+)
+from umakit.quantization.onnx_parameters import rounding_of
+from umakit.quantization.operators import Parameters
 from umakit.quantization.parameters import Result
-from umakit.quantization.tensors import Definition, NotAnIsland, Quantized, Scale, scale_of
+from umakit.quantization.tensors import Definition, NotAnIsland, Quantized, scale_of
+from umakit.quantization.windows import on_images
 
 relax = tvm_api.relax
 ORT = Rounding.ORT
@@ -33,6 +51,9 @@ MOVEMENTS = frozenset(
     "flatten image.resize2d take tile repeat flip".split()
 )
 """Operators that only move numbers, and may add zeros."""
+
+HALF_A_STEP = 0.51
+"""How far an exact result is from its integer, with room for float32's rounding."""
 
 
 def nearest_places(size: int, result: int, mode: str, rounding: str) -> Any:
@@ -84,7 +105,15 @@ class OnnxIslands:
             function = FunctionOfOne(call.args[0], self._definition)
         except NotAnIsland:
             return None
-        return self._looked_up(function.source, quantized(function.values, scale), scale, call)
+        table = quantized(function.values, scale)
+        if is_identity(table, function.source.scale):
+            return function.source.integers
+        shape = tvm_api.static_shape(call) or ()
+        result = Result(call, scale, scale.limits, False, shape, call.span)
+        if function.source.scale.bits > 8:
+            return self._interpolated(function, table, result)
+        operands = [function.source.integers, relax.const(table)]
+        return Lookup(**result.common(ORT)).call(operands, call.span)
 
     def handler(self, operator: str) -> Callable[[Result], Any] | None:
         """What makes an island of an operator, if it is not made as for TensorFlow Lite."""
@@ -93,62 +122,113 @@ class OnnxIslands:
         return {
             "add": self._sum,
             "multiply": self._product,
-            "mean": self._global_average_pool,
+            "subtract": self._difference,
+            "mean": self._mean,
+            "max": self._maximum,
+            "nn.max_pool1d": self._max_pool,
             "nn.max_pool2d": self._max_pool,
+            "nn.avg_pool1d": self._average_pool,
             "nn.avg_pool2d": self._average_pool,
             "nn.softmax": self._softmax,
-            "subtract": self._difference,
         }.get(operator)
+
+    def part(self, split: Any, index: int) -> Any:
+        """One result of a split call as a slice of its operand."""
+        axis, places = int(split.attrs.axis), split.attrs.indices_or_sections
+        size = (tvm_api.static_shape(split.args[0]) or ())[axis]
+        if hasattr(places, "__len__"):
+            ends = [*(int(place) for place in places), size]
+        else:
+            length = -(-size // int(places))
+            ends = [min(length * (part + 1), size) for part in range(int(places))]
+        begin = ends[index - 1] if index else 0
+        part = relax.op.strided_slice(split.args[0], [axis], [begin], [ends[index]])
+        return tvm_api.make_call(part, span=split.span)
+
+    def multiplies_data(self, call: Any) -> bool:
+        """Whether a call is a product of two matrices that are both dequantized data."""
+        if tvm_api.operator_name(call) != "matmul":
+            return False
+        right = self._definition(call.args[1])
+        if tvm_api.operator_name(right) != "dequantize":
+            return False
+        return tvm_api.constant_array(self._definition(right.args[0])) is None
+
+    def matmul(self, result: Result) -> Any:
+        """A product of two matrices that are both data."""
+        left, right = (self._dequantized(argument) for argument in result.call.args)
+        known = onnx_parameters.matmul(result, left, right)
+        return known.call([left.integers, right.integers], result.span)
 
     # --- operators ----------------------------------------------------------------------------
 
     def _sum(self, result: Result) -> Any:
-        return self._pair(result, float32_pairs.float32_sum)
+        return self._pair(result, Float32Sum, float32_pairs.float32_sum)
 
     def _product(self, result: Result) -> Any:
-        return self._pair(result, float32_pairs.float32_product)
-
-    def _pair(self, result: Result, parameters_of: Callable[..., Any]) -> Any:
-        operands = [self._dequantized(argument) for argument in result.call.args]
-        if any(operand.scale.dtype != result.scale.dtype for operand in operands):
-            raise NotAnIsland("operands and result are of different integer types")
-        shapes = [tvm_api.static_shape(operand.integers) or () for operand in operands]
-        scales = [operand.scale for operand in operands]
-        known = parameters_of(result.common(ORT), scales, result.scale, shapes)
-        return known.call([operand.integers for operand in operands], result.span)
-
-    def _global_average_pool(self, result: Result) -> Any:
-        """`MlasQLinearGlobalAveragePoolNchw`: a sum, rescaled as that of a convolution."""
-        attributes, source = result.call.attrs, self._dequantized(result.call.args[0])
-        shape = tvm_api.static_shape(source.integers) or ()
-        axes = sorted(int(axis) % len(shape) for axis in attributes.axis or ())
-        if len(shape) < 3 or axes != list(range(2, len(shape))):
-            raise NotAnIsland("the mean is not over all positions of a channel")
-        count = math.prod(shape[2:])
-        factor = source.scale.scale / np.float32(result.scale.scale * np.float32(count))
-        if not factor < LARGEST_FACTOR or count >= 2**23:
-            raise NotAnIsland("the result's scale is too small for the data's")
-        scaled = fixed_point([float(factor)])
-        known = GlobalAveragePool(
-            **result.common(ORT),
-            input_zero_point=source.scale.zero_point,
-            multiplier=int(scaled.multipliers[0]),
-            shift=int(scaled.shifts[0]),
-        )
-        return known.call([source.integers], result.span)
-
-    def _max_pool(self, result: Result) -> Any:
-        source = self._converted(self._dequantized(result.call.args[0]), result)
-        return parameters.pool2d(MaxPool2d, result, result.call, ORT).call([source], result.span)
-
-    def _average_pool(self, result: Result) -> Any:
-        raise NotAnIsland("ONNX Runtime adds up its window in floating point")
-
-    def _softmax(self, result: Result) -> Any:
-        raise NotAnIsland("ONNX Runtime's quantized softmax is in floating point")
+        return self._pair(result, Float32Product, float32_pairs.float32_product)
 
     def _difference(self, result: Result) -> Any:
-        raise NotAnIsland("ONNX Runtime subtracts in floating point")
+        return self._pair(result, Float32Sum, None)
+
+    def _pair(
+        self, result: Result, kind: type[Float32Pair], fused: Callable[..., Float32Pair] | None
+    ) -> Any:
+        """A sum, difference or product; ONNX Runtime fuses it if all types are the same."""
+        operands = [self._dequantized(argument) for argument in result.call.args]
+        scales = [operand.scale for operand in operands]
+        dtypes = {scale.dtype for scale in (*scales, result.scale)}
+        rounding = rounding_of(*scales, result.scale)
+        if fused is not None and len(dtypes) == 1 and rounding is ORT:
+            shapes = [tvm_api.static_shape(operand.integers) or () for operand in operands]
+            known = fused(result.common(ORT), scales, result.scale, shapes)
+        else:
+            common = result.common(rounding)
+            sign = -1 if tvm_api.operator_name(result.call) == "subtract" else 1
+            known = float32_pairs.nearest_pair(kind, common, scales, result.scale, sign)
+        return known.call([operand.integers for operand in operands], result.span)
+
+    def _mean(self, result: Result) -> Any:
+        """ONNX Runtime's pool of whole images, or a mean over any axes."""
+        source = self._dequantized(result.call.args[0])
+        rank = len(tvm_api.static_shape(source.integers) or ())
+        axes = sorted(int(axis) % rank for axis in result.call.attrs.axis or range(rank))
+        rounding = rounding_of(source.scale, result.scale)
+        if rank >= 3 and axes == list(range(2, rank)) and rounding is ORT:
+            return onnx_parameters.global_average_pool(result, source)
+        return further_parameters.mean(result, source, rounding)
+
+    def _softmax(self, result: Result) -> Any:
+        return onnx_parameters.softmax(result, self._dequantized(result.call.args[0]))
+
+    def _average_pool(self, result: Result) -> Any:
+        return self._on_images(result, onnx_parameters.average_pool)
+
+    def _max_pool(self, result: Result) -> Any:
+        return self._largest(result, onnx_parameters.max_pool)
+
+    def _maximum(self, result: Result) -> Any:
+        """The largest of whole images."""
+        shape = tvm_api.static_shape(result.call.args[0]) or ()
+        axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or ())
+        if len(shape) < 3 or axes != list(range(2, len(shape))) or len(result.shape) < len(shape):
+            raise NotAnIsland("the maximum is not over all positions of a channel")
+        return self._largest(result, onnx_parameters.global_max_pool)
+
+    def _largest(self, result: Result, known_of: Callable[[Result, Any], Parameters]) -> Any:
+        def pool(result: Result, source: Quantized) -> Any:
+            integers = self._converted(source, result)
+            return known_of(result, integers).call([integers], result.span)
+
+        return self._on_images(result, pool)
+
+    def _on_images(self, result: Result, make: Callable[[Result, Quantized], Any]) -> Any:
+        """A pool of images, or of rows as images of one row."""
+        source = self._dequantized(result.call.args[0])
+        return on_images(
+            self._builder, result.shape, source, result.span,
+            lambda data, shape: make(replace(result, shape=shape), data),
+        )  # fmt: skip
 
     def _movement(self, result: Result) -> Any:
         """An operator that moves numbers, applied to integers of the result's scale."""
@@ -200,17 +280,31 @@ class OnnxIslands:
 
     def _converted(self, source: Quantized, result: Result) -> Any:
         """Integers of the result's scale, within what its activation lets through."""
+        if source.scale == result.scale and result.clip == result.scale.limits:
+            return source.integers
+        shape = tvm_api.static_shape(source.integers) or ()
+        there = replace(result, shape=shape)
+        if source.scale.bits > 8:
+            known = parameters.requantize(there, source, Rounding.EVEN)
+            return self._builder.emit(known.call([source.integers], result.span))
         table = conversion(source.scale, result.scale, result.clip)
         if is_identity(table, source.scale):
             return source.integers
-        shape = tvm_api.static_shape(source.integers)
-        fields = result.common(ORT) | {"output_shape": shape}
+        fields = there.common(ORT)
         call = Lookup(**fields).call([source.integers, relax.const(table)], result.span)
         return self._builder.emit(call)
 
-    def _looked_up(self, source: Quantized, table: Any, scale: Scale, call: Any) -> Any:
-        if is_identity(table, source.scale):
-            return source.integers
-        shape = tvm_api.static_shape(call)
-        result = Result(call, scale, scale.limits, False, shape or (), call.span)
-        return Lookup(**result.common(ORT)).call([source.integers, relax.const(table)], call.span)
+    def _interpolated(self, function: FunctionOfOne, table: Any, result: Result) -> Any:
+        """A function of 16 bits: a change of scale with limits, or a table with straight lines."""
+        source, target = function.source.scale, result.scale
+        clip = int(table.min()), int(table.max())
+        there = replace(result, clip=clip)
+        distances = all_integers(source.dtype) - source.zero_point
+        straight = distances * (float(source.scale) / float(target.scale)) + target.zero_point
+        if np.abs(np.clip(straight, *clip) - table.astype(np.int64)).max() <= HALF_A_STEP:
+            known = parameters.requantize(there, function.source, Rounding.EVEN)
+            return known.call([function.source.integers], result.span)
+        reals = function.values.astype(np.float64) / float(target.scale) + target.zero_point
+        short, bits = interpolation_table(table, np.clip(reals, *target.limits))
+        lines = Interpolation(**there.common(Rounding.EVEN), step_bits=bits)
+        return lines.call([function.source.integers, relax.const(short)], result.span)

@@ -30,6 +30,7 @@ from umakit.quantization.operators import (
     Subtract,
 )
 from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
+from umakit.quantization.windows import Window
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +44,9 @@ ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 MOST_OF_A_WIDE_BIAS = 2.0**46
 MOST_OF_WIDE_SHIFTS = 8
 """Bounds within which products of 64-bit sums do not overflow."""
+
+FEWEST_MULTIPLIER_BITS = 20
+"""With fewer, a product would be off by more than a part of a step of 16 bits."""
 
 BIAS_TOLERANCE = 0.02
 """How far, in steps of the result, a bias's scale may be from that of the accumulator."""
@@ -87,23 +91,18 @@ def conv2d(
     Raises:
         NotAnIsland: a layout other than NHWC, or scales that integers cannot express.
     """
-    attributes = result.call.attrs
-    data_layout = _data_layout(attributes.data_layout)
-    layout = str(attributes.kernel_layout)
-    order = "OIHW" if data_layout == "NCHW" else "OHWI"
-    weights = weights.transposed([layout.index(axis) for axis in order])
+    window = Window.of(result.call.attrs)
     known = Conv2d(
         **result.common(rounding),
-        strides=_pair(attributes.strides),
-        padding=_four(attributes.padding),
-        dilation=_pair(attributes.dilation),
-        groups=int(attributes.groups),
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=int(result.call.attrs.groups),
         input_zero_point=source.scale.zero_point,
-        layout=data_layout,
+        layout=window.layout,
     )
-    operands = linear_operands(
-        result, source, weights, bias, _factors(source, weights, result, rounding)
-    )
+    weights = window.ordered(weights, str(result.call.attrs.kernel_layout))
+    operands = linear_operands(result, source, weights, bias, rounding)
     return known.call([source.integers, *operands], result.span)
 
 
@@ -126,9 +125,7 @@ def dense(
     outputs, inputs = weights.integers.shape
     shape = tvm_api.static_shape(source.integers) or ()
     rows = int(np.prod(shape[:-1]))
-    operands = linear_operands(
-        result, source, weights, bias, _factors(source, weights, result, rounding)
-    )
+    operands = linear_operands(result, source, weights, bias, rounding)
     fields = result.common(rounding) | {"output_shape": (rows, outputs)}
     known = Dense(**fields, input_zero_point=source.scale.zero_point)
     reshape = tvm_api.relax.op.reshape
@@ -148,6 +145,7 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
     which multiplies the scales in float32 if there is one for all: so it is here for uint8, which
     only LiteRT computes (`GetQuantizedConvolutionMultipler`).
     """
+    # Where integers of 16 bits are rounded once, as exact as can be.
     kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
     legacy = rounding is Rounding.TFLM and source.scale.dtype == "uint8"
     of_scales = np.float32 if legacy else kind
@@ -159,15 +157,20 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
 
 
 def linear_operands(
-    result: Result, source: Quantized, weights: Weights, bias: Bias, factors: Array
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
 ) -> list[Any]:
-    """Weights, bias, multipliers and shifts as constants."""
+    """Weights, bias, multipliers and shifts as constants.
+
+    Raises:
+        NotAnIsland: dtypes or scales that integers cannot express.
+    """
     if weights.integers.dtype not in (np.int8, np.int16):
         raise NotAnIsland(f"the weights are {weights.integers.dtype}, not of 8 bits")
     channels = weights.integers.shape[0]
+    factors = _factors(source, weights, result, rounding)
     # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
     narrow = isinstance(bias, Weights) and bias.integers.dtype != np.int64
-    wide = source.scale.dtype == "int16" and not narrow
+    wide = rounding is Rounding.TFLM and source.scale.dtype == "int16" and not narrow
     dtype = np.dtype(np.int64 if wide else np.int32)
     if isinstance(bias, np.ndarray):
         bias = _rounded_bias(bias, source, weights, dtype)
@@ -177,7 +180,14 @@ def linear_operands(
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
             raise NotAnIsland("the bias has another scale than the products")
-    scaled = fixed_points([float(factor) for factor in factors])
+    if rounding is Rounding.EVEN:
+        sums = np.abs(weights.integers.reshape(channels, -1).astype(np.int64)).sum(axis=1)
+        largest = np.abs(biases.astype(np.int64)) + source.scale.magnitude * sums
+        scaled = exact_multipliers(factors, int(largest.max()))
+        if largest.max() >= 2**31:
+            biases = biases.astype(np.int64)
+    else:
+        scaled = fixed_points([float(factor) for factor in factors])
     scaled = reduced_multipliers(scaled) if wide else scaled
     arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
     # Without a dtype, TVM would make int32 of int64.
@@ -211,6 +221,25 @@ def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
     if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
         raise NotAnIsland("the bias is too large for its products")
     return bias.integers.reshape(-1)
+
+
+def exact_multipliers(factors: Sequence[float] | Array, at_most: int) -> FixedPoint:
+    """Multipliers for `Rounding.EVEN`, of as many bits as products of 62 bits leave room for.
+
+    Args:
+        factors: what values are multiplied with.
+        at_most: what the values' magnitude does not exceed.
+
+    Raises:
+        NotAnIsland: the products would have more bits, or would have to be shifted left.
+    """
+    bits = min(31, 62 - at_most.bit_length())
+    scaled = fixed_points([float(factor) for factor in factors])
+    reduced = (scaled.multipliers.astype(np.int64) + ((1 << (31 - bits)) >> 1)) >> (31 - bits)
+    shifts = scaled.shifts.astype(np.int64) + (31 - bits)
+    if bits < FEWEST_MULTIPLIER_BITS or (shifts > 30).any():
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    return FixedPoint(np.minimum(reduced, 2**31 - 1).astype(np.int32), shifts.astype(np.int8))
 
 
 def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
@@ -288,18 +317,18 @@ def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) ->
         NotAnIsland: attributes that the integer pools do not have.
     """
     attributes = call.attrs
-    padding = _four(attributes.padding)
-    if _pair(attributes.dilation) != (1, 1) or bool(attributes.ceil_mode):
+    window = Window.of(attributes)
+    if window.dilation != (1, 1) or bool(attributes.ceil_mode):
         raise NotAnIsland("a pool is dilated or rounds its size up")
-    counts_padding = bool(getattr(attributes, "count_include_pad", False)) and any(padding)
+    counts_padding = bool(getattr(attributes, "count_include_pad", False)) and any(window.padding)
     if kind is AveragePool2d and counts_padding:
         raise NotAnIsland("an average pool counts padding")
     return kind(
         **result.common(rounding),
-        strides=_pair(attributes.strides),
-        padding=padding,
-        window=_pair(attributes.pool_size),
-        layout=_data_layout(attributes.layout),
+        strides=window.strides,
+        padding=window.padding,
+        window=window.size,
+        layout=window.layout,
     )
 
 
@@ -310,14 +339,27 @@ def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requant
         NotAnIsland: scales that integers cannot express.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
-    scaled = fixed_points([factor])
-    check_headroom(source.scale.magnitude, int(scaled.shifts[0]), rounding)
+    multiplier, shift = multiplier_of(factor, source.scale.magnitude, rounding)
+    check_headroom(source.scale.magnitude, shift, rounding)
     return Requantize(
         **result.common(rounding),
         input_zero_point=source.scale.zero_point,
-        multiplier=int(scaled.multipliers[0]),
-        shift=int(scaled.shifts[0]),
+        multiplier=multiplier,
+        shift=shift,
     )
+
+
+def multiplier_of(factor: float, at_most: int, rounding: Rounding) -> tuple[int, int]:
+    """Multiplier and shift of values whose magnitude does not exceed `at_most`.
+
+    Raises:
+        NotAnIsland: a factor that the rounding does not take.
+    """
+    if rounding is Rounding.ORT and not factor < LARGEST_FACTOR:
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    exact = rounding is Rounding.EVEN
+    scaled = exact_multipliers([factor], at_most) if exact else fixed_points([factor])
+    return int(scaled.multipliers[0]), int(scaled.shifts[0])
 
 
 def check_headroom(magnitude: int, shift: int, rounding: Rounding) -> None:
@@ -340,28 +382,3 @@ def fixed_points(factors: Sequence[float]) -> FixedPoint:
         return fixed_point(factors)
     except ValueError as error:
         raise NotAnIsland(str(error)) from None
-
-
-def _data_layout(layout: Any) -> str:
-    """NHWC or NCHW.
-
-    Raises:
-        NotAnIsland: another layout.
-    """
-    if str(layout) not in ("NHWC", "NCHW"):
-        raise NotAnIsland(f"the data layout is {layout}, not NHWC or NCHW")
-    return str(layout)
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    first, second = (int(value) for value in values)
-    return first, second
-
-
-def _four(values: Any) -> tuple[int, int, int, int]:
-    """Padding as top, left, bottom, right."""
-    numbers = [int(value) for value in values]
-    if len(numbers) == 2:
-        numbers *= 2
-    top, left, bottom, right = numbers
-    return top, left, bottom, right

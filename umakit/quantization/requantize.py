@@ -24,6 +24,7 @@ RESULTS = {
         "requantize_tflm": "int32",
         "requantize_tflm_int64": "int32",
         "requantize_ort": "int32",
+        "requantize_even": "int32",
         "high_product": "int32",
         "divide_by_power_of_two": "int32",
         "leading_zeros": "int32",
@@ -63,12 +64,14 @@ def requantize(value: Any, multiplier: Any, shift: Any, rounding: Rounding) -> A
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
     Args:
-        value: an int32 expression; or an int64 one, for multipliers of 15 bits
-            (`parameters.reduced_multipliers`), with which it is `* 2**(shift - 15)`.
+        value: an int32 expression; or an int64 one, with `Rounding.EVEN` or for multipliers of 15
+            bits (`parameters.reduced_multipliers`), with which it is `* 2**(shift - 15)`.
         multiplier, shift: integer expressions, of `fixed_point`.
         rounding: of the result.
     """
     factor = (multiplier.astype("int32"), shift.astype("int32"))
+    if rounding is Rounding.EVEN:
+        return header_call("requantize_even", value.astype("int64"), *factor)
     if tvm_api.dtype_of(value) == "int64":
         return header_call("requantize_tflm_int64", value, *factor)
     return header_call(f"requantize_{rounding.value}", value, *factor)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +33,17 @@ class Scale:
     Attributes:
         scale: float32, positive and finite.
         zero_point: within the dtype.
-        dtype: `int8`, `uint8` or `int16`.
+        dtype: `int8`, `uint8`, `int16` or `uint16`.
     """
 
     scale: np.float32
     zero_point: int
     dtype: str
+
+    @property
+    def bits(self) -> int:
+        """Of the integers."""
+        return 8 * np.dtype(self.dtype).itemsize
 
     @property
     def magnitude(self) -> int:
@@ -89,6 +94,10 @@ class Weights:
         """With its axes in another order."""
         return Weights(self.integers.transpose(order), self.scales.transpose(order))
 
+    def reshaped(self, shape: tuple[int, ...]) -> Weights:
+        """With other axes."""
+        return Weights(self.integers.reshape(shape), self.scales.reshape(shape))
+
     def channel_scales(self) -> Array:
         """The scales along axis 0, as float32[1] if all are equal.
 
@@ -102,14 +111,16 @@ class Weights:
         return first[:1] if (first == first[0]).all() else first
 
 
-def scale_of(call: Any, dtype: str, *, wide: bool = False) -> Scale:
+INTEGERS = ("int8", "uint8", "int16", "uint16")
+
+
+def scale_of(call: Any, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
     """The scale of a quantize or dequantize call.
 
     Args:
         call: the call.
         dtype: of its integers.
-        wide: whether they may have 16 bits, which are known only as TensorFlow Lite Micro computes
-            them.
+        allowed: what dtypes are.
 
     Raises:
         NotAnIsland: another dtype, several scales, or one that is no constant or no number.
@@ -119,7 +130,6 @@ def scale_of(call: Any, dtype: str, *, wide: bool = False) -> Scale:
         raise NotAnIsland("a scale or zero point is no constant")
     if scale.size != 1 or zero_point.size != 1:
         raise NotAnIsland("an activation has a scale for each channel")
-    allowed = ("int8", "uint8", "int16") if wide else ("int8", "uint8")
     if dtype not in allowed:
         raise NotAnIsland(f"integers are {dtype}, not {', '.join(allowed[:-1])} or {allowed[-1]}")
     value = np.float32(scale.reshape(-1)[0])
@@ -148,7 +158,7 @@ def dequantized_weights(
         shape = tvm_api.static_shape(value)
         if shape is None:
             raise NotAnIsland("the weights have no static shape")
-        return Weights(inner.integers.reshape(shape), inner.scales.reshape(shape))
+        return inner.reshaped(shape)
     if operator == "permute_dims":
         inner = dequantized_weights(value.args[0], definition, symmetric=symmetric)
         return inner.transposed(_order(value, inner.integers.ndim))

@@ -26,7 +26,8 @@
 /* How a product with a factor is rounded: the argument `rounding` of drivers. */
 enum umakit_rounding {
     UMAKIT_ROUNDING_TFLM = 0, /* twice, as TensorFlow Lite Micro */
-    UMAKIT_ROUNDING_ORT = 1   /* as the float32 arithmetic of ONNX Runtime */
+    UMAKIT_ROUNDING_ORT = 1,  /* as the float32 arithmetic of ONNX Runtime */
+    UMAKIT_ROUNDING_EVEN = 2  /* once, ties to even */
 };
 
 /* Bits of an integer of 0 or more up to its highest one; 0 of 0. */
@@ -150,14 +151,28 @@ static inline int32_t umakit_requantize_ort(int32_t value, int32_t multiplier, i
         umakit_divide_to_even(umakit_round_to_float32(product), 31 - shift));
 }
 
-/* --- either ---------------------------------------------------------------------------------- */
+/* value * multiplier * 2^(shift - 31) to the nearest integer, ties to even, limited to 32 bits; for
+ * shifts of -31 to 30, and products of a magnitude up to 2^62. ONNX Runtime's float32 results for
+ * integers of 16 bits are next to it. */
+static inline int32_t umakit_requantize_even(int64_t value, int32_t multiplier, int32_t shift)
+{
+    return umakit_saturate(umakit_divide_to_even(value * multiplier, 31 - shift));
+}
+
+/* --- any -------------------------------------------------------------------------------------- */
 
 /* value * multiplier * 2^(shift - 31), rounded as a driver is told to. */
 static inline int32_t umakit_requantize(int32_t rounding, int32_t value, int32_t multiplier,
                                         int32_t shift)
 {
-    return rounding == UMAKIT_ROUNDING_ORT ? umakit_requantize_ort(value, multiplier, shift)
-                                           : umakit_requantize_tflm(value, multiplier, shift);
+    switch (rounding) {
+    case UMAKIT_ROUNDING_ORT:
+        return umakit_requantize_ort(value, multiplier, shift);
+    case UMAKIT_ROUNDING_EVEN:
+        return umakit_requantize_even(value, multiplier, shift);
+    default:
+        return umakit_requantize_tflm(value, multiplier, shift);
+    }
 }
 
 /* value + zero_point, limited to [lowest, highest]; zero point and limits have 16 bits. */

@@ -20,6 +20,7 @@ from umakit.lower.integer import (
     lookup,
     matmul,
     pooling,
+    probabilities,
     softmax,
     transposed,
 )
@@ -37,7 +38,15 @@ from umakit.quantization.further_operators import (
     SoftmaxLookup,
     Sum,
 )
-from umakit.quantization.onnx_operators import Float32Product, Float32Sum, GlobalAveragePool
+from umakit.quantization.onnx_operators import (
+    DilatedMaxPool2d,
+    Float32Product,
+    Float32Sum,
+    GlobalAveragePool,
+    Interpolation,
+    MeanPool2d,
+    Probabilities,
+)
 from umakit.quantization.operators import (
     PREFIX,
     Add,
@@ -47,6 +56,7 @@ from umakit.quantization.operators import (
     MaxPool2d,
     Multiply,
     Parameters,
+    Pool2d,
     Quantize,
     Requantize,
     Softmax,
@@ -71,7 +81,8 @@ def legalizations() -> dict[str, Rule]:
         Conv2dTranspose.operator: _conv2d_transpose,
     }
     rules |= {kind.operator: _add_of(kind) for kind in (Add, Subtract)}
-    rules |= {kind.operator: _pool_of(kind) for kind in (AveragePool2d, MaxPool2d)}
+    pools: tuple[type[Pool2d], ...] = (AveragePool2d, MaxPool2d, DilatedMaxPool2d)
+    rules |= {kind.operator: _pool_of(kind) for kind in pools}
     rules |= {kind.operator: _rule_of(kind, lookup.mean) for kind in (Mean, Sum)}
     rules |= {kind.operator: _rule_of(kind, images.arg_max) for kind in (ArgMax, ArgMin)}
     rules |= {
@@ -82,6 +93,9 @@ def legalizations() -> dict[str, Rule]:
         SigmoidLookup.operator: _rule_of(SigmoidLookup, interpolation.sigmoid_lookup),
         SoftmaxLookup.operator: _rule_of(SoftmaxLookup, interpolation.softmax_lookup),
         Lookup.operator: _rule_of(Lookup, lookup.lookup),
+        Interpolation.operator: _rule_of(Interpolation, lookup.interpolation),
+        MeanPool2d.operator: _rule_of(MeanPool2d, pooling.mean_pool2d),
+        Probabilities.operator: _rule_of(Probabilities, probabilities.probabilities),
         Float32Sum.operator: _rule_of(Float32Sum, float32_kernels.pair),
         Float32Product.operator: _rule_of(Float32Product, float32_kernels.pair),
         GlobalAveragePool.operator: _rule_of(
@@ -138,10 +152,9 @@ def _dense(builder: Any, call: Any) -> Any:
 
 
 def _conv2d_transpose(builder: Any, call: Any) -> Any:
-    data, layer = call.args[0], _linear(call)
-    function = transposed.conv2d_transpose(
-        Conv2dTranspose.of(call), _shape(data), tvm_api.dtype_of(data), layer
-    )
+    known, data = Conv2dTranspose.of(call), call.args[0]
+    layer = transposed.with_holes(known, _linear(call))
+    function = transposed.conv2d_transpose(known, _shape(data), tvm_api.dtype_of(data), layer)
     return _call(builder, call, function, [data, *_constants(layer.arrays())])
 
 
@@ -191,12 +204,11 @@ def _add_of(kind: type[Add]) -> Rule:
     return rule
 
 
-def _pool_of(kind: type[AveragePool2d] | type[MaxPool2d]) -> Rule:
+def _pool_of(kind: type[Pool2d]) -> Rule:
     def rule(builder: Any, call: Any) -> Any:
         data = call.args[0]
         known = kind.of(call)
-        pool = channels_first.pool2d if known.layout == "NCHW" else pooling.pool2d
-        function = pool(known, _shape(data), tvm_api.dtype_of(data))
+        function = pooling.pool2d(known, _shape(data), tvm_api.dtype_of(data))
         return _call(builder, call, function, [data])
 
     return rule

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer convolutions and pools of data in NCHW, without a transposition.
+"""Integer convolutions of data in NCHW, without a transposition.
 
 Convolutions of many output channels are `convolution.tiled_conv2d`, in either layout. Here are
 those with groups or few output channels: the positions of a row of the result are computed at
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.convolution import Linear, at_positions, product, window_axes
+from umakit.lower.integer.convolution import Linear, product, window_axes
 from umakit.lower.integer.loops import (
     TILE,
     accumulators,
@@ -23,13 +23,12 @@ from umakit.lower.integer.loops import (
     loops,
     sequence,
     set_to,
-    store_clipped,
     store_rescaled,
     tiles,
+    total_of,
 )
-from umakit.lower.integer.pooling import pool_of
 from umakit.lower.integer.windows import Axis
-from umakit.quantization.operators import Conv2d, Pool2d
+from umakit.quantization.operators import Conv2d
 
 tirx = tvm_api.tirx
 
@@ -50,7 +49,7 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    sums = accumulators(min(TILE, horizontal.outputs))
+    sums = accumulators(min(TILE, horizontal.outputs), layer.bits)
     outputs, per_group_in = layer.weights.shape[:2]
     per_group_out = outputs // known.groups
 
@@ -76,7 +75,7 @@ def conv2d(
                 loop("x", width, lambda x: set_to(sums, x, bias[o])),
                 loops(window, weight_row),
                 loop("x", width, lambda x: store_rescaled(
-                    output, [n, o, y, first + x], int32(sums[x]),
+                    output, [n, o, y, first + x], total_of(sums, x),
                     layer.factor(multipliers, shifts, o), known,
                 )),
             )  # fmt: skip
@@ -114,42 +113,3 @@ def _ceiling(distance: Any, stride: int) -> Any:
     if stride == 1:
         return positive
     return tirx.truncdiv(positive + int32(stride - 1), int32(stride))
-
-
-def pool2d(known: Pool2d, data_shape: tuple[int, ...], data_dtype: str) -> Any:
-    """Kernel (data, output) of an average or max pool; padding does not take part.
-
-    Args:
-        known: parameters of the operator.
-        data_shape: [N, C, H, W].
-        data_dtype: of the data.
-    """
-    batch, channels, height, width = data_shape
-    top, left, _, _ = known.padding
-    _, _, rows, columns = known.output_shape
-    vertical = Axis(height, rows, known.window[0], known.strides[0], 1, top)
-    horizontal = Axis(width, columns, known.window[1], known.strides[1], 1, left)
-    data = buffer("data", data_shape, data_dtype)
-    output = buffer("output", known.output_shape, known.output_dtype)
-    zero = int32(0)
-
-    def one_channel(plane: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
-        n, c = tirx.floordiv(plane, int32(channels)), tirx.floormod(plane, int32(channels))
-        kind = pool_of(known)(1, in_rows[1] * in_columns[1])
-
-        def element(row: Any, column: Any) -> Any:
-            iy = vertical.source(y, in_rows[0] + row)
-            return int32(data[n, c, iy, horizontal.source(x, in_columns[0] + column)])
-
-        return sequence(
-            tirx.AllocBuffer(kind.results),
-            kind.start(zero),
-            loops(
-                [("row", in_rows[1]), ("column", in_columns[1])],
-                lambda row, column: kind.update(zero, element(row, column)),
-            ),
-            kind.finish(zero, lambda value: store_clipped(output, [n, c, y, x], value, known)),
-        )
-
-    body = at_positions(batch * channels, vertical, horizontal, one_channel)
-    return kernel([data, output], body)

@@ -66,8 +66,9 @@ class Linear:
         if zero_point == 0:
             return self
         sums = self.weights.reshape(len(self.bias), -1).astype(np.int64).sum(axis=1)
-        moved = (self.bias.astype(np.int64) - zero_point * sums).astype(np.uint64)
-        bias = (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+        moved = (self.bias.astype(np.int64) - zero_point * sums).view(np.uint64)
+        bits = np.uint64(2**self.bits - 1)
+        bias = (moved & bits).astype(f"uint{self.bits}").view(self.bias.dtype)
         return Linear(self.weights, bias, self.multipliers, self.shifts)
 
     @property
@@ -95,6 +96,9 @@ class Linear:
 
 def product(data: Any, weight: Any, zero_point: int) -> Any:
     """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    dtype = tvm_api.dtype_of(data)
+    if dtype == "uint16" or (dtype == "int16" and zero_point):
+        return (int32(data) - int32(zero_point)) * int32(weight)
     value = data.astype("int16")
     if zero_point:
         value = value - tirx.IntImm("int16", zero_point)

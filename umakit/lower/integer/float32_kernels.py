@@ -43,13 +43,17 @@ def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
             int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
             for operand, shape, offset in zip((left, right), shapes, known.offsets, strict=True)
         )
-        return store_shifted(output, place, _combined(known, a, b), known.output_offset, known)
+        wide = any(dtype.endswith("16") for dtype in dtypes)
+        value = _combined(known, *((int64(a), int64(b)) if wide else (a, b)))
+        return store_shifted(output, place, value, known.output_offset, known)
 
     return kernel([left, right, output], loop("i", math.prod(known.output_shape), one))
 
 
 def _combined(known: Float32Pair, a: Any, b: Any) -> Any:
-    """The int32 result of two int32 expressions, before the offset.
+    """The int32 result of two expressions, before the offset.
+
+    The expressions are int32, or int64 where their product has more than 32 bits.
 
     The steps are those of `float32_pairs.exact_results`.
     """

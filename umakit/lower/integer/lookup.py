@@ -24,6 +24,7 @@ from umakit.lower.integer.loops import (
     unflatten,
 )
 from umakit.quantization.further_operators import Lookup, Mean
+from umakit.quantization.onnx_operators import Interpolation
 
 tirx = tvm_api.tirx
 
@@ -44,6 +45,31 @@ def lookup(known: Lookup, shapes: list[tuple[int, ...]], dtypes: list[str]) -> A
     def one(i: Any) -> Any:
         index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
         return tirx.BufferStore(output, table[index], unflatten(i, known.output_shape))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def interpolation(known: Interpolation, shapes: list[tuple[int, ...]], dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of straight lines between a table's values.
+
+    Args:
+        known: parameters of the operator.
+        shapes, dtypes: of data, which has 16 bits, and table.
+    """
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    table = buffer("table", shapes[1], known.output_dtype)
+    output = buffer("output", known.output_shape, known.output_dtype)
+    least = 2**15 if dtypes[0] == "int16" else 0
+    step = 1 << known.step_bits
+
+    def one(i: Any) -> Any:
+        place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+        index, rest = place >> int32(known.step_bits), place & int32(step - 1)
+        begin, end = (int32(table[at]) for at in (index, index + int32(1)))
+        both = begin * (int32(step) - rest) + end * rest + int32(step >> 1)
+        value = (both >> int32(known.step_bits)).astype(known.output_dtype)
+        return tirx.BufferStore(output, value, unflatten(i, known.output_shape))
 
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 

@@ -3,10 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
-from umakit.lower.integer.convolution import Linear, product
+from umakit.lower.integer.convolution import (
+    Linear,
+    channel_count,
+    image_size,
+    place,
+    product,
+)
 from umakit.lower.integer.loops import (
     accumulators,
     add_to,
@@ -34,13 +43,16 @@ def conv2d_transpose(
 
     Args:
         known: parameters of the operator.
-        data_shape: [N, H, W, I].
+        data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
         data_dtype: of the data.
-        layer: the constants, weights [O, KH, KW, I].
+        layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; the
+            window has the holes of the dilation in it (`with_holes`).
     """
-    _, height, width, channels = data_shape
-    outputs, kernel_height, kernel_width, _ = layer.weights.shape
-    batch, rows, columns, _ = known.output_shape
+    height, width = image_size(known, data_shape)
+    kernel_height, kernel_width = image_size(known, layer.weights.shape)
+    rows, columns = image_size(known, known.output_shape)
+    outputs, channels = layer.weights.shape[0], channel_count(known, layer.weights.shape)
+    per_group = outputs // known.groups
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
@@ -56,21 +68,38 @@ def conv2d_transpose(
         def term(row: Any, column: Any, i: Any) -> Any:
             iy, ky = vertical.pair(y, first_row + row)
             ix, kx = horizontal.pair(x, first_column + column)
-            value = product(data[n, iy, ix, i], weights[o, ky, kx, i], known.input_zero_point)
-            return add_to(total, int32(0), value)
+            channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
+            element = data[tuple(place(known, n, iy, ix, channel))]
+            weight = weights[tuple(place(known, o, ky, kx, i))]
+            return add_to(total, int32(0), product(element, weight, known.input_zero_point))
 
         return sequence(
             tirx.AllocBuffer(total),
             set_to(total, int32(0), bias[o]),
             loops([("row", row_count), ("column", column_count), ("i", channels)], term),
             store_rescaled(
-                output, [n, y, x, o], total_of(total, int32(0)),
+                output, place(known, n, y, x, o), total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, o), known,
             ),
         )  # fmt: skip
 
-    extents = [("n", batch), ("y", rows), ("x", columns), ("o", outputs)]
+    extents = [("n", data_shape[0]), ("y", rows), ("x", columns), ("o", outputs)]
     return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one))
+
+
+def with_holes(known: Conv2dTranspose, layer: Linear) -> Linear:
+    """Weights of a dilated window with zeros between its elements."""
+    if known.dilation == (1, 1):
+        return layer
+    axes = (2, 3) if known.layout == "NCHW" else (1, 2)
+    shape = list(layer.weights.shape)
+    elements = [slice(None)] * 4
+    for axis, dilation in zip(axes, known.dilation, strict=True):
+        shape[axis] = (shape[axis] - 1) * dilation + 1
+        elements[axis] = slice(None, None, dilation)
+    weights = np.zeros(shape, layer.weights.dtype)
+    weights[tuple(elements)] = layer.weights
+    return replace(layer, weights=weights)
 
 
 class _Axis:

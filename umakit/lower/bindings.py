@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bindings that TVM leaves over after it has put their values where they are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from umakit import tvm_api
+from umakit.tir import prim_func_pass, with_body
+
+tirx = tvm_api.tirx
+
+
+def drop_unused_bindings() -> Any:
+    """A TIR pass for code whose values have no side effects.
+
+    TVM's own passes keep a binding whose variable nobody reads; compilers warn of it.
+    """
+    return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
+
+
+def _without_unused(function: Any) -> Any:
+    body = function.body
+    while True:
+        uses = Counter(tvm_api.collect(body, tvm_api.Var))
+        bindings = tvm_api.collect(body, tirx.Bind)
+        definitions = Counter(binding.var for binding in bindings)
+        unused = {variable for variable in definitions if uses[variable] <= definitions[variable]}
+        if not unused:
+            return with_body(function, body)
+        body = tvm_api.rewrite(body, [(tirx.SeqStmt, partial(_kept, unused))])
+
+
+def _kept(unused: set[Any], sequence: Any) -> Any:
+    kept = [
+        statement
+        for statement in sequence.seq
+        if not (isinstance(statement, tirx.Bind) and statement.var in unused)
+    ]
+    return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
