@@ -86,16 +86,23 @@ ctest: install-test
 	  $(BIN)/ctest --test-dir build/cmake-$$name --output-on-failure || exit 1; \
 	done
 
+CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
+  --error-exitcode=1 -I sim/include
+
 # Needs cppcheck, which CI installs. What is generated counts as much as what is written by hand.
 cppcheck: install
 	@mkdir -p build/cppcheck
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
-	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
-	  --error-exitcode=1 -I sim/include sim/src sim/mock backends/vanilla_accelerator \
+	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
+	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
+	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
+	$(CPPCHECK) sim/src sim/mock bench \
+	  backends/vanilla_accelerator backends/strawberry_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
 	  build/cppcheck/c/codegen build/cppcheck/c/runtime build/cppcheck/int8/codegen \
+	  build/cppcheck/strawberry/codegen build/cppcheck/strawberry/runtime \
 	  build/cppcheck/blob/codegen build/cppcheck/blob/runtime
 
 $(VENV)/installed-bench: $(VENV)/installed-test
