@@ -14,10 +14,7 @@ import importlib.util
 import json
 import platform
 import shutil
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,7 @@ import onnxruntime
 import tools
 from library import SPEED_FLAGS, reference_session
 from quantized_models import Case, cases
+from rounds import Call, ratio, take_turns
 from tflite_networks import micro_interpreter
 
 from umakit.compile import export_program
@@ -51,8 +49,6 @@ TOLERANCE = 0.05
 CODE_DEVICE = "qemu-cortex-m3"
 NATIVE = "-march=native"
 COUNTING_DEVICES = ("qemu-cortex-m3", "qemu-riscv32")
-
-Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -141,30 +137,9 @@ def call_of(library: Library, *flags: str) -> Call:
 
 
 def compare_times(base: Call, rivals: dict[str, Call]) -> list[Ratio]:
-    """The base's time over each rival's; all take turns, round by round.
-
-    Time is that of the processor, which does not count what other programs take.
-    """
-    calls = {"": base, **rivals}
-    repeats = {}
-    for name, call in calls.items():
-        call()
-        started = time.thread_time()
-        call()
-        repeats[name] = max(1, int(ROUND_SECONDS / max(1e-7, time.thread_time() - started)))
-    rounds = []
-    for _ in range(ROUNDS):
-        seconds = {}
-        for name, call in calls.items():
-            started = time.thread_time()
-            for _ in range(repeats[name]):
-                call()
-            seconds[name] = (time.thread_time() - started) / repeats[name]
-        rounds.append(seconds)
-    return [
-        Ratio(name, *statistics.quantiles([r[""] / r[name] for r in rounds], n=4))
-        for name in rivals
-    ]
+    """The base's time over each rival's; all take turns, round by round."""
+    rounds = take_turns({"": base, **rivals}, ROUNDS, ROUND_SECONDS)
+    return [Ratio(name, **asdict(ratio(rounds, "", name))) for name in rivals]
 
 
 def micro_call(file: bytes, values: Any) -> Call:
