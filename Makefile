@@ -9,7 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean bench bench-library bench-sim
+.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean \
+  bench bench-library bench-quantized bench-sim
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -85,16 +86,23 @@ ctest: install-test
 	  $(BIN)/ctest --test-dir build/cmake-$$name --output-on-failure || exit 1; \
 	done
 
+CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
+  --error-exitcode=1 -I sim/include
+
 # Needs cppcheck, which CI installs. What is generated counts as much as what is written by hand.
 cppcheck: install
 	@mkdir -p build/cppcheck
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
-	cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
-	  --error-exitcode=1 -I sim/include sim/src sim/mock backends/vanilla_accelerator \
+	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
+	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
+	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
+	$(CPPCHECK) sim/src sim/mock bench \
+	  backends/vanilla_accelerator backends/strawberry_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
 	  build/cppcheck/c/codegen build/cppcheck/c/runtime build/cppcheck/int8/codegen \
+	  build/cppcheck/strawberry/codegen build/cppcheck/strawberry/runtime \
 	  build/cppcheck/blob/codegen build/cppcheck/blob/runtime
 
 $(VENV)/installed-bench: $(VENV)/installed-test
@@ -102,11 +110,15 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-sim
+bench: bench-library bench-quantized bench-sim
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/library.py
+
+# $UMAKIT_MODELS names the folder of the trained networks.
+bench-quantized: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python bench/quantized.py
 
 bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py

@@ -124,8 +124,13 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-def constants_bound(model: onnx.ModelProto) -> int:
-    """Bytes of the weights and of one bias for each layer that has one or a batch norm."""
+def constants_bound(model: onnx.ModelProto, weight_bytes: int = 4) -> int:
+    """Bytes of the weights and of one bias for each layer that has one or a batch norm.
+
+    Args:
+        model: the network.
+        weight_bytes: of each weight; biases have four.
+    """
     values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     normed = {node.input[0] for node in model.graph.node if node.op_type == "BatchNormalization"}
     arrays = {}
@@ -133,9 +138,9 @@ def constants_bound(model: onnx.ModelProto) -> int:
         if node.op_type not in ("Conv", "Gemm"):
             continue
         weights = values[node.input[1]]
-        arrays[node.input[1]] = weights.nbytes
+        arrays[node.input[1]] = weights.size * weight_bytes
         if len(node.input) > 2 or node.output[0] in normed:
-            arrays[f"{node.name} bias"] = weights.shape[0] * weights.itemsize
+            arrays[f"{node.name} bias"] = weights.shape[0] * 4
     return sum(arrays.values())
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -41,7 +42,7 @@ def take_turns(calls: Mapping[str, Call], rounds: int, seconds: float) -> Rounds
         call()
         started = time.thread_time()
         call()
-        repeats[name] = max(1, round(seconds / max(1e-7, time.thread_time() - started)))
+        repeats[name] = math.ceil(seconds / max(1e-7, time.thread_time() - started))
     found: Rounds = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():

@@ -16,12 +16,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import umakit
 from umakit.call_graph import CALL_GRAPH_FLAG, CallGraph, Stack, worst_case_stack
+from umakit.library import Library
 from umakit.object_file import read_object
 
 
@@ -68,7 +70,11 @@ class Needs:
 
 def with_umakit(model: Path, folder: Path) -> Generated:
     """This compiler, everything on the CPU."""
-    library = umakit.compile_model(model, [], folder / "library", name="net")
+    return generated_of(umakit.compile_model(model, [], folder / "library", name="net"))
+
+
+def generated_of(library: Library) -> Generated:
+    """The C code of a library that umakit wrote, whose name is `net`."""
     sources = sorted((library.path / "codegen/host/src").glob("*.c"))
     # A caller with a workspace of its own leaves the static one out.
     sources = [path for path in sources if not path.stem.endswith("_workspace")]
@@ -130,11 +136,22 @@ def measure(generated: Generated, compiler: list[str], folder: Path) -> Needs:
     return Needs(code, constants, static, stack.size)
 
 
-Runner = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
+Array = npt.NDArray[Any]
+Runner = Callable[[Array, int], Array]
 
 
-def runner(generated: Generated, folder: Path, flags: list[str]) -> Runner:
-    """A function that runs the network on this machine and returns its output of so many floats."""
+def runner(generated: Generated, folder: Path, flags: list[str], dtype: str = "float32") -> Runner:
+    """A function that runs the network on this machine.
+
+    Args:
+        generated: the network.
+        folder: where to build it.
+        flags: of the compiler.
+        dtype: of the output.
+
+    Returns:
+        A function from the input and the output's number of elements to the output.
+    """
     library = folder / f"network{''.join(flags)}.so"
     options = ["-std=c99", "-w", "-shared", "-fPIC", *flags]
     _run(["gcc", *options, *map(str, generated.sources), "-o", str(library), "-lm"], folder)
@@ -143,8 +160,8 @@ def runner(generated: Generated, folder: Path, flags: list[str]) -> Runner:
     arena = np.zeros(generated.arena + 64, dtype="uint8")
     aligned = arena[-arena.ctypes.data % 64 :]
 
-    def run(values: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32]:
-        result = np.full(size, np.nan, dtype="float32")
+    def run(values: Array, size: int) -> Array:
+        result = np.full(size, np.nan if dtype.startswith("float") else 0, dtype)
         pointers = [values.ctypes.data, result.ctypes.data]
         pointers += [aligned.ctypes.data] if generated.arena else []
         entry(*map(ctypes.c_void_p, pointers))

@@ -21,13 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """On CI a missing compiler, emulator or torch is a failure: tests would be skipped unseen."""
+    """On CI a missing compiler, emulator or package is a failure: tests would be skipped unseen."""
     if os.environ.get("UMAKIT_CI"):
         programs = ["gcc", "clang"]
         for device in DEVICES:
             programs += [device.command, device.size, *device.emulator[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]
-        if importlib.util.find_spec("torch") is None:
-            missing.append("torch")
+        packages = ["torch", "torchao"]
+        missing += [name for name in packages if importlib.util.find_spec(name) is None]
         if missing:
             raise pytest.UsageError(f"CI lacks {', '.join(missing)}: see .ci/run")

@@ -217,7 +217,7 @@ def resnet18(*, size: int = 224, seed: int = 0) -> onnx.ModelProto:
 
 
 def fold_batch_norms(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which every BatchNormalization is part of the convolution before it."""
+    """A copy in which every BatchNormalization is part of the Conv or Gemm (transB) before it."""
     folded = onnx.ModelProto()
     folded.CopyFrom(model)
     graph = folded.graph
@@ -226,11 +226,13 @@ def fold_batch_norms(model: onnx.ModelProto) -> onnx.ModelProto:
     for norm in [node for node in graph.node if node.op_type == "BatchNormalization"]:
         scale, shift, mean, variance = (values[name].astype("float64") for name in norm.input[1:])
         factor = scale / np.sqrt(variance + 1e-5)
-        conv = producers[norm.input[0]]
-        values[conv.input[1]] = values[conv.input[1]] * factor[:, None, None, None]
-        values[f"{norm.name}_bias"] = shift - mean * factor
-        conv.input.append(f"{norm.name}_bias")
-        conv.output[0] = norm.output[0]
+        layer = producers[norm.input[0]]
+        weights = values[layer.input[1]]
+        values[layer.input[1]] = weights * factor.reshape(-1, *[1] * (weights.ndim - 1))
+        bias = values[layer.input[2]] if len(layer.input) > 2 else 0.0
+        values[f"{norm.name}_bias"] = shift + (bias - mean) * factor
+        layer.input[:] = [*layer.input[:2], f"{norm.name}_bias"]
+        layer.output[0] = norm.output[0]
         graph.node.remove(norm)
     used = {name for node in graph.node for name in node.input}
     del graph.initializer[:]

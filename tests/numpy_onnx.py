@@ -259,10 +259,29 @@ def _repeats(left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
     return inner[-1].index(1)
 
 
+def _softmax(node: onnx.NodeProto, operands: list[Any], result: Quantized) -> Array:
+    """`QLinearSoftmax`: the reciprocal of the result's scale has no fraction."""
+    (x,) = operands
+    axis = _attribute(node, "axis", -1)
+    reals = x.distances * np.float64(x.scale)
+    powers = np.exp(reals - reals.max(axis, keepdims=True))
+    parts = powers / powers.sum(axis, keepdims=True) * np.floor(np.float32(1) / result.scale)
+    return result.limited(parts.astype(np.float32))
+
+
 Kernel = Callable[[onnx.NodeProto, list[Any], Quantized], Array]
+
+UNKNOWN = frozenset({"ConvTranspose", "MaxPool", "AveragePool"})
+"""Operators of which `onnx.reference` does not know groups, dilations or sizes rounded up."""
+
+
+def knows(model: onnx.ModelProto) -> bool:
+    """Whether all operators of a model are known here."""
+    return UNKNOWN.isdisjoint(node.op_type for node in model.graph.node)
+
 
 KERNELS: dict[str, Kernel] = {
     "Conv": _convolution, "Gemm": _matrix_product, "MatMul": _matrix_product, "Add": _sum,
-    "Mul": _product, "GlobalAveragePool": _mean,
+    "Mul": _product, "GlobalAveragePool": _mean, "Softmax": _softmax,
 }  # fmt: skip
 """Operators that ONNX Runtime computes in integers: (node, operands, scale of the result)."""

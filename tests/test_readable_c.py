@@ -69,7 +69,7 @@ def test_the_c_of_an_integer_network(tmp_path: Path) -> None:
     text = (folder / "tvmgen_digits_int8.c").read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "umakit_requantize_ort((int32_t)sum" in text
-    assert "const int8_t *restrict weights," in text and "sum[c] += (uint32_t)(" in text
+    assert "const int8_t *restrict weights," in text and "sum[0] += (uint32_t)(" in text
     for needless in ("(int16_t)", "- -", "[1];", "cse_v", "string.h", "INT64_C"):
         assert needless not in text, needless
     helpers = re.findall(r"^static inline \w+ (\w+)\(", text, re.MULTILINE)

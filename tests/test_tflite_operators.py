@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import SANITIZED
 from hypothesis import given
 from hypothesis import strategies as st
 from tflite_exactness import (
@@ -30,6 +31,7 @@ from tflite_exactness import (
 from tflite_networks import TfliteFile
 
 import umakit
+from umakit import build
 
 
 def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
@@ -37,6 +39,15 @@ def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -
     if padding == 0:
         return -(-size // stride)
     return (size - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def compiled(content: bytes) -> dict[str, Any]:
+    """What the metadata of a model's library say."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.tflite"
+        path.write_bytes(content)
+        metadata = umakit.compile_model(path, [], Path(folder) / "library").metadata
+    return dict(metadata["umakit"])
 
 
 def convolution_options(
@@ -135,6 +146,60 @@ def test_grouped_convolution(groups: int, outputs: int) -> None:
     assert len(np.unique(assert_exact(file.finish([x], [y]), (1, 5, 6, 6)))) > 20
 
 
+@pytest.mark.parametrize("flags", [build.FLAGS, SANITIZED], ids=["optimized", "sanitized"])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "window", "step", "dilation", "padding", "in_arena"),
+    [
+        (16, 6, (3, 3), (1, 1), (1, 1), 0, False),
+        (17, 7, (3, 3), (1, 1), (1, 1), 0, True),
+        (40, 4, (2, 2), (2, 1), (2, 3), 0, True),
+        (150, 5, (1, 1), (1, 1), (1, 1), 1, True),
+        (9, 9, (1, 1), (2, 2), (1, 1), 0, False),
+    ],
+)  # fmt: skip
+def test_windows_of_a_convolution(
+    inputs: int, outputs: int, window: tuple[int, int], step: tuple[int, int],
+    dilation: tuple[int, int], padding: int, in_arena: bool, flags: Sequence[str],
+) -> None:  # fmt: skip
+    """Two at once are copied: up to 576 bytes to the stack, more to the arena.
+
+    Positions and output channels are odd in number: the last ones are computed twice.
+    """
+    file = TfliteFile()
+    x = file.tensor([1, 5, 5, inputs], scale=0.2, zero_point=-77, name="x")
+    constants, product = weights_and_bias(
+        file, (outputs, *window, inputs), outputs, 0, 0.2, inputs, True
+    )
+    rows, columns = (
+        out_size(5, *rest, padding) for rest in zip(window, step, dilation, strict=True)
+    )
+    y = file.tensor([1, rows, columns, outputs], scale=product * 40, zero_point=3, name="y")
+    options = convolution_options(step, dilation, padding, 0)
+    file.operator("CONV_2D", [x, *constants], [y], "Conv2DOptions", **options)
+    content = file.finish([x], [y])
+    assert len(np.unique(assert_exact(content, (1, 5, 5, inputs), flags=flags))) > 20
+    copies = 4 * inputs * window[0] * window[1] if in_arena else 0
+    assert copies <= compiled(content)["memory"]["arena_bytes"] < copies + 16
+
+
+def test_equal_layers_are_one_kernel() -> None:
+    """x -> a -> b -> y with three sets of weights, scales and biases."""
+    file = TfliteFile()
+    x, a, b, y = (
+        file.tensor([1, 4, 4, 8], scale=0.1 * 30**number, zero_point=5, name=name)
+        for number, name in enumerate("xaby")
+    )
+    options = convolution_options((1, 1), (1, 1), 0, 0)
+    for number, (source, target) in enumerate(((x, a), (a, b), (b, y))):
+        constants, _ = weights_and_bias(file, (8, 3, 3, 8), 8, 0, 0.1 * 30**number, number, True)
+        file.operator("CONV_2D", [source, *constants], [target], "Conv2DOptions", **options)
+    content = file.finish([x], [y])
+    assert_exact(content, (1, 4, 4, 8))
+    layers = compiled(content)["layers"]
+    assert len(layers) == 3
+    assert len({layer["function"] for layer in layers}) == 1
+
+
 def test_an_addition_overwrites_an_input_that_ends_there() -> None:
     """x -> a -> b, then a + b: three tensors of 192 bytes in the room of two."""
     file = TfliteFile()
@@ -149,11 +214,7 @@ def test_an_addition_overwrites_an_input_that_ends_there() -> None:
     file.operator("RELU", [c], [y])
     content = file.finish([x], [y])
     assert_exact(content, (1, 8, 8, 3))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "chain.tflite"
-        path.write_bytes(content)
-        library = umakit.compile_model(path, [], Path(folder) / "library")
-    assert library.metadata["umakit"]["memory"]["arena_bytes"] == 2 * 192
+    assert compiled(content)["memory"]["arena_bytes"] == 2 * 192
 
 
 @EXAMPLES

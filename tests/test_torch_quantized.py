@@ -514,6 +514,7 @@ def test_networks_of_torchao_become_integers(options: dict[str, Any], tmp_path: 
     assert np.abs(steps).max() < 1.01 and (np.abs(steps) > 0.5).mean() < 0.15
 
 
+@pytest.mark.filterwarnings("ignore:The input of maxpool2d is not quantized:UserWarning")
 def test_what_a_quantizer_leaves_in_float_is_named_and_right() -> None:
     """X86InductorQuantizer gives sums to convolutions in float32, and has uint8 data."""
     pytest.importorskip("torchao", reason="needs torchao: pip install --no-deps torchao")

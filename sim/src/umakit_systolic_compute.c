@@ -141,28 +141,41 @@ static void gather_inputs(const struct umakit_systolic_job *job, const int8_t *i
     }
 }
 
-/* The weights of a few channels, which need not lie in one block; 0 beyond the
- * tile's channels and depth. */
+/* The weights of one channel from `depth` on, the job's columns apart. */
+static const int8_t *weights_of(const struct umakit_systolic_job *job, const int8_t *weights,
+                                uint32_t total_depth, uint32_t depth, uint32_t channel)
+{
+    const size_t block = channel / job->columns;
+
+    return weights + (block * total_depth + depth) * job->columns + channel % job->columns;
+}
+
+/* The weights of a few channels, which need not lie in one block; beyond the
+ * tile's channels those of its last, whose sums nobody asks for, and beyond the
+ * depth 0. */
 static void gather_weights(const struct umakit_systolic_job *job, const int8_t *weights,
                            uint32_t total_depth, uint32_t depth, const struct tile *tile,
                            uint32_t first, int16_t lines[LANES][DEPTH])
 {
     const uint32_t count = smaller(tile->depth, total_depth - depth);
+    const size_t stride = job->columns;
+    const int8_t *sources[LANES];
     uint32_t lane;
+    uint32_t i;
 
     for (lane = 0u; lane < LANES; ++lane) {
-        const uint32_t channel = tile->channel + first + lane;
-        const size_t block = channel / job->columns;
-        const int8_t *line =
-            weights + (block * total_depth + depth) * job->columns + channel % job->columns;
-        uint32_t i = 0u;
+        const uint32_t channel =
+            tile->channel + smaller(first + lane, tile->channels - 1u);
 
-        if (first + lane < tile->channels) {
-            for (; i < count; ++i) {
-                lines[lane][i] = line[(size_t)i * job->columns];
-            }
+        sources[lane] = weights_of(job, weights, total_depth, depth, channel);
+    }
+    for (i = 0u; i < count; ++i) {
+        for (lane = 0u; lane < LANES; ++lane) {
+            lines[lane][i] = sources[lane][i * stride];
         }
-        for (; i < tile->depth; ++i) {
+    }
+    for (; i < tile->depth; ++i) {
+        for (lane = 0u; lane < LANES; ++lane) {
             lines[lane][i] = 0;
         }
     }

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "conv2dnchw.h"
 #include "job.h"
+#include "random_fault.h"
 #include "umakit/mac_array.h"
 
 #define MOST_VALUES 20000u
@@ -164,6 +165,46 @@ static void test_faults(void)
     }
 }
 
+/* Whatever fails, and when: what is reported as right is right, and the driver
+ * gets the device to work again. */
+static void test_random_faults(void)
+{
+    static const struct job job = {2, 4, 5, 3, 3, 3, 1, 1};
+    uint32_t state = 9u;
+    uint32_t failures = 0u;
+    int i;
+
+    fill_random(ifmap, ifmap_count(&job), &state);
+    fill_random(weights, weights_count(&job), &state);
+    reference_convolution(&job, ifmap, weights, expected);
+    for (i = 0; i < 500; ++i) {
+        uint32_t count = random_size(&state, 3u);
+        int calls;
+
+        for (; count > 0u; --count) {
+            const struct umakit_fault fault = random_fault(&state, 0u);
+            const int status = umakit_simulator_inject(&array.device, &fault);
+
+            CHECK(status == UMAKIT_OK || status == UMAKIT_UNSUPPORTED);
+        }
+        for (calls = 0; calls < 4; ++calls) {
+            int status;
+
+            memset(result, 0xA5, result_count(&job) * sizeof(float));
+            status = call(&job);
+            failures += status != UMAKIT_OK ? 1u : 0u;
+            CHECK(status == UMAKIT_OK || status == UMAKIT_BUS_ERROR ||
+                  status == UMAKIT_LOST_INTERRUPT || status == UMAKIT_STUCK_BUSY);
+            CHECK(status != UMAKIT_OK ||
+                  memcmp(result, expected, result_count(&job) * sizeof(float)) == 0);
+            expect_nothing_mapped();
+        }
+        umakit_simulator_remove_faults(&array.device);
+        CHECK_EQUAL(call(&job), UMAKIT_OK);
+    }
+    CHECK(failures > 200u);
+}
+
 int main(void)
 {
     static const struct umakit_mac_array_config config = {8u, 8u, 0u};
@@ -174,5 +215,6 @@ int main(void)
     test_stale_error();
     test_refused_by_the_device();
     test_faults();
+    test_random_faults();
     return check_result();
 }

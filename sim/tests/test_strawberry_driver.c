@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "random_fault.h"
 #include "strawberry_accelerator.h"
 #include "umakit/faults.h"
 #include "umakit/systolic_array.h"
@@ -183,13 +184,11 @@ static int run(void)
     return status == UMAKIT_OK ? store() : status;
 }
 
-static void check_result_is_right(void)
+static uint32_t wrong_results(void)
 {
     uint32_t wrong = 0u;
     int y, x, o;
 
-    memset(ofmap, 0x55, sizeof(ofmap));
-    CHECK_EQUAL(run(), UMAKIT_OK);
     for (y = 0; y < HEIGHT; ++y) {
         for (x = 0; x < WIDTH; ++x) {
             for (o = 0; o < FILTERS; ++o) {
@@ -197,7 +196,14 @@ static void check_result_is_right(void)
             }
         }
     }
-    CHECK_EQUAL(wrong, 0u);
+    return wrong;
+}
+
+static void check_result_is_right(void)
+{
+    memset(ofmap, 0x55, sizeof(ofmap));
+    CHECK_EQUAL(run(), UMAKIT_OK);
+    CHECK_EQUAL(wrong_results(), 0u);
 }
 
 static void expect_nothing_mapped(void)
@@ -331,6 +337,45 @@ static void test_flipped_bits(void)
     check_result_is_right();
 }
 
+/* Whatever fails, and when: what is reported as right is right, and the driver
+ * gets the device to work again. */
+static void test_random_faults(void)
+{
+    uint32_t state = 5u;
+    uint32_t failures = 0u;
+    int i;
+
+    for (i = 0; i < 500; ++i) {
+        uint32_t count = random_size(&state, 3u);
+        int status;
+
+        set_up();
+        CHECK_EQUAL(load(), UMAKIT_OK);
+        for (; count > 0u; --count) {
+            const struct umakit_fault fault = random_fault(&state, SCRATCHPAD_BYTES);
+
+            CHECK_EQUAL(umakit_simulator_inject(device, &fault), UMAKIT_OK);
+        }
+        memset(ofmap, 0x55, sizeof(ofmap));
+        status = random_size(&state, 2u) == 1u ? UMAKIT_OK : load();
+        if (status == UMAKIT_OK) {
+            status = calculate();
+        }
+        if (status == UMAKIT_OK) {
+            status = store();
+        }
+        failures += status != UMAKIT_OK ? 1u : 0u;
+        CHECK(status == UMAKIT_OK || status == UMAKIT_BUS_ERROR ||
+              status == UMAKIT_DMA_STOPPED || status == UMAKIT_PARITY_ERROR ||
+              status == UMAKIT_LOST_INTERRUPT || status == UMAKIT_STUCK_BUSY);
+        CHECK(status != UMAKIT_OK || wrong_results() == 0u);
+        expect_nothing_mapped();
+        umakit_simulator_remove_faults(device);
+        check_result_is_right();
+    }
+    CHECK(failures > 100u);
+}
+
 int main(void)
 {
     fill_operands();
@@ -340,5 +385,6 @@ int main(void)
     test_faults();
     test_bus_error();
     test_flipped_bits();
+    test_random_faults();
     return check_result();
 }

@@ -15,8 +15,9 @@ KEEPS_NAMES = "umakit.keeps_names"
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""
 
-LOCAL_BYTES = 256
-"""The same for scratch whose scope is `local`: accumulators that belong into registers."""
+LOCAL_BYTES = 576
+"""The same for scratch whose scope is `local`: accumulators that belong into registers, and the two
+windows of a 3x3 convolution of 16 channels, whose layers are where networks need most memory."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from umakit.lower.integer import (
     convolution,
     elementwise,
     float32_kernels,
+    gathered,
     images,
     interpolation,
     lookup,
@@ -131,10 +132,13 @@ def _constants(arrays: list[Any]) -> list[Any]:
 def _conv2d(builder: Any, call: Any) -> Any:
     known, layer, data = Conv2d.of(call), _linear(call), call.args[0]
     shape, dtype, zero_point = _shape(data), tvm_api.dtype_of(data), known.input_zero_point
-    if not convolution.pads(known, shape, layer):
+    gather = gathered.suits(known, shape, layer)
+    if not gather and not convolution.pads(known, shape, layer):
         layer, zero_point = layer.without_zero_point(zero_point), 0
     arrays = layer.arrays()
-    if convolution.suits_tiles(known, shape, layer):
+    if gather:
+        function = gathered.conv2d(known, shape, dtype, layer, zero_point)
+    elif convolution.suits_tiles(known, shape, layer):
         function = convolution.tiled_conv2d(known, shape, dtype, layer, zero_point)
         arrays[0] = convolution.channels_last(known, layer.weights)
     elif known.layout == "NCHW":

@@ -12,9 +12,12 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.lower.integer.loops import (
+    BLOCK,
     TILE,
     accumulators,
+    add_products,
     add_to,
+    blocks,
     buffer,
     int32,
     kernel,
@@ -96,13 +99,16 @@ class Linear:
 
 def product(data: Any, weight: Any, zero_point: int) -> Any:
     """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
+
+
+def shifted(data: Any, zero_point: int) -> Any:
+    """data - zero point in 16 bits, or in 32 where those do not hold it."""
     dtype = tvm_api.dtype_of(data)
     if dtype == "uint16" or (dtype == "int16" and zero_point):
-        return (int32(data) - int32(zero_point)) * int32(weight)
+        return int32(data) - int32(zero_point)
     value = data.astype("int16")
-    if zero_point:
-        value = value - tirx.IntImm("int16", zero_point)
-    return int32(value) * int32(weight.astype("int16"))
+    return value - tirx.IntImm("int16", zero_point) if zero_point else value
 
 
 def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Linear) -> Any:
@@ -114,22 +120,27 @@ def dense(known: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Lin
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1, layer.bits)
+    block = min(BLOCK, known.output_shape[1])
+    sums = accumulators(block, layer.bits)
 
-    def one(row: Any, channel: Any) -> Any:
+    def one_block(row: Any, first: Any) -> Any:
         return sequence(
-            tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[channel]),
-            loop("i", inputs, lambda i: add_to(
-                total, int32(0), product(data[row, i], weights[channel, i], 0)
+            tirx.AllocBuffer(sums),
+            loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+            loop("i", inputs, lambda i: add_products(
+                sums, [shifted(data[row, i], 0)],
+                [weights[first + int32(c), i] for c in range(block)],
             )),
-            store_rescaled(
-                output, [row, channel], total_of(total, int32(0)),
-                layer.factor(multipliers, shifts, channel), known,
-            ),
+            loop("c", block, lambda c: store_rescaled(
+                output, [row, first + c], total_of(sums, c),
+                layer.factor(multipliers, shifts, first + c), known,
+            )),
         )  # fmt: skip
 
-    body = loops([("row", rows), ("channel", known.output_shape[1])], one)
+    body = loop(
+        "row", rows,
+        lambda row: blocks(known.output_shape[1], lambda first: one_block(row, first)),
+    )  # fmt: skip
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
@@ -166,8 +177,9 @@ def conv2d(
 ) -> Any:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
-    Each output is one sum in a register. Where it can be, a row of the window and its channels
-    are one contiguous run.
+    The sums of a block of output channels are in registers, so that an element of the data is
+    loaded once for all of them. Where it can be, a row of the window and its channels are one
+    contiguous run.
 
     Args:
         known: parameters of the operator.
@@ -181,31 +193,37 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", known.output_shape, known.output_dtype)
-    total = accumulators(1, layer.bits)
     inputs, outputs = channels // known.groups, known.output_shape[3] // known.groups
+    block = min(BLOCK, outputs)
+    sums = accumulators(block, layer.bits)
+    contiguous = known.groups == 1 and horizontal.dilation == 1
 
     def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
-        def term(o: Any, row: Any, column: Any, i: Any) -> Any:
-            ky, kx = rows[0] + row, columns[0] + column
-            channel = tirx.floordiv(o, int32(outputs)) * int32(inputs) + i
-            value = data[n, vertical.source(y, ky), horizontal.source(x, kx), channel]
-            return add_to(total, int32(0), product(value, weights[o, ky, kx, i], zero_point))
+        def one_block(first: Any) -> Any:
+            channel = tirx.floordiv(first, int32(outputs)) * int32(inputs)
 
-        def one_sum(o: Any) -> Any:
-            contiguous = known.groups == 1 and horizontal.dilation == 1
+            def terms(row: Any, column: Any, i: Any) -> Any:
+                ky, kx = rows[0] + row, columns[0] + column
+                iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
+                return add_products(
+                    sums, [shifted(data[n, iy, ix, channel + i], zero_point)],
+                    [weights[first + int32(c), ky, kx, i] for c in range(block)],
+                )  # fmt: skip
+
             return sequence(
-                tirx.AllocBuffer(total),
-                set_to(total, int32(0), bias[o]),
-                window_loops(
-                    rows[1], columns[1], inputs, contiguous, lambda *place: term(o, *place)
-                ),
-                store_rescaled(
-                    output, [n, y, x, o], total_of(total, int32(0)),
-                    layer.factor(multipliers, shifts, o), known,
-                ),
+                tirx.AllocBuffer(sums),
+                loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+                window_loops(rows[1], columns[1], inputs, contiguous, terms),
+                loop("c", block, lambda c: store_rescaled(
+                    output, [n, y, x, first + c], total_of(sums, c),
+                    layer.factor(multipliers, shifts, first + c), known,
+                )),
             )  # fmt: skip
 
-        return loop("o", known.output_shape[3], one_sum)
+        return loop(
+            "group", known.groups,
+            lambda group: blocks(outputs, lambda first: one_block(group * int32(outputs) + first)),
+        )  # fmt: skip
 
     body = at_positions(batch, vertical, horizontal, one_position)
     return kernel([data, weights, bias, multipliers, shifts, output], body)
@@ -253,8 +271,8 @@ def tiled_conv2d(
 ) -> Any:
     """The same, with the sums of a tile of output channels at once.
 
-    It suits depthwise convolutions and those of few input channels, and any ungrouped one of
-    data in NCHW. The weights are those of `channels_last`, so that the innermost loop over output
+    It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
+    `gathered`. The weights are those of `channels_last`, so that the innermost loop over output
     channels is contiguous.
     """
     batch, channels = data_shape[0], channel_count(known, data_shape)

@@ -24,6 +24,10 @@ TILE = 64
 """Most accumulators that a kernel keeps at once, in a local array of as many int32."""
 
 
+BLOCK = 4
+"""Output channels whose sums are in registers at once: what a Cortex-M3 has registers for."""
+
+
 def int32(value: Any) -> Any:
     """A 32-bit constant, or an expression converted to 32 bits."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
@@ -96,6 +100,24 @@ def add_to(sums: Any, index: Any, value: Any) -> Any:
     return tirx.BufferStore(sums, total, [index])
 
 
+def add_products(sums: Any, elements: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """Add the products of each element of the data with each weight to a sum of their own.
+
+    One load serves several products. Factors have 16 bits for compilers to see; gcc sees them if
+    those of the weights are not shared.
+
+    Args:
+        sums: the sums of the first element come first.
+        elements: int16, or int32 for data of 16 bits with a zero point.
+        weights: int8 or int16.
+    """
+    variables = [tirx.Var("element", tvm_api.dtype_of(value)) for value in elements]
+    bindings = [tirx.Bind(v, value) for v, value in zip(variables, elements, strict=True)]
+    products = [int32(v) * int32(w.astype("int16")) for v in variables for w in weights]
+    additions = [add_to(sums, int32(i), product) for i, product in enumerate(products)]
+    return sequence(*bindings, *additions)
+
+
 def add_element_to(sums: Any, index: Any, value: Any) -> Any:
     """`sums[index] += value`, for an int32 value that is no more than an element of the data.
 
@@ -132,6 +154,27 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
         return body(first, tirx.min(int32(TILE), int32(count) - first))
 
     return loop("tile", number, tile)
+
+
+def blocks(count: int, body: Callable[[Any], Any], size: int = BLOCK) -> Any:
+    """`count` channels or positions in blocks, or all in one if there are fewer.
+
+    The last block ends with the last one: it may compute some a second time, which takes no code
+    of its own.
+
+    Args:
+        count: of all.
+        body: from the first of a block to statements.
+        size: of a block.
+    """
+    if count <= size:
+        return body(int32(0))
+
+    def block(index: Any) -> Any:
+        first = index * int32(size)
+        return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
+
+    return loop("block", -(-count // size), block)
 
 
 def store_rescaled(

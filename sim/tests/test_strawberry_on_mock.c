@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver's object on the strict mock: the order of its calls, also where the
+ * device fails. */
+#include <string.h>
+
+#include "check.h"
+#include "strawberry_accelerator.h"
+#include "strawberry_copy.h"
+#include "umakit/device_mock.h"
+
+#define STATUS_CALL (COPY_CALLS - 3u)
+
+static struct umakit_device mock;
+static uint32_t memory[COPY_BYTES / 4u];
+static struct umakit_trace_entry calls[COPY_CALLS + 2u];
+
+umakit_device *strawberry_accelerator_device(void)
+{
+    return &mock;
+}
+
+/* The calls that follow a wait that ended with `waited` and the registers that
+ * the driver reads then; the last two stop the device and unmap. */
+static void expect(int status, int waited, const struct umakit_trace_entry *reads, size_t count)
+{
+    char message[UMAKIT_MOCK_MESSAGE_BYTES];
+    const struct umakit_trace_entry clear =
+        UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    size_t end = STATUS_CALL;
+
+    memcpy(calls, copy_calls, sizeof(copy_calls));
+    calls[STATUS_CALL - 2u].status = waited;
+    memcpy(&calls[end], reads, count * sizeof(reads[0]));
+    end += count;
+    if (status != UMAKIT_OK) {
+        calls[end++] = clear;
+    }
+    calls[end++] = copy_calls[COPY_CALLS - 1u];
+    umakit_mock_expect(&mock, calls, end);
+    CHECK_EQUAL(strawberry_accelerator_dma_in(memory, COPY_START, (int32_t)COPY_BYTES), status);
+    if (!umakit_mock_verify(&mock, message, sizeof(message))) {
+        printf("%s\n", message);
+        CHECK(false);
+    }
+}
+
+static void test_copy(void)
+{
+    CHECK_EQUAL(OFFSET(STATUS), copy_calls[STATUS_CALL].offset);
+    expect(UMAKIT_OK, UMAKIT_OK, &copy_calls[STATUS_CALL], 2u);
+}
+
+static void test_failures(void)
+{
+    static const struct umakit_trace_entry error[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE) | MASK(STATUS_ERROR)),
+        UMAKIT_TRACE_READ(OFFSET(ERROR), UMAKIT_BUS_ERROR),
+    };
+    static const struct umakit_trace_entry error_without_code[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE) | MASK(STATUS_ERROR)),
+        UMAKIT_TRACE_READ(OFFSET(ERROR), 0u),
+    };
+    static const struct umakit_trace_entry half_way[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE) | MASK(STATUS_DMA_DONE)),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 4u),
+    };
+    static const struct umakit_trace_entry hanging[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 4u),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 4u),
+    };
+    static const struct umakit_trace_entry slow[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 4u),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 3u),
+    };
+    static const struct umakit_trace_entry stuck[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 0u),
+    };
+
+    expect(UMAKIT_BUS_ERROR, UMAKIT_OK, error, 2u);
+    expect(UMAKIT_BUS_ERROR, UMAKIT_TIMEOUT, error, 2u);
+    expect(UMAKIT_DEVICE_ERROR, UMAKIT_OK, error_without_code, 2u);
+    expect(UMAKIT_DMA_STOPPED, UMAKIT_OK, half_way, 2u);
+    expect(UMAKIT_DMA_STOPPED, UMAKIT_TIMEOUT, hanging, 3u);
+    expect(UMAKIT_TIMEOUT, UMAKIT_TIMEOUT, slow, 3u);
+    expect(UMAKIT_STUCK_BUSY, UMAKIT_TIMEOUT, stuck, 2u);
+    expect(UMAKIT_LOST_INTERRUPT, UMAKIT_TIMEOUT, &copy_calls[STATUS_CALL], 2u);
+}
+
+/* Guards end before the first write, and a refused buffer is not unmapped. */
+static void test_refusals(void)
+{
+    static const struct umakit_trace_entry refused =
+        UMAKIT_TRACE_FAILING_MAP(COPY_BYTES, UMAKIT_TO_DEVICE, UMAKIT_TABLE_FULL);
+
+    umakit_mock_expect(&mock, copy_calls, 3u);
+    CHECK_EQUAL(strawberry_accelerator_dma_in(memory, COPY_SCRATCHPAD_BYTES - 60u,
+                                              (int32_t)COPY_BYTES),
+                UMAKIT_OUT_OF_RANGE);
+    CHECK(umakit_mock_verify(&mock, NULL, 0u));
+
+    memcpy(calls, copy_calls, sizeof(copy_calls));
+    calls[3] = refused;
+    umakit_mock_expect(&mock, calls, 4u);
+    CHECK_EQUAL(strawberry_accelerator_dma_in(memory, COPY_START, (int32_t)COPY_BYTES),
+                UMAKIT_TABLE_FULL);
+    CHECK(umakit_mock_verify(&mock, NULL, 0u));
+}
+
+int main(void)
+{
+    test_copy();
+    test_failures();
+    test_refusals();
+    return check_result();
+}
