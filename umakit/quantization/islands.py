@@ -226,8 +226,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             high = min(high, scale.integer(bounds[1]))
             value = self._definition(value.args[0])
         shape = tvm_api.static_shape(call)
-        if shape is None or not tvm_api.operator_name(value):
-            raise NotAnIsland("the quantized value is no operator's result, or has no shape")
+        if not tvm_api.operator_name(value):
+            raise NotAnIsland("an input or constant of the network is float here")
+        if shape is None:
+            raise NotAnIsland("the quantized value has no static shape")
         return Result(value, scale, (low, high), activation, shape, call.span)
 
     def _island(self, result: Result) -> Any:
