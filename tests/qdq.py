@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import onnx
 import onnxruntime
-from comparisons import SANITIZED, examples, llvm_outputs
+from comparisons import SANITIZED, examples, llvm_outputs, llvm_takes_part
 from hypothesis import settings
 from hypothesis import strategies as st
 from networks import Array
@@ -117,9 +117,13 @@ class Qdq:
     def model(self, output: str) -> onnx.ModelProto:
         """With the result dequantized: ONNX Runtime keeps int8 results of a graph in float32."""
         last = next(node for node in self.nodes if node.output[0] == output)
-        result_name = self.node("DequantizeLinear", output, *last.input[1:])
-        result = helper.make_tensor_value_info(result_name, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "g", self.inputs, [result], self.constants)
+        # Not one of the network's own nodes: with two of them ONNX Runtime would fuse less.
+        ending = helper.make_node(
+            "DequantizeLinear", [output, *last.input[1:]], ["result"], "result"
+        )
+        result = helper.make_tensor_value_info("result", TensorProto.FLOAT, None)
+        nodes = [*self.nodes, ending]
+        graph = helper.make_graph(nodes, "g", self.inputs, [result], self.constants)
         wide = any("16" in str(numpy_helper.to_array(t).dtype) for t in self.constants)
         opset = max(FIRST_OPSET_OF_16_BITS if wide else 1, self.opset)
         version = 10 if opset >= FIRST_OPSET_OF_16_BITS else 8
@@ -210,7 +214,7 @@ def assert_equal(
         library = compile_model(path, [], Path(folder) / "library", notice=notices.append)
         with mock.patch.object(build, "FLAGS", SANITIZED):
             result = umakit.run_library(library.path, inputs)
-        built_by_llvm = llvm_outputs(path, inputs)
+        by_llvm = llvm_outputs(path, inputs) if llvm_takes_part(path.read_bytes()) else {}
         source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
     if floats == len(inputs) + 1:
         assert len(float_kernels(source)) <= len(inputs) + 1, "inputs and results are real numbers"
@@ -224,7 +228,8 @@ def assert_equal(
         _assert_near(got, expected, step, unequal)
         if name in by_numpy:
             _assert_near(got, by_numpy[name].reshape(got.shape), step, unequal if step else 0.0)
-        _assert_near(got, built_by_llvm[name].reshape(got.shape), 0.0 if in_integers else step)
+        if name in by_llvm:
+            _assert_near(got, by_llvm[name].reshape(got.shape), 0.0 if in_integers else step)
     return got
 
 

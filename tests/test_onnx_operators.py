@@ -280,13 +280,16 @@ def test_mean(dtype: str, axes: set[int], keep: bool, attribute: bool, seed: int
 
 @EXAMPLES
 @given(
-    all_dtypes, st.sampled_from([-1, 1, 0]), st.sampled_from([1, 2, 10, 700]),
+    all_dtypes, st.sampled_from([-1, 1, 0]), st.sampled_from([2, 3, 10, 700]),
     st.floats(0.01, 0.2), st.sampled_from([1 / 256, 1 / 255, 0.0107]), seeds,
 )  # fmt: skip
 def test_softmax(
     dtype: str, axis: int, length: int, scale: float, result: float, seed: int
 ) -> None:
-    """Any axis; exponentials of QLinearSoftmax are float32, but its results hardly ever differ."""
+    """Any axis; exponentials of QLinearSoftmax are float32, but its results hardly ever differ.
+
+    Of a single element, whose probability is 1, they overflow.
+    """
     graph = Qdq(dtype, seed)
     shape = [3, 4, 5]
     shape[axis] = length
