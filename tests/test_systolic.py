@@ -110,7 +110,10 @@ def test_uma_sim_answers_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["folds"], found["drain_cycles"]) == (36, 288)
 
 
-def test_uma_sim_compares_all_dataflows_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_uma_sim_compares_all_dataflows_in_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     code, out, _ = run(capsys, "--gemm", "1024,16,27", "--dataflow", "all")
     assert code == 0
     assert "442,368 MACs on 16 x 16 cells" in out

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from comparisons import SANITIZED
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tflite_exactness import (
     EXAMPLES,
-    SANITIZED,
     activations,
     channels,
     kernels,
