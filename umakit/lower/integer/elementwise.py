@@ -15,8 +15,8 @@ from umakit.lower.integer.loops import (
     kernel,
     loop,
     sequence,
-    store_clipped,
     store_rescaled,
+    store_shifted,
     unflatten,
 )
 from umakit.quantization.further_operators import LeakyRelu, Prelu
@@ -133,11 +133,11 @@ def leaky_relu(known: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
         signed = result
         if known.negated:
             signed = tirx.Select(value < int32(0), int32(0) - result, result)
-        shifted = signed + int32(known.output_zero_point)
+        place = unflatten(i, known.output_shape)
         return sequence(
             tirx.Bind(value, element),
             tirx.Bind(result, scaled),
-            store_clipped(output, unflatten(i, known.output_shape), shifted, known),
+            store_shifted(output, place, signed, known.output_zero_point, known),
         )
 
     return kernel([data, output], loop("i", math.prod(shapes[0]), one))

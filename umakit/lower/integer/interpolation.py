@@ -19,7 +19,7 @@ from umakit.lower.integer.loops import (
     loop,
     sequence,
     set_to,
-    store_clipped,
+    store_shifted,
     unflatten,
 )
 from umakit.quantization.further_operators import SigmoidLookup, SoftmaxLookup
@@ -85,7 +85,7 @@ def sigmoid_lookup(known: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> A
         sided = tirx.Select(position < int32(0), left, right)
         result = steps.bind("result", sided >> int32(8 if tanh else 10))
         place = unflatten(i, known.output_shape)
-        return sequence(*steps.list, store_clipped(output, place, result, known))
+        return sequence(*steps.list, store_shifted(output, place, result, 0, known))
 
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 
@@ -178,7 +178,7 @@ class _Softmax:
         scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
         result = steps.bind("result", tirx.max(scaled.astype("int32"), int32(0)))
         place = unflatten(row * int32(self._length) + i, self._known.output_shape)
-        return sequence(*steps.list, store_clipped(self.output, place, result, self._known))
+        return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._known))
 
 
 def _between(steps: _Statements, table: Any, argument: Any) -> Any:
