@@ -271,8 +271,9 @@ def _softmax(node: onnx.NodeProto, operands: list[Any], result: Quantized) -> Ar
 
 Kernel = Callable[[onnx.NodeProto, list[Any], Quantized], Array]
 
-UNKNOWN = frozenset({"ConvTranspose", "MaxPool", "AveragePool"})
-"""Operators of which `onnx.reference` does not know groups, dilations or sizes rounded up."""
+UNKNOWN = frozenset({"AveragePool", "ConvTranspose", "GlobalMaxPool", "MaxPool"})
+"""Operators of which `onnx.reference` does not know groups, dilations, sizes rounded up, or images
+of one dimension."""
 
 
 def knows(model: onnx.ModelProto) -> bool:
