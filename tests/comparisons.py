@@ -29,10 +29,18 @@ def inferences(default: int) -> int:
 
 
 def examples(default: int, **more: Any) -> settings:
-    """Hypothesis's settings for examples that compile C; `make soak` sets how many."""
-    count = int(os.environ.get("UMAKIT_EXAMPLES", default))
-    everything = list(HealthCheck)
-    return settings(max_examples=count, deadline=None, suppress_health_check=everything, **more)
+    """Hypothesis's settings for examples that compile C: always the same ones.
+
+    `make soak` draws others, as many as it says.
+    """
+    wanted = os.environ.get("UMAKIT_EXAMPLES")
+    return settings(
+        max_examples=int(wanted or default),
+        deadline=None,
+        derandomize=wanted is None,
+        suppress_health_check=list(HealthCheck),
+        **more,
+    )
 
 
 def sample(inputs: Array, default: int) -> Array:
