@@ -19,17 +19,12 @@ FLOAT_OPERATORS = MOVEMENTS | frozenset(
     "MAX_POOL_2D MEAN SUM SOFTMAX RELU RELU6 LEAKY_RELU PRELU ELU HARD_SWISH LOGISTIC TANH "
     "RESIZE_BILINEAR ARG_MAX ARG_MIN".split()
 )
-INTEGER_OPERATORS = MOVEMENTS | frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D "
-    "MAX_POOL_2D MEAN SUM SOFTMAX RELU RELU6 LEAKY_RELU PRELU ELU HARD_SWISH LOGISTIC TANH "
-    "BATCH_MATMUL RESIZE_BILINEAR ARG_MAX ARG_MIN QUANTIZE DEQUANTIZE".split()
-)
+INTEGER_OPERATORS = FLOAT_OPERATORS | frozenset("TRANSPOSE_CONV QUANTIZE DEQUANTIZE".split())
 SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
 """Operators that leave the scale alone: their kernels do not look at it."""
 
-EVERYTHING = FLOAT_OPERATORS | INTEGER_OPERATORS
 INTEGER_DTYPES = {
-    "int8": EVERYTHING,
+    "int8": INTEGER_OPERATORS,
     "uint8": MOVEMENTS
     | frozenset(
         "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
@@ -84,9 +79,9 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     label = operator_label(graph, operator)
     quantized = [tensor for tensor in tensors if tensor.dtype in INTEGER_DTYPES]
     for tensor in tensors:
-        allowed = INTEGER_DTYPES.get(tensor.dtype, EVERYTHING)
+        allowed = INTEGER_DTYPES.get(tensor.dtype, INTEGER_OPERATORS)
         # Unsupported operators are named as such below, whatever they work on.
-        known = operator.code in EVERYTHING
+        known = operator.code in INTEGER_OPERATORS
         if tensor.dtype.startswith("type") or (known and operator.code not in allowed):
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",

@@ -71,7 +71,7 @@ def load_program(path: Path) -> Any:
     import torch
 
     with contextlib.suppress(ImportError):
-        # Registers quantize and dequantize, so that they can be refused by name.
+        # Registers quantize and dequantize, which a saved program names.
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
         return torch.export.load(archive)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.integer.loops import int64
+from umakit.quantization.float32 import SIGNIFICANT_BITS
 from umakit.quantization.requantize import PREFIX, called_function
 
 tirx = tvm_api.tirx
-
-SIGNIFICANT_BITS = 24
-"""Of a float32."""
 
 HALF_OF_29_BITS = 2**29
 FORTY_EIGHT_SEVENTEENTHS = 1515870810
@@ -76,10 +75,6 @@ def _expanded(value: Any) -> tuple[list[Any], Any]:
     return formulas.statements, tvm_api.rewrite(value, [(tvm_api.Call, replace)])
 
 
-def _int64(value: Any) -> Any:
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
-
-
 class _Formulas:
     """One method for each function that kernels call, and the statements that they need."""
 
@@ -102,75 +97,73 @@ class _Formulas:
         return self._high(left, right).astype("int32")
 
     def _high(self, left: Any, right: Any) -> Any:
-        return self._kept((_int64(left) * _int64(right) + _int64(2**30)) >> _int64(31))
+        return self._kept((int64(left) * int64(right) + int64(2**30)) >> int64(31))
 
     def divide_by_power_of_two(self, value: Any, exponent: Any) -> Any:
-        return self._divided_away(self._kept(_int64(value)), self._kept(_int64(exponent)))
+        return self._divided_away(self._kept(int64(value)), self._kept(int64(exponent)))
 
     def _divided_away(self, value: Any, exponent: Any) -> Any:
-        mask = self._kept((_int64(1) << exponent) - _int64(1))
-        threshold = (mask >> _int64(1)) + _int64(value < _int64(0))
-        quotient = (value >> exponent) + _int64((value & mask) > threshold)
+        mask = self._kept((int64(1) << exponent) - int64(1))
+        threshold = (mask >> int64(1)) + int64(value < int64(0))
+        quotient = (value >> exponent) + int64((value & mask) > threshold)
         return quotient.astype("int32")
 
     def requantize_tflm(self, value: Any, multiplier: Any, shift: Any) -> Any:
         zero = tirx.IntImm("int32", 0)
         kept = self._kept(shift)
         shifted = value * (tirx.IntImm("int32", 1) << tirx.max(kept, zero))
-        right = self._kept(_int64(tirx.max(zero - kept, zero)))
+        right = self._kept(int64(tirx.max(zero - kept, zero)))
         return self._divided_away(self._high(shifted, multiplier), right)
 
     def requantize_tflm_int64(self, value: Any, multiplier: Any, shift: Any) -> Any:
-        right = self._kept(_int64(15) - _int64(shift))
-        half = _int64(1) << (right - _int64(1))
-        return ((value * _int64(multiplier) + half) >> right).astype("int32")
+        right = self._kept(int64(15) - int64(shift))
+        half = int64(1) << (right - int64(1))
+        return ((value * int64(multiplier) + half) >> right).astype("int32")
 
     def leading_zeros(self, value: Any) -> Any:
-        kept = self._kept(_int64(value))
-        bits = [(kept < _int64(1 << bit)).astype("int32") for bit in range(32)]
+        kept = self._kept(int64(value))
+        bits = [(kept < int64(1 << bit)).astype("int32") for bit in range(32)]
         return sum(bits[1:], bits[0])
 
     def reciprocal(self, value: Any) -> Any:
-        half = self._kept((_int64(value) << _int64(self.leading_zeros(value))) >> _int64(1))
-        slope = self._high(half, _int64(MINUS_THIRTY_TWO_SEVENTEENTHS))
-        x = self._kept(_int64(FORTY_EIGHT_SEVENTEENTHS) + slope)
+        half = self._kept((int64(value) << int64(self.leading_zeros(value))) >> int64(1))
+        slope = self._high(half, int64(MINUS_THIRTY_TWO_SEVENTEENTHS))
+        x = self._kept(int64(FORTY_EIGHT_SEVENTEENTHS) + slope)
         for _ in range(NEWTON_STEPS):
-            error = self._kept(_int64(HALF_OF_29_BITS) - self._high(half, x))
-            x = self._kept(x + self._high(x, error) * _int64(4))
-        return tirx.min(x * _int64(2), _int64(2**31 - 1)).astype("int32")
+            error = self._kept(int64(HALF_OF_29_BITS) - self._high(half, x))
+            x = self._kept(x + self._high(x, error) * int64(4))
+        return tirx.min(x * int64(2), int64(2**31 - 1)).astype("int32")
 
     # --- ONNX Runtime -------------------------------------------------------------------------
 
     def divide_to_even(self, value: Any, exponent: Any) -> Any:
-        kept, right = self._kept(_int64(value)), self._kept(_int64(exponent))
-        half = _int64(1) << (right - _int64(1))
-        odd = (kept >> right) & _int64(1)
-        return (kept + half - _int64(1) + odd) >> right
+        kept, right = self._kept(int64(value)), self._kept(int64(exponent))
+        half = int64(1) << (right - int64(1))
+        odd = (kept >> right) & int64(1)
+        return (kept + half - int64(1) + odd) >> right
 
     def round_to_float32(self, value: Any) -> Any:
-        kept = self._kept(_int64(value))
-        smeared = self._kept(tirx.Select(kept < _int64(0), _int64(0) - kept, kept))
+        kept = self._kept(int64(value))
+        smeared = self._kept(tirx.Select(kept < int64(0), int64(0) - kept, kept))
         for step in (1, 2, 4, 8, 16, 32):
-            smeared = self._kept(smeared | (smeared >> _int64(step)))
-        highest = (smeared + _int64(1)) >> _int64(1)
-        unit = self._kept(tirx.max(highest >> _int64(SIGNIFICANT_BITS - 1), _int64(1)))
-        odd = tirx.Select(
-            tirx.all(unit > _int64(1), (kept & unit) != _int64(0)), _int64(1), _int64(0)
-        )
-        return (kept + ((unit - _int64(1)) >> _int64(1)) + odd) & (_int64(0) - unit)
+            smeared = self._kept(smeared | (smeared >> int64(step)))
+        highest = (smeared + int64(1)) >> int64(1)
+        unit = self._kept(tirx.max(highest >> int64(SIGNIFICANT_BITS - 1), int64(1)))
+        odd = tirx.Select(tirx.all(unit > int64(1), (kept & unit) != int64(0)), int64(1), int64(0))
+        return (kept + ((unit - int64(1)) >> int64(1)) + odd) & (int64(0) - unit)
 
     def saturate(self, value: Any) -> Any:
-        least, largest = _int64(-(2**31)), _int64(2**31 - 1)
+        least, largest = int64(-(2**31)), int64(2**31 - 1)
         return tirx.max(tirx.min(value, largest), least).astype("int32")
 
     def requantize_ort(self, value: Any, multiplier: Any, shift: Any) -> Any:
-        product = self.round_to_float32(value) * _int64(multiplier)
+        product = self.round_to_float32(value) * int64(multiplier)
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(self.round_to_float32(product), right))
 
     def requantize_even(self, value: Any, multiplier: Any, shift: Any) -> Any:
         right = tirx.IntImm("int32", 31) - shift
-        return self.saturate(self.divide_to_even(value * _int64(multiplier), right))
+        return self.saturate(self.divide_to_even(value * int64(multiplier), right))
 
     # --- any -----------------------------------------------------------------------------------
 

@@ -196,10 +196,6 @@ def arg_max(call: Any, rounding: Rounding) -> Any:
     return known.call([call.args[0]], call.span)
 
 
-def _integers(values: Any) -> Any:
-    return tuple(int(value) for value in values)
-
-
 def check_tflm(rounding: Rounding) -> None:
     if rounding is not Rounding.TFLM:
         raise NotAnIsland("integers are known only as TensorFlow Lite Micro computes them")

@@ -127,11 +127,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             return self._quantize(call)
         if operator == "clip":
             return self._clip_integers(call)
-        if operator == "nn.max_pool2d" and tvm_api.dtype_of(call.args[0]) in (
-            "int8",
-            "uint8",
-            "int16",
-        ):
+        dtype = tvm_api.dtype_of(call.args[0]) if operator == "nn.max_pool2d" else None
+        if dtype in TFLITE_INTEGERS:
             return self._max_pool_of_integers(call)
         if operator in ("argmax", "argmin"):
             return further_parameters.arg_max(call, self._rounding)

@@ -11,6 +11,7 @@ from umakit import tvm_api
 from umakit.lower.integer.loops import (
     bound,
     buffer,
+    buffers,
     int32,
     kernel,
     loop,
@@ -100,10 +101,7 @@ def _binary(
     known: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
 ) -> Any:
     """Kernel (left, right, output) that combines elements of tensors that broadcast."""
-    names = ("left", "right")
-    operands = [
-        buffer(name, shape, dtype) for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
-    ]
+    operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", known.output_shape, known.output_dtype)
     factor = (int32(by[0]), int32(by[1]))
 
@@ -145,10 +143,7 @@ def leaky_relu(known: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
 
 def prelu(known: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (data, slopes, output) of the same with slopes that are a tensor."""
-    data, slopes = (
-        buffer(name, shape, dtype)
-        for name, shape, dtype in zip(("data", "slopes"), shapes, dtypes, strict=True)
-    )
+    data, slopes = buffers(("data", "slopes"), shapes, dtypes)
     output = buffer("output", known.output_shape, known.output_dtype)
 
     def one(i: Any) -> Any:

@@ -12,6 +12,7 @@ from umakit.lower.integer.loops import (
     accumulators,
     add_element_to,
     buffer,
+    buffers,
     int32,
     int64,
     kernel,
@@ -31,10 +32,7 @@ Shapes = list[tuple[int, ...]]
 
 def pair(known: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (left, right, output) of a sum or product."""
-    left, right = (
-        buffer(name, shape, dtype)
-        for name, shape, dtype in zip(("left", "right"), shapes, dtypes, strict=True)
-    )
+    left, right = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", known.output_shape, known.output_dtype)
 
     def one(i: Any) -> Any:

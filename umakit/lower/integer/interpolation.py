@@ -13,6 +13,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.integer.loops import (
     buffer,
+    buffers,
     int32,
     int64,
     kernel,
@@ -111,10 +112,7 @@ class _Softmax:
         self._known, self._shape = known, shapes[0]
         self._length = shapes[0][-1]
         names = ("data", "exponentials", "reciprocals")
-        self.data, *self.tables = (
-            buffer(name, extents, dtype)
-            for name, extents, dtype in zip(names, shapes, dtypes, strict=True)
-        )
+        self.data, *self.tables = buffers(names, shapes, dtypes)
         self.output = buffer("output", known.output_shape, known.output_dtype)
         self._largest, self._total, self._zeros = (
             tirx.decl_buffer([1], "int32", name, scope="local")

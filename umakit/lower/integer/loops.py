@@ -43,6 +43,13 @@ def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
+def buffers(
+    names: Sequence[str], shapes: Sequence[Sequence[int]], dtypes: Sequence[str]
+) -> list[Any]:
+    """Parameters of a kernel, as many as there are names."""
+    return [buffer(*each) for each in zip(names, shapes, dtypes, strict=True)]
+
+
 def accumulators(count: int, bits: int = 32) -> Any:
     """A local array of sums.
 

@@ -13,6 +13,7 @@ from umakit.lower.integer.loops import (
     accumulators,
     add_to,
     buffer,
+    buffers,
     int32,
     int64,
     kernel,
@@ -40,10 +41,7 @@ def batch_matmul(known: BatchMatmul, shapes: list[tuple[int, ...]], dtypes: list
         known: parameters of the operator.
         shapes, dtypes: of the operands.
     """
-    operands = [
-        buffer(name, shape, dtype)
-        for name, shape, dtype in zip(("left", "right"), shapes, dtypes, strict=True)
-    ]
+    operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", known.output_shape, known.output_dtype)
     *batch, rows, columns = known.output_shape
     depth = shapes[0][-2] if known.adjoint[0] else shapes[0][-1]

@@ -14,6 +14,7 @@ from umakit.lower.integer.loops import (
     accumulators,
     add_element_to,
     buffer,
+    buffers,
     int32,
     kernel,
     loop,
@@ -55,12 +56,7 @@ def mean_pool2d(known: MeanPool2d, shapes: list[tuple[int, ...]], dtypes: list[s
         known: parameters of the operator.
         shapes, dtypes: of data, multipliers and shifts.
     """
-    by = [
-        buffer(name, shape, dtype)
-        for name, shape, dtype in zip(
-            ("multipliers", "shifts"), shapes[1:], dtypes[1:], strict=True
-        )
-    ]
+    by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", known.output_shape, known.output_dtype)
 
     def sums(channels: int, _: Any) -> _Kind:

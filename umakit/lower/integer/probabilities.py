@@ -16,6 +16,7 @@ from umakit.lower.integer.loops import (
     loop,
     loops,
     sequence,
+    set_to,
     store_shifted,
     unflatten,
 )
@@ -51,7 +52,7 @@ def probabilities(known: Probabilities, shapes: list[tuple[int, ...]], dtypes: l
 
         def add(i: Any) -> Any:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
-            return sequence(*statements, _set(total, total[zero] + value))
+            return sequence(*statements, set_to(total, zero, total[zero] + value))
 
         def quotient(i: Any) -> Any:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
@@ -62,19 +63,15 @@ def probabilities(known: Probabilities, shapes: list[tuple[int, ...]], dtypes: l
         return sequence(
             tirx.AllocBuffer(largest),
             tirx.AllocBuffer(total),
-            _set(largest, element(zero)),
-            loop("i", length, lambda i: _set(largest, tirx.max(largest[zero], element(i)))),
-            _set(total, int64(0)),
+            set_to(largest, zero, element(zero)),
+            loop("i", length, lambda i: set_to(largest, zero, tirx.max(largest[zero], element(i)))),
+            set_to(total, zero, int64(0)),
             loop("i", length, add),
             loop("i", length, quotient),
         )
 
     extents = [("outer", math.prod(before)), ("inner", math.prod(after))]
     return kernel([data, table, output], loops(extents, row))
-
-
-def _set(variable: Any, value: Any) -> Any:
-    return tirx.BufferStore(variable, value, [int32(0)])
 
 
 def _exponential(table: Any, size: int, distance: Any) -> tuple[list[Any], Any]:

@@ -76,9 +76,9 @@ def softmax(known: Softmax, data_shape: tuple[int, ...], data_dtype: str) -> Any
 
         return sequence(
             tirx.AllocBuffer(largest),
-            _set(largest, data[tuple(place(zero))]),
-            loop("i", length, lambda i: _set(
-                largest, tirx.max(largest[zero], data[tuple(place(i))])
+            set_to(largest, zero, data[tuple(place(zero))]),
+            loop("i", length, lambda i: set_to(
+                largest, zero, tirx.max(largest[zero], data[tuple(place(i))])
             )),
             tirx.AllocBuffer(total),
             set_to(total, zero, zero),
@@ -92,7 +92,3 @@ def softmax(known: Softmax, data_shape: tuple[int, ...], data_dtype: str) -> Any
 
     body = loop("row", math.prod(outer), row)
     return kernel([data, table, output], body)
-
-
-def _set(variable: Any, value: Any) -> Any:
-    return tirx.BufferStore(variable, value, [int32(0)])
