@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from umakit import build
 from umakit.frontend import import_model
@@ -28,7 +28,7 @@ def inferences(default: int) -> int:
     return int(os.environ.get("UMAKIT_INFERENCES", default))
 
 
-def examples(default: int, **more: Any) -> settings:
+def examples(default: int, *, phases: Sequence[Phase] = tuple(Phase)) -> settings:
     """Hypothesis's settings for examples that compile C: always the same ones.
 
     `make soak` draws others, as many as it says.
@@ -39,7 +39,7 @@ def examples(default: int, **more: Any) -> settings:
         deadline=None,
         derandomize=wanted is None,
         suppress_health_check=list(HealthCheck),
-        **more,
+        phases=list(phases),
     )
 
 

@@ -83,7 +83,7 @@ def convolutions(draw: st.DrawFn) -> Convolution:
     )
 
 
-@examples(25, derandomize=True, database=None)
+@examples(25)
 @given(conv=convolutions())
 def test_any_convolution_equals_onnx_runtime_and_runs_where_it_should(conv: Convolution) -> None:
     graph = Graph()

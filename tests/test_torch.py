@@ -280,7 +280,7 @@ def drawn_networks(draw: st.DrawFn) -> tuple[Any, tuple[int, ...]]:
     return randomize(nn.Sequential(*layers)), shape
 
 
-@examples(6, derandomize=True)
+@examples(6)
 @given(drawn_networks())
 def test_drawn_networks_yield_what_torch_yields(network: tuple[Any, tuple[int, ...]]) -> None:
     model, shape = network
