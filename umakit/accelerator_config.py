@@ -20,6 +20,7 @@ from umakit.errors import AcceleratorConfigError
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
+DataflowName = Literal["output_stationary", "weight_stationary", "input_stationary"]
 
 
 class _Section(BaseModel):
@@ -38,28 +39,34 @@ class ArraySection(_Section):
 
     What follows `dataflow` only the simulated `systolic_array` knows: cycles to drain a fold,
     whether each column can have an input of its own, and channels that its pooling stage takes in
-    a cycle, 0 for none.
+    a cycle, 0 for none; what a job may choose beside `dataflow`, whether the next fold's operands
+    enter while the present one computes, whether a few channels share the columns among positions,
+    and bytes for sums that several jobs add to, 0 for none.
     """
 
     rows: ArrayExtent
     columns: ArrayExtent
-    dataflow: Literal["output_stationary", "weight_stationary", "input_stationary"] = (
-        "output_stationary"
-    )
+    dataflow: DataflowName = "output_stationary"
+    dataflows: list[DataflowName] = []
     drain_cycles: Count = 0
     depthwise: bool = False
     pooling_lanes: Count = 0
+    preload: bool = False
+    pack_columns: bool = False
+    accumulator_bytes: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
 class DmaSection(_Section):
     """The DMA engine of the simulated `systolic_array`; the cost of a transfer is in its header.
 
     `alignment` is that of addresses and strides, 0 `burst_bytes` makes each row one burst.
+    `outstanding` requests are issued ahead, so that the latency is paid once.
     """
 
     bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
     latency_cycles: Count = 0
     burst_bytes: Count = 0
+    outstanding: bool = False
     alignment: Annotated[int, Field(ge=1, le=4096)] = 1
 
     @field_validator("alignment")
@@ -69,9 +76,15 @@ class DmaSection(_Section):
 
 
 class DeviceSection(_Section):
-    """What answers behind `device.h` on the host."""
+    """What answers behind `device.h` on the host.
+
+    `command_queue` is the number of its entries, 0 for none; `completion` how the driver learns
+    that a command has ended.
+    """
 
     simulator: Literal["mac_array", "systolic_array", "none"] = "none"
+    command_queue: Count = 0
+    completion: Literal["interrupt", "polling"] = "interrupt"
 
 
 class MemorySection(_Section):
