@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Literal
 
 from umakit.tiling.hardware import Hardware
@@ -157,10 +158,10 @@ def _overlap(
     array, load, store = next_array(), next_load(), next_store()
     array_ready = load_ready = store_ready = NEVER
     array_free = dma_free = array_end = dma_end = 0
-    array_order: list[int] = []
-    driver = _driver(issue, hardware, array_order, schedule)
+    running: list[tuple[int, int]] = []
+    driver = _driver(issue, hardware, running, schedule)
     wake, waits = next(driver)
-    while len(array_order) + len(dma_order) < count:
+    while array < count or load < count or store < count:
         if array_ready == NEVER:
             a, b, c = dependencies[array]
             array_ready = max(enqueued[array], completions[a], completions[b], completions[c])
@@ -184,7 +185,7 @@ def _overlap(
             end = end if end > array_end else array_end
             array_free = max(array_start + busy[array], array_end) if hardware.preload else end
             completions[array] = array_end = end
-            array_order.append(array)
+            heappush(running, (end, array))
             array, array_ready = next_array(), NEVER
         else:
             index = load if is_load else store
@@ -194,6 +195,7 @@ def _overlap(
             dma_free = max(dma_start + busy[index], dma_end) if hardware.outstanding else end
             completions[index] = dma_end = end
             dma_order.append(index)
+            heappush(running, (end, index))
             if is_load:
                 load, load_ready = next_load(), NEVER
             else:
@@ -203,49 +205,48 @@ def _overlap(
 
 
 def _driver(
-    issue: list[int], hardware: Hardware, array_order: list[int], schedule: Schedule
+    issue: list[int], hardware: Hardware, running: list[tuple[int, int]], schedule: Schedule
 ) -> Generator[tuple[int, bool], None, None]:
     """Enqueue all commands.
+
+    Args:
+        issue: accesses for each of them.
+        running: a heap of completions and commands that have started; those that have ended by the
+            time they are looked for are taken away.
 
     Yields:
         The cycle at which to go on, when all starts before it are known; and whether it waits for
         an end, so that an earlier one of a command that starts meanwhile counts too.
     """
-    completions, dma_order = schedule.completions, schedule.dma_order
     polls = hardware.completion == "polling"
-    time = array_ended = dma_ended = 0
-    free = hardware.command_queue
+    time = 0
+    left = 0  # commands in the queue, as far as the driver knows
     for index, accesses in enumerate(issue):
         time += accesses - 1
         first = -1
-        time += 0 if free else 1 if polls else 2
-        while not free:
+        if left == hardware.command_queue:
+            time += 1 if polls else 2
             yield time, False
-            while array_ended < len(array_order):
-                if completions[array_order[array_ended]] > time:
-                    break
-                array_ended += 1
-            while dma_ended < len(dma_order):
-                if completions[dma_order[dma_ended]] > time:
-                    break
-                dma_ended += 1
-            free = hardware.command_queue - index + array_ended + dma_ended
-            if free:
-                break
-            running = (
-                array_order[array_ended : array_ended + 1] + dma_order[dma_ended : dma_ended + 1]
-            )
-            yield min([completions[each] for each in running], default=NEVER), True
-            running = (
-                array_order[array_ended : array_ended + 1] + dma_order[dma_ended : dma_ended + 1]
-            )
-            first = min(running, key=completions.__getitem__)
-            time = completions[first] + (0 if polls else 2)
+            left -= _take_ended(running, time)
+        if left == hardware.command_queue:
+            yield running[0][0] if running else NEVER, True
+            time, first = running[0]
+            time += 0 if polls else 2
+            yield time, False
+            left -= _take_ended(running, time)
         time += 1
-        free -= 1
+        left += 1
         schedule.waited_for[index] = first
         schedule.enqueued[index] = time
     yield NEVER, False
+
+
+def _take_ended(running: list[tuple[int, int]], time: int) -> int:
+    ended = 0
+    while running and running[0][0] <= time:
+        heappop(running)
+        ended += 1
+    return ended
 
 
 def _dependencies(commands: Sequence[Command]) -> list[tuple[int, int, int]]:
