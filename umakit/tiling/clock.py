@@ -15,7 +15,7 @@ reads QUEUE_FREE in every cycle until there is one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
@@ -160,7 +160,7 @@ def _overlap(
     array_free = dma_free = array_end = dma_end = 0
     running: list[tuple[int, int]] = []
     driver = _driver(issue, hardware, running, schedule)
-    wake, waits = next(driver)
+    wake = next(driver)
     while array < count or load < count or store < count:
         if array_ready == NEVER:
             a, b, c = dependencies[array]
@@ -177,7 +177,7 @@ def _overlap(
         is_load = load_start < store_start or (load_start == store_start and load < store)
         dma_start = load_start if is_load else store_start
         if wake <= array_start and wake <= dma_start:
-            wake, waits = next(driver)
+            wake = next(driver)
             continue
         if array_start <= dma_start:
             starts[array] = array_start
@@ -200,13 +200,11 @@ def _overlap(
                 load, load_ready = next_load(), NEVER
             else:
                 store, store_ready = next_store(), NEVER
-        if waits and end < wake:
-            wake = end
 
 
 def _driver(
     issue: list[int], hardware: Hardware, running: list[tuple[int, int]], schedule: Schedule
-) -> Generator[tuple[int, bool], None, None]:
+) -> Iterator[int]:
     """Enqueue all commands.
 
     Args:
@@ -215,8 +213,7 @@ def _driver(
             time they are looked for are taken away.
 
     Yields:
-        The cycle at which to go on, when all starts before it are known; and whether it waits for
-        an end, so that an earlier one of a command that starts meanwhile counts too.
+        The cycle at which to go on, when all starts before it are known.
     """
     polls = hardware.completion == "polling"
     time = 0
@@ -226,19 +223,20 @@ def _driver(
         first = -1
         if left == hardware.command_queue:
             time += 1 if polls else 2
-            yield time, False
+            yield time
             left -= _take_ended(running, time)
         if left == hardware.command_queue:
-            yield running[0][0] if running else NEVER, True
+            # Something runs, and what starts before its end on the same engine ends after it; on
+            # the other one only an end lets something start.
             time, first = running[0]
             time += 0 if polls else 2
-            yield time, False
+            yield time
             left -= _take_ended(running, time)
         time += 1
         left += 1
         schedule.waited_for[index] = first
         schedule.enqueued[index] = time
-    yield NEVER, False
+    yield NEVER
 
 
 def _take_ended(running: list[tuple[int, int]], time: int) -> int:
