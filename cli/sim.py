@@ -23,7 +23,8 @@ HELP = """Cycles of a matrix product on a systolic array: a what-if without any 
 The product of an M x K with a K x N matrix is cut into folds of the array's size, which do not \
 overlap. A convolution is one with M = rows x columns of its result, N = output channels and \
 K = kernel rows x kernel columns x input channels. Without drain the counts are those of \
-SCALE-Sim; an array that moves results out in cycles of their own needs --drain ROWS.
+SCALE-Sim; an array that moves results out in cycles of their own needs --drain ROWS; one that \
+takes the next fold's operands in while it computes, --preload: it is filled and drained once.
 
 "utilisation" is the product's multiply-accumulates over those that the array could do in all \
 cycles; "filled" the share of the folds that the product fills."""
@@ -46,13 +47,23 @@ def sim(
     drain: Annotated[
         int, typer.Option(help="Cycles that move the results of a fold out of the array.")
     ] = 0,
+    preload: Annotated[
+        bool, typer.Option("--preload", help="The next fold's operands enter while one computes.")
+    ] = False,
+    pack_columns: Annotated[
+        bool,
+        typer.Option("--pack-columns", help="Few channels share the columns among positions (os)."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Registered with the help text above."""
     product = parse_product(gemm)
     dataflows = list(Dataflow) if dataflow == ALL else [Dataflow.named(dataflow)]
     found = {
-        flow: systolic_cycles(product, SystolicArray(rows, cols, flow, drain)) for flow in dataflows
+        flow: systolic_cycles(
+            product, SystolicArray(rows, cols, flow, drain, preload, pack_columns)
+        )
+        for flow in dataflows
     }
     if as_json:
         views = [{"dataflow": flow.value, **cost.as_json()} for flow, cost in found.items()]

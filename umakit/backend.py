@@ -15,11 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umakit.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.target import AttributeValue, check_attribute, check_target_name, register_target
+
+if TYPE_CHECKING:
+    from umakit.tiling import TilePlanner
 
 Predicate = Callable[[Any], "bool | str"]
 """Receives TVM's `PatternCheckContext`; True accepts, a sentence refuses and reaches the user."""
@@ -138,6 +141,7 @@ class UMABackend(ABC):
         self.codegen = CodegenHooks()
         self.driver = Driver()
         self.transfers: Transfers | None = None
+        self.tiling: TilePlanner | None = None
         self._configuration: AcceleratorConfig | None = None
 
     @property
@@ -277,6 +281,13 @@ class UMABackend(ABC):
             store: name of `int store(uint32_t offset, void *destination, int32_t bytes)`.
         """
         self.transfers = Transfers(load, store)
+
+    def _register_tiling(self, planner: TilePlanner) -> None:
+        """Say who cuts layers into tiles, so that the kit can tune them and predict their cycles.
+
+        The backend's TIR pass asks the same planner.
+        """
+        self.tiling = planner
 
     # --- use ----------------------------------------------------------------------------------
 

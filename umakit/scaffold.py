@@ -15,7 +15,7 @@ from umakit.errors import ScaffoldError
 from umakit.names import is_reserved
 from umakit.rendering import render, template_folder
 
-TUTORIALS = ("vanilla", "strawberry")
+TUTORIALS = ("vanilla", "strawberry", "chocolate")
 COMMON = "backend"
 LONGEST_NAME = 64
 

@@ -4,7 +4,7 @@
 A matrix product C[m, n] = A[m, k] B[k, n] is cut into folds of the array's size, which do not
 overlap; one at an edge costs as much as a full one. After A. Samajdar et al., "A systematic
 methodology for characterizing scalability of DNN accelerators using SCALE-Sim" (ISPASS 2020), whose
-counts it equals without drain.
+counts it equals without drain, preload and packed columns.
 """
 
 from __future__ import annotations
@@ -48,12 +48,18 @@ class SystolicArray:
         rows, columns: of cells.
         dataflow: what stays in it.
         drain_cycles: to move the results of a fold out; 0 where that is hidden.
+        preload: whether operands of the next fold enter while the present one computes, so that an
+            array is filled and drained once a product and not once a fold.
+        pack_columns: whether channels that fill at most half of the columns are computed for
+            several groups of positions at a time; output stationary only.
     """
 
     rows: int
     columns: int
     dataflow: Dataflow = Dataflow.OUTPUT_STATIONARY
     drain_cycles: int = 0
+    preload: bool = False
+    pack_columns: bool = False
 
     def __post_init__(self) -> None:
         _check("rows", self.rows)
@@ -90,7 +96,9 @@ class SystolicCycles:
     Attributes:
         folds: pieces that the product is cut into.
         compute_cycles: without the drain.
-        drain_cycles: of all folds.
+        drain_cycles: of all folds; with preload, of the last one, as the others are hidden.
+        tail_cycles: of these two, those at the end in which the next product may already enter;
+            0 without preload.
         macs: multiply-accumulates of the product.
         slots: multiply-accumulates that the folds have room for.
         cells: of the array.
@@ -99,6 +107,7 @@ class SystolicCycles:
     folds: int
     compute_cycles: int
     drain_cycles: int
+    tail_cycles: int
     macs: int
     slots: int
     cells: int
@@ -129,25 +138,47 @@ class SystolicCycles:
 
 
 def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
-    """What a product costs on an array."""
+    """What a product costs on an array.
+
+    With preload folds follow each other without a gap: each takes as long as what moves through
+    the array, but no less than it takes to bring in what stays in the next fold, a row a cycle.
+    """
     m, n, k = product.m, product.n, product.k
+    rows, columns = array.rows, array.columns
     along_rows, along_columns, through = {
         Dataflow.OUTPUT_STATIONARY: (m, n, k),
         Dataflow.WEIGHT_STATIONARY: (k, n, m),
         Dataflow.INPUT_STATIONARY: (k, m, n),
     }[array.dataflow]
     # An operand that stays has to be brought in first, a row a cycle.
-    load = 0 if array.dataflow is Dataflow.OUTPUT_STATIONARY else array.rows
-    folds = -(-along_rows // array.rows) * -(-along_columns // array.columns)
-    cells = array.rows * array.columns
+    load = 0 if array.dataflow is Dataflow.OUTPUT_STATIONARY else rows
+    if array.pack_columns and array.dataflow is Dataflow.OUTPUT_STATIONARY:
+        folds = _packed_folds(product, array)
+    else:
+        folds = -(-along_rows // rows) * -(-along_columns // columns)
+    fill = load + rows + columns - 2
+    if array.preload:
+        compute, drain = folds * max(through, load) + fill, array.drain_cycles
+    else:
+        compute, drain = folds * (fill + through), folds * array.drain_cycles
     return SystolicCycles(
         folds=folds,
-        compute_cycles=folds * (load + array.rows + array.columns + through - 2),
-        drain_cycles=folds * array.drain_cycles,
+        compute_cycles=compute,
+        drain_cycles=drain,
+        tail_cycles=fill + drain if array.preload else 0,
         macs=product.macs,
-        slots=folds * cells * through,
-        cells=cells,
+        slots=folds * rows * columns * through,
+        cells=rows * columns,
     )
+
+
+def _packed_folds(product: Product, array: SystolicArray) -> int:
+    """Folds where the last channels share the columns among groups of positions."""
+    full, rest = divmod(product.n, array.columns)
+    folds = full * -(-product.m // array.rows)
+    if rest:
+        folds += -(-product.m // (array.rows * (array.columns // rest)))
+    return folds
 
 
 def parse_product(text: str) -> Product:

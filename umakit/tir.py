@@ -100,6 +100,11 @@ def allocate(buffers: Sequence[Any], body: Any) -> Any:
     return tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
 
 
+def sequence(statements: Sequence[Any]) -> Any:
+    """Statements one after the other."""
+    return tirx.SeqStmt(list(statements))
+
+
 def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
     """Statements that call drivers one after the other, up to the first status that is not zero.
 

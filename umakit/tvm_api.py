@@ -30,6 +30,7 @@ from umakit.errors import all_errors
 
 relax_transform = relax.transform
 s_tir_transform = s_tir.transform
+SBlockRealize = s_tir.SBlockRealize
 tirx_transform = tirx.transform
 
 IRModule = tvm.IRModule
@@ -54,6 +55,7 @@ __all__ = [
     "PrimFunc",
     "PyExprMutator",
     "RelaxTuple",
+    "SBlockRealize",
     "Schedule",
     "ScheduleError",
     "Sequential",

@@ -30,6 +30,7 @@ from umakit.patterns.layouts import WeightLayout, weight_layout
 from umakit.patterns.linear import qconv2d, qdense, qdepthwise
 from umakit.patterns.offer import Offer
 from umakit.patterns.parameters import (
+    ROUNDINGS,
     Composite,
     QAdd,
     QAveragePool2d,
@@ -42,6 +43,7 @@ from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
 from umakit.patterns.weighted import QConv2d, QDense, QDepthwise, Weighted
 
 __all__ = [
+    "ROUNDINGS",
     "Composite",
     "Offer",
     "QAdd",

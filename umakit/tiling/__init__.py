@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cutting layers into tiles that fit an accelerator's scratchpad, and what that costs in cycles.
+
+::
+
+    hardware.py   Hardware      the numbers of an accelerator
+    layer.py      Layer         the numbers of a layer
+    tiles.py      Tiling, Tiles how a layer is cut, and what each tile needs
+    schedules.py  tile_schedule tiles as TIR, for a backend's pass
+    commands.py   commands_of   what a tiled layer gives to the device
+    costs.py      Cost          cycles of an array job, a pool and a transfer
+    clock.py      run           a list of commands on the clock of the device
+    bound.py      Bound         what no tiling can beat
+    choose.py     tilings       the search space, and its estimate
+    planner.py    TilePlanner   what a backend asks
+"""
+
+from umakit.tiling.commands import DriverCosts
+from umakit.tiling.hardware import Hardware
+from umakit.tiling.layer import Kind, Layer
+from umakit.tiling.planner import Prediction, TilePlanner
+from umakit.tiling.schedules import loops_of, tile_schedule, with_calls
+from umakit.tiling.tiles import Tiles, Tiling
+
+__all__ = [
+    "DriverCosts",
+    "Hardware",
+    "Kind",
+    "Layer",
+    "Prediction",
+    "TilePlanner",
+    "Tiles",
+    "Tiling",
+    "loops_of",
+    "tile_schedule",
+    "with_calls",
+]

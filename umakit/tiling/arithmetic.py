@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums that mean the same for Python's integers and for TIR expressions.
+
+A tile's coordinates are written once: with integers they are a tile of the cost model, with TIR
+variables the arguments of a driver call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+
+Number = Any
+"""An int or a TIR expression of int32."""
+
+
+def smaller(left: Number, right: Number) -> Number:
+    """The smaller one."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return tvm_api.tirx.min(left, right)
+
+
+def larger(left: Number, right: Number) -> Number:
+    """The larger one."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return tvm_api.tirx.max(left, right)
+
+
+def quotient(left: Number, right: int) -> Number:
+    """left / right, rounded down."""
+    if isinstance(left, int) or right == 1:
+        return left // right if isinstance(left, int) else left
+    return tvm_api.tirx.floordiv(left, right)
+
+
+def remainder(left: Number, right: int) -> Number:
+    """left - right * quotient(left, right)."""
+    return left % right if isinstance(left, int) else tvm_api.tirx.floormod(left, right)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that a tiled layer gives to the device, with what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+from umakit.systolic import Product
+from umakit.tiling.clock import Command
+from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.tiling.hardware import Hardware
+from umakit.tiling.layer import Kind
+from umakit.tiling.tiles import Job, Position, Tiles, Transfer
+
+
+@dataclass(frozen=True)
+class DriverCosts:
+    """Register accesses of a driver's calls; each takes a cycle of the device's clock.
+
+    Attributes:
+        begin, configure, finish: once for a layer.
+        transfer, job: to enqueue one.
+    """
+
+    begin: int
+    configure: int
+    transfer: int
+    job: int
+    finish: int
+
+
+def job_cost(hardware: Hardware, tiles: Tiles, job: Job) -> Cost:
+    """Cycles of a job of the array or of the pooling stage."""
+    layer, (height, width) = tiles.layer, job.output_size
+    if layer.is_pool:
+        return pool_cost(hardware, height * width, layer.window, job.output_channels)
+    k = layer.window * (1 if layer.per_channel else job.input_channels)
+    size = Product(height * width, job.output_channels, k)
+    depthwise = layer.kind is Kind.DEPTHWISE
+    return array_cost(hardware, tiles.tiling.dataflow, size, depthwise=depthwise)
+
+
+def commands_of(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> list[Command]:
+    """All commands of a layer in the order in which its driver enqueues them."""
+    return list(_Commands(tiles, hardware, driver).all())
+
+
+class _Commands:
+    """Walks the loops over tiles as the generated code does."""
+
+    def __init__(self, tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> None:
+        self._tiles = tiles
+        self._hardware = hardware
+        self._driver = driver
+        self._starts: dict[str, int] = {}
+        start = 0
+        for name, buffer in tiles.buffers.items():
+            self._starts[name] = start
+            start += buffer.size
+
+    def all(self) -> Iterator[Command]:
+        tiles = self._tiles
+        first = self._driver.begin + self._driver.configure
+        for command in self._parameters():
+            yield replace(command, issue=command.issue + first)
+            first = 0
+        loads = [name for name in ("data", "weights", "addend") if name in tiles.buffers]
+        depths = {name: tiles.depth(name) for name in (*loads, "result")}
+        loops = [range(tiles.extents[axis]) for axis in tiles.loops]
+        ends = tuple(len(loop) - 1 for loop in loops)
+        position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
+        for at in product(*loops):
+            position.update(zip(tiles.loops, at, strict=True))
+            for name in loads:
+                if not any(at[depths[name] :]):
+                    command = self._load(name, position)
+                    yield replace(command, issue=command.issue + first)
+                    first = 0
+            yield self._job(position)
+            if at[depths["result"] :] == ends[depths["result"] :]:
+                yield self._store(position)
+
+    def _banks(self, buffer: str, place: int) -> int:
+        """A bit for each bank of a tile."""
+        size = self._hardware.bank_bytes
+        count = self._tiles.buffers[buffer].tile_bytes // size
+        return ((1 << count) - 1) << ((self._starts[buffer] + place) // size)
+
+    def _transfer(self, stream: Literal["load", "store"], moved: Transfer, banks: int) -> Command:
+        cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
+        reads, writes = (0, banks) if stream == "load" else (banks, 0)
+        return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.transfer)
+
+    def _parameters(self) -> Iterator[Command]:
+        layer = self._tiles.layer
+        if layer.is_pool:
+            return
+        banks = self._banks("parameters", 0)
+        for size in (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales):
+            yield self._transfer("load", Transfer(0, 0, 1, 1, size, 0, 0), banks)
+
+    def _load(self, name: str, position: Position) -> Command:
+        moved = self._tiles.load(name, position)
+        return self._transfer("load", moved, self._banks(name, moved.place))
+
+    def _store(self, position: Position) -> Command:
+        moved = self._tiles.store(position)
+        return self._transfer("store", moved, self._banks("result", moved.place))
+
+    def _job(self, position: Position) -> Command:
+        tiles, job = self._tiles, self._tiles.job(position)
+        cost = job_cost(self._hardware, tiles, job)
+        reads = self._banks("data", job.data)
+        if not tiles.layer.is_pool:
+            reads |= self._banks("weights", job.weights) | self._banks("parameters", 0)
+        if tiles.layer.adds and not job.keeps:
+            reads |= self._banks("addend", job.addend)
+        writes = 0 if job.keeps else self._banks("result", job.result)
+        return Command("array", cost.busy, cost.tail, reads, writes, self._driver.job)
+
+
+def moved_bytes(tiles: Tiles) -> int:
+    """Bytes that a layer moves over the bus, both ways together."""
+    total = 0
+    position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
+    for name in tiles.buffers:
+        if name == "parameters":
+            total += tiles.layer.parameters_bytes
+            continue
+        loops = tiles.loops[: tiles.depth(name)]
+        for at in product(*(range(tiles.extents[axis]) for axis in loops)):
+            position.update(zip(loops, at, strict=True))
+            moved = tiles.store(position) if name == "result" else tiles.load(name, position)
+            total += moved.planes * moved.rows * moved.row_bytes
+    return total

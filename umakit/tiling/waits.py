@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kept the array from working: its idle cycles, by what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+NEVER = 1 << 62
+"""Later than anything that happens."""
+
+
+@dataclass(slots=True)
+class HeldBy:
+    """Cycles of a run; together they are all of them.
+
+    Attributes:
+        compute: a command occupied the array.
+        drain: none did, but the results of the last one were on their way.
+        load: data were on their way into the scratchpad.
+        store: results were on their way out of it, so that their banks or the DMA engine were
+            not free, or nothing else was left to do.
+        driver: it had not enqueued what comes next.
+    """
+
+    compute: int = 0
+    drain: int = 0
+    load: int = 0
+    store: int = 0
+    driver: int = 0
+
+    @property
+    def cycles(self) -> int:
+        """All of them."""
+        return self.compute + self.drain + self.load + self.store + self.driver
+
+    def as_json(self) -> dict[str, int]:
+        """All figures by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Times of commands by their number, and why.
+
+    Lists have two entries more, which stand for a command that never comes, and, last, for none.
+
+    Attributes:
+        dependencies: the newest older command of each stream that has to end before; -1 for none.
+        enqueued: the cycle in which the driver had enqueued it.
+        waited_for: the command whose end gave it an entry, if the driver waited; -1 for none.
+        starts, completions: of the command.
+        dma_order: loads and stores in the order in which they started.
+    """
+
+    dependencies: list[tuple[int, int, int]]
+    enqueued: list[int]
+    waited_for: list[int]
+    starts: list[int]
+    completions: list[int]
+    dma_order: list[int]
+
+    @classmethod
+    def empty(cls, dependencies: list[tuple[int, int, int]]) -> Schedule:
+        """Where nothing has happened yet."""
+        count = len(dependencies)
+        return cls(
+            dependencies=[*dependencies, (-1, -1, -1)],
+            enqueued=[NEVER] * (count + 2),
+            waited_for=[-1] * (count + 2),
+            starts=[NEVER] * (count + 2),
+            completions=[*[NEVER] * (count + 1), 0],
+            dma_order=[],
+        )
+
+
+def held_by(streams: Sequence[str], busy: Sequence[int], schedule: Schedule) -> HeldBy:
+    """What the array did in each cycle.
+
+    A cycle in which it is idle counts for the last link of the chain that ends with the start of
+    its next command: of what that start waited for, the last to end; of that one's start likewise;
+    back to where the array became idle.
+
+    Args:
+        streams: of each command.
+        busy: cycles that each occupies its engine.
+    """
+    held = HeldBy()
+    place = {index: number for number, index in enumerate(schedule.dma_order)}
+    idle_from = 0
+    for index, stream in enumerate(streams):
+        if stream == "array":
+            start = schedule.starts[index]
+            held.drain -= max(0, idle_from - start)  # the tail of the one before, under this one
+            _explain(index, min(idle_from, start), streams, busy, schedule, place, held)
+            held.compute += busy[index]
+            idle_from = schedule.completions[index]
+            held.drain += idle_from - start - busy[index]
+    if streams:
+        last = max(range(len(streams)), key=schedule.completions.__getitem__)
+        end = schedule.completions[last]
+        if end > idle_from:
+            _add(held, streams[last], end - max(schedule.starts[last], idle_from))
+            _explain(last, idle_from, streams, busy, schedule, place, held)
+    return held
+
+
+def _add(held: HeldBy, stream: str, cycles: int) -> None:
+    if stream == "load":
+        held.load += cycles
+    else:
+        held.store += cycles
+
+
+def _explain(
+    index: int,
+    floor: int,
+    streams: Sequence[str],
+    busy: Sequence[int],
+    schedule: Schedule,
+    place: dict[int, int],
+    held: HeldBy,
+) -> None:
+    """Count the cycles from `floor` to the start of a command; the array is idle in all of them."""
+    while (time := schedule.starts[index]) > floor:
+        cause = _waited_for(index, busy, schedule, place)
+        number = index
+        while cause < 0 and time > floor:  # for the driver
+            cause = schedule.waited_for[number]
+            if cause >= 0:
+                begin = schedule.completions[cause]
+            else:
+                begin = schedule.enqueued[number - 1] if number else 0
+            held.driver += time - max(begin, floor)
+            time, number = begin, number - 1
+        if time <= floor:
+            return
+        _add(held, streams[cause], time - max(schedule.starts[cause], floor))
+        index = cause
+
+
+def _waited_for(index: int, busy: Sequence[int], schedule: Schedule, place: dict[int, int]) -> int:
+    """The command whose end let this one start; -1 if it started when it was enqueued."""
+    start, completions = schedule.starts[index], schedule.completions
+    for each in schedule.dependencies[index]:
+        if each >= 0 and completions[each] == start:
+            return each
+    number = place.get(index, 0)
+    if number >= 1:
+        before = schedule.dma_order[number - 1]
+        if start in (schedule.starts[before] + busy[before], completions[before]):
+            return before
+    if number >= 2 and completions[schedule.dma_order[number - 2]] == start:
+        return schedule.dma_order[number - 2]
+    return -1
