@@ -242,9 +242,9 @@ def conflict(one: Command, other: Command) -> bool:
     shared = (one.reads | one.writes) & (other.reads | other.writes)
     if one.is_array != other.is_array:
         return bool(shared)
-    if {one.stream, other.stream} == {"load", "store"}:
-        if one.bus[0] < other.bus[1] and other.bus[0] < one.bus[1]:
-            return True
+    overlap = one.bus[0] < other.bus[1] and other.bus[0] < one.bus[1]
+    if {one.stream, other.stream} == {"load", "store"} and overlap:
+        return True
     return bool(shared & (one.writes | other.writes))
 
 

@@ -125,25 +125,28 @@ static void complete_job(struct umakit_systolic_array *array, uint32_t index)
     end(array, index);
 }
 
-/* The oldest command that an engine has begun, or the number of commands. */
-static uint32_t oldest_begun(const struct umakit_systolic_array *array, enum umakit_engine name)
+/* What an engine took first of those that it runs, or the number of commands. A
+ * load may have started before an older store. */
+static uint32_t first_taken(const struct umakit_systolic_array *array, enum umakit_engine name)
 {
+    uint32_t first = array->command_count;
     uint32_t i;
 
     for (i = 0u; i < array->command_count; ++i) {
         const struct umakit_systolic_command *command = &array->commands[i];
 
-        if (umakit_systolic_engine_of(command) == name && runs(array, command)) {
-            break;
+        if (umakit_systolic_engine_of(command) == name && runs(array, command) &&
+            (first == array->command_count || command->start < array->commands[first].start)) {
+            first = i;
         }
     }
-    return i;
+    return first;
 }
 
 /* Complete what has no cycles left, in order. */
 static void complete(struct umakit_systolic_array *array, enum umakit_engine name)
 {
-    uint32_t index = oldest_begun(array, name);
+    uint32_t index = first_taken(array, name);
 
     while (index < array->command_count) {
         const struct umakit_systolic_command *command = &array->commands[index];
@@ -156,7 +159,7 @@ static void complete(struct umakit_systolic_array *array, enum umakit_engine nam
         } else {
             complete_job(array, index);
         }
-        index = oldest_begun(array, name);
+        index = first_taken(array, name);
     }
 }
 
@@ -253,6 +256,7 @@ static void elapse(struct umakit_systolic_array *array, uint64_t cycles)
 {
     uint32_t i;
 
+    array->now += cycles;
     for (i = 0u; i < array->command_count; ++i) {
         struct umakit_systolic_command *command = &array->commands[i];
 

@@ -128,6 +128,7 @@ void umakit_systolic_start_ready(struct umakit_systolic_array *array)
         if (command->state == UMAKIT_SYSTOLIC_WAITING && may_start(array, i)) {
             command->state = UMAKIT_SYSTOLIC_BUSY;
             command->left = command->busy;
+            command->start = array->now;
         }
     }
 }

@@ -219,6 +219,7 @@ struct umakit_systolic_command {
     uint64_t busy; /* cycles */
     uint64_t tail;
     uint64_t left; /* cycles of its state, BUSY or TAIL */
+    uint64_t start; /* on the device's clock; on an engine one after the other */
     struct umakit_systolic_transfer transfer;
     struct umakit_systolic_job job;
 };
@@ -238,6 +239,7 @@ struct umakit_systolic_array {
     /* Those that have not ended, oldest first. */
     struct umakit_systolic_command commands[UMAKIT_SYSTOLIC_ARRAY_COMMAND_COUNT];
     uint32_t command_count;
+    uint64_t now; /* the device's clock, as far as commands got */
     uint32_t bytes_left; /* of transfers that ended or were dropped */
     struct umakit_simulator_counters at_reset; /* at the last RESET_COUNTERS */
     uint32_t captured_high[UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT];
