@@ -47,7 +47,7 @@ FOREVER = 2**32 - 1
 
 @dataclass
 class Config:
-    """`struct umakit_systolic_array_config` without the scratchpad's address."""
+    """`struct umakit_systolic_array_config` without the addresses of its memories."""
 
     array_rows: int = 8
     array_columns: int = 8
@@ -56,6 +56,8 @@ class Config:
     weight_stationary: bool = True
     input_stationary: bool = True
     depthwise: bool = True
+    preload: bool = False
+    pack_columns: bool = False
     pooling_lanes: int = 8
     scratchpad_bytes: int = 1 << 16
     scratchpad_banks: int = 4
@@ -63,18 +65,23 @@ class Config:
     dma_latency_cycles: int = 10
     dma_burst_bytes: int = 64
     dma_alignment: int = 1
+    dma_outstanding: bool = False
+    accumulator_bytes: int = 0
+    command_queue_depth: int = 0
+
+
+def _record_fields() -> list[tuple[str, Any]]:
+    """The members of the C struct; each memory's address stands before its size."""
+    members: list[tuple[str, Any]] = []
+    for item in fields(Config):
+        if item.name in ("scratchpad_bytes", "accumulator_bytes"):
+            members.append((item.name.removesuffix("_bytes"), ctypes.c_void_p))
+        members.append((item.name, ctypes.c_bool if item.type == "bool" else ctypes.c_uint32))
+    return members
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [
-        (item.name, ctypes.c_bool if item.type == "bool" else ctypes.c_uint32)
-        for item in fields(Config)
-        if not item.name.startswith(("scratchpad", "dma"))
-    ] + [
-        ("scratchpad", ctypes.c_void_p),
-        *((item.name, ctypes.c_uint32) for item in fields(Config)
-          if item.name.startswith(("scratchpad", "dma"))),
-    ]  # fmt: skip
+    _fields_ = _record_fields()
 
 
 @cache
@@ -112,8 +119,11 @@ class Device:
         self._memory = ctypes.create_string_buffer(size)
         self.handle = ctypes.byref(self._memory)
         self.scratchpad = np.zeros(self.config.scratchpad_bytes, np.uint8)
+        self.accumulator = np.zeros(self.config.accumulator_bytes // 4, np.int32)
         values = {item.name: getattr(self.config, item.name) for item in fields(Config)}
         record = _Config(scratchpad=self.scratchpad.ctypes.data, **values)
+        if self.accumulator.size:
+            record.accumulator = self.accumulator.ctypes.data
         assert self._library.umakit_systolic_array_init(self.handle, ctypes.byref(record)) == 0
         self.write("INTERRUPT_ENABLE", 7)
 

@@ -37,37 +37,58 @@ class AcceleratorSection(_Section):
 class ArraySection(_Section):
     """The MAC array: rows x columns of multiply-accumulate units.
 
-    What follows `dataflow` only the simulated `systolic_array` knows: cycles to drain a fold,
-    whether each column can have an input of its own, and channels that its pooling stage takes in
-    a cycle, 0 for none; what a job may choose beside `dataflow`, whether the next fold's operands
-    enter while the present one computes, whether a few channels share the columns among positions,
-    and bytes for sums that several jobs add to, 0 for none.
+    What follows `dataflow` only the simulated `systolic_array` knows; its header says what each
+    costs.
+
+    Attributes:
+        drain_cycles: to move the results of a fold out.
+        depthwise: whether each column can have an input of its own.
+        pooling_lanes: channels that its pooling stage takes in a cycle, 0 for none.
+        dataflows: what a job may choose from; `[dataflow]` if nothing is said. `dataflow` is one
+            of them, the one to take where nothing speaks for another.
+        preload: a fold is filled and drained while its neighbours compute.
+        pack_columns: few output channels are computed for several groups of positions at a time.
+        accumulator_bytes: of a memory of int32 sums that jobs can continue, 0 for none.
     """
 
     rows: ArrayExtent
     columns: ArrayExtent
     dataflow: DataflowName = "output_stationary"
-    dataflows: list[DataflowName] = []
     drain_cycles: Count = 0
     depthwise: bool = False
     pooling_lanes: Count = 0
+    dataflows: list[DataflowName] = Field(default=[])
     preload: bool = False
     pack_columns: bool = False
-    accumulator_bytes: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    accumulator_bytes: Annotated[int, Field(ge=0, le=2**28, multiple_of=4)] = 0
+
+    @property
+    def allowed_dataflows(self) -> list[DataflowName]:
+        """What a job may choose from."""
+        return self.dataflows or [self.dataflow]
+
+    @model_validator(mode="after")
+    def _dataflows(self) -> Self:
+        if len(set(self.dataflows)) != len(self.dataflows):
+            raise ValueError("dataflows names one of them twice")
+        if self.dataflow not in self.allowed_dataflows:
+            raise ValueError(f'dataflow = "{self.dataflow}" is not one of dataflows')
+        return self
 
 
 class DmaSection(_Section):
     """The DMA engine of the simulated `systolic_array`; the cost of a transfer is in its header.
 
-    `alignment` is that of addresses and strides, 0 `burst_bytes` makes each row one burst.
-    `outstanding` requests are issued ahead, so that the latency is paid once.
+    `alignment` is that of addresses and strides, 0 `burst_bytes` makes each row one burst. With
+    `outstanding` requests are sent ahead of the answers, so that a transfer waits for one latency
+    in place of one for each burst.
     """
 
     bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
     latency_cycles: Count = 0
     burst_bytes: Count = 0
-    outstanding: bool = False
     alignment: Annotated[int, Field(ge=1, le=4096)] = 1
+    outstanding: bool = False
 
     @field_validator("alignment")
     @classmethod
@@ -76,14 +97,14 @@ class DmaSection(_Section):
 
 
 class DeviceSection(_Section):
-    """What answers behind `device.h` on the host.
+    """What answers behind `device.h` on the host, and how a driver speaks to it.
 
-    `command_queue` is the number of its entries, 0 for none; `completion` how the driver learns
-    that a command has ended.
+    `command_queue` is the number of commands that the simulated `systolic_array` holds, 0 for no
+    queue. `completion` is how drivers learn that one ended: the device knows both ways.
     """
 
     simulator: Literal["mac_array", "systolic_array", "none"] = "none"
-    command_queue: Count = 0
+    command_queue: Annotated[int, Field(ge=0, le=32)] = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
 
 
@@ -134,11 +155,26 @@ class AcceleratorConfig(_Section):
     def _simulated(self) -> Self:
         if self.device.simulator == "systolic_array":
             _check_systolic_array(self.array, self.scratchpads)
-        if self.device.simulator == "mac_array" and self.array.dataflow != "output_stationary":
-            raise ValueError(
-                f'dataflow = "{self.array.dataflow}" needs simulator = "systolic_array"'
-            )
+        if self.device.simulator == "mac_array":
+            _check_mac_array(self)
         return self
+
+
+def _check_mac_array(config: AcceleratorConfig) -> None:
+    """Refuse what only `systolic_array` does: the simulated device would ignore it."""
+    array = config.array
+    settings = {
+        f'dataflow = "{array.dataflow}"': array.dataflow != "output_stationary",
+        f"dataflows = {array.dataflows}": array.allowed_dataflows != ["output_stationary"],
+        "preload = true": array.preload,
+        "pack_columns = true": array.pack_columns,
+        f"accumulator_bytes = {array.accumulator_bytes}": array.accumulator_bytes != 0,
+        "outstanding = true": config.dma.outstanding,
+        f"command_queue = {config.device.command_queue}": config.device.command_queue != 0,
+    }
+    for setting, is_set in settings.items():
+        if is_set:
+            raise ValueError(f'{setting} needs simulator = "systolic_array"')
 
 
 def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection]) -> None:
@@ -152,10 +188,12 @@ def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection])
         raise ValueError(
             f"{memory.name}: {memory.size} bytes are not {memory.banks} banks of whole 32-bit words"
         )
-    if array.depthwise and array.dataflow == "input_stationary":
+    if array.depthwise and array.allowed_dataflows == ["input_stationary"]:
         raise ValueError(
             "depthwise convolutions cannot be input_stationary: each input meets one weight only"
         )
+    if array.pack_columns and "output_stationary" not in array.allowed_dataflows:
+        raise ValueError("pack_columns needs output_stationary among the dataflows")
 
 
 def _check_power_of_two(number: int) -> int:

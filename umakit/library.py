@@ -209,6 +209,7 @@ def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
             name=name,
             array=backend.configuration.array,
             dma=backend.configuration.dma,
+            device=backend.configuration.device,
             scratchpad=next(iter(backend.configuration.scratchpads), None),
         )
     return files

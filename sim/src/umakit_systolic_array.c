@@ -9,30 +9,37 @@
 #include "umakit/systolic_array_internal.h"
 
 #define OFFSET(name) UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET
-#define STATUS(name) UMAKIT_SYSTOLIC_ARRAY_STATUS_##name##_MASK
 #define CONTROL(name) UMAKIT_SYSTOLIC_ARRAY_CONTROL_##name##_MASK
 #define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
 
-#define ALL_COMMANDS \
+#define COMMANDS \
     (CONTROL(DMA_START) | CONTROL(ARRAY_START) | CONTROL(CLEAR) | CONTROL(RESET_COUNTERS))
-#define ALL_INTERRUPTS (INTERRUPT(DMA_DONE) | INTERRUPT(ARRAY_DONE) | INTERRUPT(ERROR))
+#define INTERRUPTS (INTERRUPT(DMA_DONE) | INTERRUPT(ARRAY_DONE) | INTERRUPT(ERROR))
+
+/* Those of devices with a queue. */
+#define QUEUE_COMMANDS (CONTROL(ENQUEUE_DMA) | CONTROL(ENQUEUE_ARRAY))
+#define QUEUE_INTERRUPTS (INTERRUPT(QUEUE_DONE) | INTERRUPT(COMMAND_DONE))
 
 UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_ID_RESET == 0x554D4132u, id_is_uma2);
 UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
                              UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT ==
                          1u,
                      simulates_version_1);
-UMAKIT_STATIC_ASSERT(OFFSET(CLOCK_LOW) + 8u * UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT ==
-                         UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES,
-                     counters_are_the_last_registers);
-UMAKIT_STATIC_ASSERT(OFFSET(BYTES_OUT_HIGH) + 4u == UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES,
+UMAKIT_STATIC_ASSERT(OFFSET(BYTES_OUT_HIGH) + 4u ==
+                         OFFSET(CLOCK_LOW) + 8u * UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT,
                      every_counter_is_simulated);
+UMAKIT_STATIC_ASSERT(OFFSET(SUM_CLIP_HIGHEST) + 4u == UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES,
+                     every_register_is_simulated);
 UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_DMA_DONE_MASK ==
                              INTERRUPT(DMA_DONE) &&
                          UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ARRAY_DONE_MASK ==
                              INTERRUPT(ARRAY_DONE) &&
                          UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ERROR_MASK ==
-                             INTERRUPT(ERROR),
+                             INTERRUPT(ERROR) &&
+                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_QUEUE_DONE_MASK ==
+                             INTERRUPT(QUEUE_DONE) &&
+                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_COMMAND_DONE_MASK ==
+                             INTERRUPT(COMMAND_DONE),
                      enable_and_pending_have_the_same_bits);
 
 static struct umakit_systolic_array *array_of(struct umakit_device *device)
@@ -57,176 +64,22 @@ void umakit_systolic_report(struct umakit_systolic_array *array, enum umakit_sta
         array->error = error;
         array->error_address = address;
         array->pending_interrupts |= INTERRUPT(ERROR);
-    }
-}
-
-/* ---- Reading ---- */
-
-static bool is_dma_register(uint32_t offset)
-{
-    return offset >= OFFSET(DMA_BUS_ADDRESS) && offset <= OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE);
-}
-
-static bool is_job_register(uint32_t offset)
-{
-    return offset >= OFFSET(OPERATION) && offset <= OFFSET(SCALE_COUNT);
-}
-
-static bool is_stored(uint32_t offset)
-{
-    return offset % 4u == 0u && (offset == OFFSET(INTERRUPT_ENABLE) ||
-                                 is_dma_register(offset) || is_job_register(offset));
-}
-
-static uint32_t read_status(const struct umakit_systolic_array *array)
-{
-    uint32_t status = 0u;
-
-    status |= array->dma.is_busy ? STATUS(DMA_BUSY) : 0u;
-    status |= array->array.is_busy ? STATUS(ARRAY_BUSY) : 0u;
-    status |= array->dma.is_busy || array->array.is_busy ? 0u : STATUS(IDLE);
-    status |= array->dma.is_done ? STATUS(DMA_DONE) : 0u;
-    status |= array->array.is_done ? STATUS(ARRAY_DONE) : 0u;
-    status |= array->error != UMAKIT_OK ? STATUS(ERROR) : 0u;
-    return status;
-}
-
-static uint32_t read_features(const struct umakit_systolic_array_config *config)
-{
-    uint32_t features = 0u;
-
-    features |= config->output_stationary
-                    ? UMAKIT_SYSTOLIC_ARRAY_FEATURES_OUTPUT_STATIONARY_MASK
-                    : 0u;
-    features |= config->weight_stationary
-                    ? UMAKIT_SYSTOLIC_ARRAY_FEATURES_WEIGHT_STATIONARY_MASK
-                    : 0u;
-    features |= config->input_stationary
-                    ? UMAKIT_SYSTOLIC_ARRAY_FEATURES_INPUT_STATIONARY_MASK
-                    : 0u;
-    features |= config->depthwise ? UMAKIT_SYSTOLIC_ARRAY_FEATURES_DEPTHWISE_MASK : 0u;
-    features |= config->pooling_lanes != 0u ? UMAKIT_SYSTOLIC_ARRAY_FEATURES_POOLING_MASK : 0u;
-    return features;
-}
-
-/* Bytes of the last transfer that were not moved; while it runs, as far as
- * time has gone. */
-static uint32_t read_bytes_left(const struct umakit_systolic_array *array)
-{
-    const struct umakit_systolic_transfer *transfer = &array->transfer;
-    uint64_t cycles = array->dma.cycles;
-    uint64_t elapsed = array->dma.elapsed;
-    uint32_t moved = transfer->moved;
-
-    if (array->dma.is_busy && !array->dma.is_stopped && !array->dma.is_stuck) {
-        const uint32_t end =
-            transfer->stops_at < transfer->bytes ? transfer->stops_at : transfer->bytes;
-
-        while (cycles > UINT32_MAX) { /* so that the product fits */
-            cycles >>= 1;
-            elapsed >>= 1;
-        }
-        moved = (uint32_t)(end * elapsed / cycles);
-    }
-    return transfer->bytes - moved;
-}
-
-static uint32_t read_cycles_left(const struct umakit_systolic_array *array)
-{
-    const uint64_t left =
-        array->array.is_busy ? array->array.cycles - array->array.elapsed : 0u;
-
-    return left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
-}
-
-/* In the order of their registers. */
-static uint64_t counter_value(const struct umakit_simulator_counters *counters, uint32_t number)
-{
-    const uint64_t values[UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT] = {
-        counters->clock,          counters->compute_cycles, counters->drain_cycles,
-        counters->stall_cycles,   counters->idle_cycles,    counters->dma_cycles,
-        counters->macs,           counters->useful_macs,    counters->bytes_read,
-        counters->bytes_written};
-
-    return values[number];
-}
-
-/* The low half keeps the high one for the read that follows, because the
- * counter may move on in between. */
-static uint32_t read_counter(struct umakit_systolic_array *array, uint32_t offset)
-{
-    const uint32_t number = (offset - OFFSET(CLOCK_LOW)) / 8u;
-    uint64_t value;
-
-    if ((offset - OFFSET(CLOCK_LOW)) % 8u != 0u) {
-        return array->captured_high[number];
-    }
-    value = counter_value(&array->device.counters, number) -
-            counter_value(&array->at_reset, number);
-    array->captured_high[number] = (uint32_t)(value >> 32);
-    return (uint32_t)(value & UINT32_MAX);
-}
-
-static bool is_counter(uint32_t offset)
-{
-    return offset % 4u == 0u && offset >= OFFSET(CLOCK_LOW) && offset <= OFFSET(BYTES_OUT_HIGH);
-}
-
-static uint32_t read32(struct umakit_device *device, uint32_t offset)
-{
-    struct umakit_systolic_array *array = array_of(device);
-    const struct umakit_systolic_array_config *config = &array->config;
-
-    if (is_stored(offset)) {
-        return umakit_systolic_register(array, offset);
-    }
-    if (is_counter(offset)) {
-        return read_counter(array, offset);
-    }
-    switch (offset) {
-    case OFFSET(ID):
-        return UMAKIT_SYSTOLIC_ARRAY_ID_RESET;
-    case OFFSET(VERSION):
-        return UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET;
-    case OFFSET(STATUS):
-        return read_status(array);
-    case OFFSET(INTERRUPT_PENDING):
-        return array->pending_interrupts;
-    case OFFSET(ERROR):
-        return (uint32_t)array->error;
-    case OFFSET(ERROR_ADDRESS):
-        return array->error_address;
-    case OFFSET(ARRAY_ROWS):
-        return config->array_rows;
-    case OFFSET(ARRAY_COLUMNS):
-        return config->array_columns;
-    case OFFSET(SCRATCHPAD_BYTES):
-        return config->scratchpad_bytes;
-    case OFFSET(SCRATCHPAD_BANKS):
-        return config->scratchpad_banks;
-    case OFFSET(DMA_BYTES_PER_CYCLE):
-        return config->dma_bytes_per_cycle;
-    case OFFSET(DMA_ALIGNMENT):
-        return config->dma_alignment;
-    case OFFSET(POOLING_LANES):
-        return config->pooling_lanes;
-    case OFFSET(FEATURES):
-        return read_features(config);
-    case OFFSET(DMA_BYTES_LEFT):
-        return read_bytes_left(array);
-    case OFFSET(ARRAY_CYCLES_LEFT):
-        return read_cycles_left(array);
-    default: /* nothing there, or write only */
-        umakit_systolic_report(array, UMAKIT_INVALID_REGISTER, offset);
-        return 0u;
+        umakit_systolic_drop_commands(array);
     }
 }
 
 /* ---- Writing ---- */
 
+static bool has_queue(const struct umakit_systolic_array *array)
+{
+    return array->config.command_queue_depth != 0u;
+}
+
 static void write_control(struct umakit_systolic_array *array, uint32_t commands)
 {
-    if ((commands & ~ALL_COMMANDS) != 0u) {
+    const uint32_t known = COMMANDS | (has_queue(array) ? QUEUE_COMMANDS : 0u);
+
+    if ((commands & ~known) != 0u) {
         umakit_systolic_report(array, UMAKIT_INVALID_ARGUMENT, OFFSET(CONTROL));
         return;
     }
@@ -245,23 +98,39 @@ static void write_control(struct umakit_systolic_array *array, uint32_t commands
         }
     }
     if ((commands & CONTROL(DMA_START)) != 0u) {
-        umakit_systolic_start_dma(array);
+        umakit_systolic_start(array, UMAKIT_ENGINE_DMA);
     }
     if ((commands & CONTROL(ARRAY_START)) != 0u) {
-        umakit_systolic_start_array(array);
+        umakit_systolic_start(array, UMAKIT_ENGINE_ARRAY);
+    }
+    if ((commands & CONTROL(ENQUEUE_DMA)) != 0u) {
+        umakit_systolic_enqueue(array, UMAKIT_ENGINE_DMA);
+    }
+    if ((commands & CONTROL(ENQUEUE_ARRAY)) != 0u) {
+        umakit_systolic_enqueue(array, UMAKIT_ENGINE_ARRAY);
     }
 }
 
 static void write_interrupts(struct umakit_systolic_array *array, uint32_t offset,
                              uint32_t value)
 {
-    if ((value & ~ALL_INTERRUPTS) != 0u) {
+    const uint32_t known = INTERRUPTS | (has_queue(array) ? QUEUE_INTERRUPTS : 0u);
+
+    if ((value & ~known) != 0u) {
         umakit_systolic_report(array, UMAKIT_INVALID_ARGUMENT, offset);
     } else if (offset == OFFSET(INTERRUPT_PENDING)) {
         array->pending_interrupts &= ~value;
     } else {
         array->registers[offset / 4u] = value;
     }
+}
+
+static bool is_locked(const struct umakit_systolic_array *array, uint32_t offset)
+{
+    return !has_queue(array) &&
+           umakit_systolic_is_busy(array, umakit_systolic_is_dma_register(offset)
+                                              ? UMAKIT_ENGINE_DMA
+                                              : UMAKIT_ENGINE_ARRAY);
 }
 
 static void write32(struct umakit_device *device, uint32_t offset, uint32_t value)
@@ -272,9 +141,10 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
         write_control(array, value);
     } else if (offset == OFFSET(INTERRUPT_ENABLE) || offset == OFFSET(INTERRUPT_PENDING)) {
         write_interrupts(array, offset, value);
-    } else if (!is_stored(offset)) { /* nothing there, or read only */
+    } else if (!umakit_systolic_is_dma_register(offset) &&
+               !umakit_systolic_is_job_register(offset)) { /* nothing there, or read only */
         umakit_systolic_report(array, UMAKIT_INVALID_REGISTER, offset);
-    } else if (is_dma_register(offset) ? array->dma.is_busy : array->array.is_busy) {
+    } else if (is_locked(array, offset)) {
         umakit_systolic_report(array, UMAKIT_BUSY, offset);
     } else {
         array->registers[offset / 4u] = value;
@@ -282,6 +152,11 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
 }
 
 /* ---- A kind of device ---- */
+
+static uint32_t read32(struct umakit_device *device, uint32_t offset)
+{
+    return umakit_systolic_read(array_of(device), offset);
+}
 
 static void advance(struct umakit_device *device, uint64_t cycles)
 {
@@ -303,14 +178,7 @@ static bool interrupt_is_raised(const struct umakit_device *device)
 
 static void unmapping(struct umakit_device *device, uint32_t bus_address, size_t bytes)
 {
-    struct umakit_systolic_array *array = array_of(device);
-    const uint32_t used = umakit_systolic_register(array, OFFSET(DMA_BUS_ADDRESS));
-
-    if (array->dma.is_busy && !array->dma.is_stuck && used >= bus_address &&
-        used - bus_address < bytes) {
-        umakit_systolic_stop_dma(array);
-        umakit_systolic_report(array, UMAKIT_BUS_ERROR, used);
-    }
+    umakit_systolic_unmap(array_of(device), bus_address, bytes);
 }
 
 static void report(struct umakit_device *device, enum umakit_status error, uint32_t address)
@@ -325,19 +193,10 @@ static int inject(struct umakit_device *device, const struct umakit_fault *fault
                : UMAKIT_OK;
 }
 
-/* Free an engine that a fault kept busy. */
-static void free_engine(struct umakit_systolic_engine *engine)
-{
-    if (engine->is_stuck) {
-        engine->is_stuck = false;
-        engine->is_busy = false;
-    }
-}
-
 static void free_engines(struct umakit_device *device)
 {
-    free_engine(&array_of(device)->dma);
-    free_engine(&array_of(device)->array);
+    umakit_systolic_free_engine(array_of(device), UMAKIT_ENGINE_DMA);
+    umakit_systolic_free_engine(array_of(device), UMAKIT_ENGINE_ARRAY);
 }
 
 static const struct umakit_simulator_operations operations = {
@@ -363,7 +222,10 @@ static bool is_sound(const struct umakit_systolic_array_config *config)
            config->scratchpad_bytes != 0u && banks >= 1u && banks <= 32u &&
            config->scratchpad_bytes % (4u * banks) == 0u &&
            config->dma_bytes_per_cycle != 0u && config->dma_alignment != 0u &&
-           (config->dma_alignment & (config->dma_alignment - 1u)) == 0u;
+           (config->dma_alignment & (config->dma_alignment - 1u)) == 0u &&
+           (config->accumulator != NULL) == (config->accumulator_bytes != 0u) &&
+           (uintptr_t)config->accumulator % 4u == 0u && config->accumulator_bytes % 4u == 0u &&
+           config->command_queue_depth <= UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH;
 }
 
 int umakit_systolic_array_init(struct umakit_systolic_array *array,

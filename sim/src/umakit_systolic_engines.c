@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The DMA engine and the array on one clock: who runs, who waits for a bank,
- * and what happens when a job ends. Every cycle is the array's compute, drain,
- * stall or idle cycle; DMA cycles are counted beside them.
+ * The DMA engine and the array on one clock: how far each command is, and what
+ * happens when it completes. Every cycle is the array's compute, drain, stall or
+ * idle cycle; DMA cycles are counted beside them.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,186 +11,185 @@
 #include "umakit/simulator_internal.h"
 #include "umakit/systolic_array_internal.h"
 
+#define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
+
 uint64_t umakit_systolic_product(uint64_t left, uint64_t right)
 {
     return left != 0u && right > UINT64_MAX / left ? UINT64_MAX : left * right;
 }
 
-static bool runs(const struct umakit_systolic_engine *engine)
+uint64_t umakit_systolic_sum(uint64_t left, uint64_t right)
 {
-    return engine->is_busy && !engine->waits && !engine->is_stopped && !engine->is_stuck;
+    return right > UINT64_MAX - left ? UINT64_MAX : left + right;
 }
 
-static struct umakit_systolic_engine *other_of(struct umakit_systolic_array *array,
-                                               const struct umakit_systolic_engine *engine)
+/* Whether a command gets on with time. */
+static bool runs(const struct umakit_systolic_array *array,
+                 const struct umakit_systolic_command *command)
 {
-    return engine == &array->dma ? &array->array : &array->dma;
-}
+    const struct umakit_systolic_engine *engine =
+        command->stream == UMAKIT_SYSTOLIC_ARRAY ? &array->array : &array->dma;
 
-/* ---- Start ---- */
-
-static void start(struct umakit_systolic_array *array, struct umakit_systolic_engine *engine)
-{
-    const struct umakit_systolic_engine *other = other_of(array, engine);
-
-    engine->is_busy = true;
-    engine->waits = runs(other) && (engine->banks & other->banks) != 0u;
-}
-
-/* What START does for either engine; true if it may start. */
-static bool may_start(struct umakit_systolic_array *array,
-                      const struct umakit_systolic_engine *engine)
-{
-    if (engine->is_busy) {
-        umakit_systolic_report(array, UMAKIT_BUSY, UMAKIT_SYSTOLIC_ARRAY_CONTROL_OFFSET);
-        return false;
-    }
-    /* What went wrong before may have spoiled the registers. */
-    return array->error == UMAKIT_OK;
-}
-
-void umakit_systolic_start_dma(struct umakit_systolic_array *array)
-{
-    uint32_t address = 0u;
-    int status;
-
-    if (!may_start(array, &array->dma)) {
-        return;
-    }
-    array->dma.is_done = false;
-    array->pending_interrupts &= ~UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_DMA_DONE_MASK;
-    status = umakit_systolic_prepare_dma(array, &address);
-    if (status != UMAKIT_OK) {
-        umakit_systolic_report(array, (enum umakit_status)status, address);
-        return;
-    }
-    start(array, &array->dma);
-}
-
-void umakit_systolic_start_array(struct umakit_systolic_array *array)
-{
-    uint32_t address = 0u;
-    int status;
-
-    if (!may_start(array, &array->array)) {
-        ++array->device.counters.failed_jobs;
-        return;
-    }
-    array->array.is_done = false;
-    array->pending_interrupts &= ~UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ARRAY_DONE_MASK;
-    status = umakit_systolic_prepare_job(array, &address);
-    if (status != UMAKIT_OK) {
-        ++array->device.counters.failed_jobs;
-        umakit_systolic_report(array, (enum umakit_status)status, address);
-        return;
-    }
-    start(array, &array->array);
-}
-
-/* ---- Stop ---- */
-
-/* The engine is free, and so are its banks. */
-static void release(struct umakit_systolic_array *array, struct umakit_systolic_engine *engine)
-{
-    engine->is_busy = false;
-    engine->is_stopped = false;
-    engine->waits = false;
-    other_of(array, engine)->waits = false;
-}
-
-void umakit_systolic_stop_dma(struct umakit_systolic_array *array)
-{
-    if (array->dma.is_busy && !array->dma.is_stuck) {
-        release(array, &array->dma);
-    }
-}
-
-void umakit_systolic_stop(struct umakit_systolic_array *array)
-{
-    umakit_systolic_stop_dma(array);
-    if (array->array.is_busy && !array->array.is_stuck) {
-        release(array, &array->array);
-        ++array->device.counters.failed_jobs;
-    }
-    array->dma.is_done = false;
-    array->array.is_done = false;
+    return (command->state == UMAKIT_SYSTOLIC_BUSY ||
+            command->state == UMAKIT_SYSTOLIC_TAIL) &&
+           !engine->is_stopped && !engine->is_stuck;
 }
 
 /* ---- End ---- */
 
 /* DONE, unless a fault keeps the engine busy, and its interrupt, unless a fault
  * swallows it. */
-static void end(struct umakit_systolic_array *array, struct umakit_systolic_engine *engine,
-                enum umakit_engine name, uint32_t interrupt)
+static void end(struct umakit_systolic_array *array, uint32_t index)
 {
+    struct umakit_systolic_command *command = &array->commands[index];
+    const enum umakit_engine name = umakit_systolic_engine_of(command);
+    const bool is_enqueued = command->is_enqueued;
     const uint32_t enabled =
         umakit_systolic_register(array, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET);
+    uint32_t interrupts =
+        name == UMAKIT_ENGINE_DMA ? INTERRUPT(DMA_DONE) : INTERRUPT(ARRAY_DONE);
 
-    release(array, engine);
     if (umakit_simulator_strike(&array->device, UMAKIT_FAULT_STUCK_BUSY, name) != NULL) {
-        engine->is_busy = true;
-        engine->is_stuck = true;
+        command->state = UMAKIT_SYSTOLIC_STOPPED;
+        command->reads = 0u;
+        command->writes = 0u;
+        umakit_systolic_engine(array, name)->is_stuck = true;
         return;
     }
-    engine->is_done = true;
-    if ((enabled & interrupt) != 0u &&
+    umakit_systolic_remove(array, index);
+    if (is_enqueued) {
+        interrupts = INTERRUPT(COMMAND_DONE);
+        interrupts |= umakit_systolic_commands_left(array) == 0u ? INTERRUPT(QUEUE_DONE) : 0u;
+    } else {
+        umakit_systolic_engine(array, name)->is_done = true;
+    }
+    if ((enabled & interrupts) != 0u &&
         umakit_simulator_strike(&array->device, UMAKIT_FAULT_LOST_INTERRUPT, name) != NULL) {
         return;
     }
-    array->pending_interrupts |= interrupt;
+    array->pending_interrupts |= interrupts;
 }
 
-static void end_dma(struct umakit_systolic_array *array)
+/* A transfer got no further, without an error. What a START left half done keeps
+ * no bank; what depends on a command waits for it. */
+static void halt(struct umakit_systolic_array *array, struct umakit_systolic_command *command)
 {
-    const struct umakit_systolic_transfer *transfer = &array->transfer;
-    uint32_t address = 0u;
-    const int status = umakit_systolic_move(array, &address);
+    command->state = UMAKIT_SYSTOLIC_STOPPED;
+    array->dma.is_stopped = true;
+    if (!command->is_enqueued) {
+        command->reads = 0u;
+        command->writes = 0u;
+    }
+}
 
+static void complete_transfer(struct umakit_systolic_array *array, uint32_t index)
+{
+    struct umakit_systolic_transfer *transfer = &array->commands[index].transfer;
+    uint32_t address = 0u;
+    int status = umakit_systolic_move(array, transfer, &address);
+
+    if (status == UMAKIT_OK && transfer->moved < transfer->bytes) {
+        if (transfer->ending == UMAKIT_FAULT_ENDS_BUSY) {
+            halt(array, &array->commands[index]);
+            return;
+        }
+        if (transfer->ending == UMAKIT_FAULT_ENDS_IN_ERROR) {
+            address = 0u;
+            status = UMAKIT_DMA_STOPPED;
+        }
+    }
     if (status != UMAKIT_OK) {
-        release(array, &array->dma);
+        umakit_systolic_remove(array, index);
         umakit_systolic_report(array, (enum umakit_status)status, address);
         return;
     }
-    if (transfer->moved < transfer->bytes && transfer->ending != UMAKIT_FAULT_ENDS_DONE) {
-        release(array, &array->dma);
-        if (transfer->ending == UMAKIT_FAULT_ENDS_BUSY) {
-            array->dma.is_busy = true;
-            array->dma.is_stopped = true;
-        } else {
-            umakit_systolic_report(array, UMAKIT_DMA_STOPPED, 0u);
-        }
-        return;
-    }
-    end(array, &array->dma, UMAKIT_ENGINE_DMA,
-        UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_DMA_DONE_MASK);
+    end(array, index);
 }
 
-static void end_array(struct umakit_systolic_array *array)
+static void complete_job(struct umakit_systolic_array *array, uint32_t index)
 {
     struct umakit_simulator_counters *counters = &array->device.counters;
+    const struct umakit_systolic_job *job = &array->commands[index].job;
     uint32_t address = 0u;
-    const int status = umakit_systolic_run_job(array, &address);
+    const int status = umakit_systolic_run_job(array, job, &address);
 
     if (status != UMAKIT_OK) {
-        release(array, &array->array);
         ++counters->failed_jobs;
+        umakit_systolic_remove(array, index);
         umakit_systolic_report(array, (enum umakit_status)status, address);
         return;
     }
     ++counters->jobs;
-    counters->macs += array->job.macs;
-    counters->useful_macs += array->job.useful_macs;
-    end(array, &array->array, UMAKIT_ENGINE_ARRAY,
-        UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ARRAY_DONE_MASK);
+    counters->macs += job->macs;
+    counters->useful_macs += job->useful_macs;
+    end(array, index);
+}
+
+/* What an engine took first of those that it runs, or the number of commands. A
+ * load may have started before an older store. */
+static uint32_t first_taken(const struct umakit_systolic_array *array, enum umakit_engine name)
+{
+    uint32_t first = array->command_count;
+    uint32_t i;
+
+    for (i = 0u; i < array->command_count; ++i) {
+        const struct umakit_systolic_command *command = &array->commands[i];
+
+        if (umakit_systolic_engine_of(command) == name && runs(array, command) &&
+            (first == array->command_count || command->start < array->commands[first].start)) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+/* Complete what has no cycles left, in order. */
+static void complete(struct umakit_systolic_array *array, enum umakit_engine name)
+{
+    uint32_t index = first_taken(array, name);
+
+    while (index < array->command_count) {
+        const struct umakit_systolic_command *command = &array->commands[index];
+
+        if (command->state != UMAKIT_SYSTOLIC_TAIL || command->left != 0u) {
+            break;
+        }
+        if (name == UMAKIT_ENGINE_DMA) {
+            complete_transfer(array, index);
+        } else {
+            complete_job(array, index);
+        }
+        index = first_taken(array, name);
+    }
+}
+
+void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umakit_engine name)
+{
+    struct umakit_systolic_engine *engine = umakit_systolic_engine(array, name);
+    uint32_t i = 0u;
+
+    if (!engine->is_stuck) {
+        return;
+    }
+    engine->is_stuck = false;
+    while (i < array->command_count) {
+        if (umakit_systolic_engine_of(&array->commands[i]) == name &&
+            array->commands[i].state == UMAKIT_SYSTOLIC_STOPPED) {
+            umakit_systolic_remove(array, i);
+        } else {
+            ++i;
+        }
+    }
+    umakit_systolic_start_ready(array);
 }
 
 /* ---- Time ---- */
 
-/* Of the first `elapsed` cycles of a job, those before the drain of a fold. */
-static uint64_t compute_part(const struct umakit_systolic_array *array, uint64_t elapsed)
+/* Of the first `elapsed` busy cycles of a job, those before the drain of a fold. */
+static uint64_t compute_part(const struct umakit_systolic_command *command, uint64_t elapsed)
 {
-    const uint64_t compute = array->job.fold_cycles;
-    const uint64_t fold = array->array.cycles / array->job.folds;
+    const uint64_t compute = command->job.fold_cycles;
+    const uint64_t fold = command->busy / command->job.folds;
     const uint64_t rest = elapsed % fold;
 
     return elapsed / fold * compute + (rest < compute ? rest : compute);
@@ -199,42 +198,82 @@ static uint64_t compute_part(const struct umakit_systolic_array *array, uint64_t
 static void count(struct umakit_systolic_array *array, uint64_t cycles)
 {
     struct umakit_simulator_counters *counters = &array->device.counters;
-    const uint64_t elapsed = array->array.elapsed;
+    const struct umakit_systolic_command *job = NULL;
+    bool drains = false;
+    bool moves = false;
+    uint32_t i;
 
-    if (runs(&array->dma)) {
-        counters->dma_cycles += cycles;
+    for (i = 0u; i < array->command_count; ++i) {
+        const struct umakit_systolic_command *command = &array->commands[i];
+
+        if (!runs(array, command)) {
+            continue;
+        }
+        if (command->stream != UMAKIT_SYSTOLIC_ARRAY) {
+            moves = true;
+        } else if (command->state == UMAKIT_SYSTOLIC_BUSY) {
+            job = command;
+        } else {
+            drains = true;
+        }
     }
-    if (runs(&array->array)) {
+    counters->dma_cycles += moves ? cycles : 0u;
+    if (job != NULL) {
+        const uint64_t elapsed = job->busy - job->left;
         const uint64_t compute =
-            compute_part(array, elapsed + cycles) - compute_part(array, elapsed);
+            compute_part(job, elapsed + cycles) - compute_part(job, elapsed);
 
         counters->compute_cycles += compute;
         counters->drain_cycles += cycles - compute;
-    } else if (runs(&array->dma)) {
+    } else if (drains) {
+        counters->drain_cycles += cycles;
+    } else if (moves) {
         counters->stall_cycles += cycles;
     } else {
         counters->idle_cycles += cycles;
     }
 }
 
-static uint64_t cycles_left(const struct umakit_systolic_engine *engine)
-{
-    return runs(engine) ? engine->cycles - engine->elapsed : UINT64_MAX;
-}
-
+/* Cycles until a command changes its state or completes, apart from those that
+ * wait for the one before: its event comes first. */
 uint64_t umakit_systolic_next_event(const struct umakit_systolic_array *array)
 {
-    const uint64_t dma = cycles_left(&array->dma);
-    const uint64_t job = cycles_left(&array->array);
+    uint64_t next = UINT64_MAX;
+    uint32_t i;
 
-    return dma < job ? dma : job;
+    for (i = 0u; i < array->command_count; ++i) {
+        const struct umakit_systolic_command *command = &array->commands[i];
+
+        if (runs(array, command) && command->left != 0u && command->left < next) {
+            next = command->left;
+        }
+    }
+    return next;
+}
+
+/* Let cycles go by, at most until the next event. */
+static void elapse(struct umakit_systolic_array *array, uint64_t cycles)
+{
+    uint32_t i;
+
+    array->now += cycles;
+    for (i = 0u; i < array->command_count; ++i) {
+        struct umakit_systolic_command *command = &array->commands[i];
+
+        if (!runs(array, command) || command->left == 0u) {
+            continue;
+        }
+        command->left -= cycles;
+        if (command->left == 0u && command->state == UMAKIT_SYSTOLIC_BUSY) {
+            command->state = UMAKIT_SYSTOLIC_TAIL;
+            command->left = command->tail;
+        }
+    }
 }
 
 void umakit_systolic_advance(struct umakit_systolic_array *array, uint64_t cycles)
 {
     while (cycles > 0u) {
-        const bool dma_runs = runs(&array->dma);
-        const bool array_runs = runs(&array->array);
         uint64_t step = umakit_systolic_next_event(array);
 
         if (step > cycles) {
@@ -242,13 +281,9 @@ void umakit_systolic_advance(struct umakit_systolic_array *array, uint64_t cycle
         }
         count(array, step);
         cycles -= step;
-        array->dma.elapsed += dma_runs ? step : 0u;
-        array->array.elapsed += array_runs ? step : 0u;
-        if (dma_runs && array->dma.elapsed == array->dma.cycles) {
-            end_dma(array);
-        }
-        if (array_runs && array->array.elapsed == array->array.cycles) {
-            end_array(array);
-        }
+        elapse(array, step);
+        complete(array, UMAKIT_ENGINE_DMA);
+        complete(array, UMAKIT_ENGINE_ARRAY);
+        umakit_systolic_start_ready(array);
     }
 }

@@ -36,6 +36,14 @@ bool umakit_systolic_is_in_scratchpad(const struct umakit_systolic_array *array,
     return region->start < bytes && umakit_systolic_extent(region) <= bytes - region->start;
 }
 
+bool umakit_systolic_ranges_overlap(const struct umakit_systolic_region *left,
+                                    const struct umakit_systolic_region *right)
+{
+    return left->start < right->start
+               ? right->start - left->start < umakit_systolic_extent(left)
+               : left->start - right->start < umakit_systolic_extent(right);
+}
+
 uint32_t umakit_systolic_banks(const struct umakit_systolic_array *array,
                                const struct umakit_systolic_region *region)
 {

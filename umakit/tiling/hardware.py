@@ -88,7 +88,7 @@ class Hardware:
             columns=array.columns,
             scratchpad_bytes=scratchpad.size,
             scratchpad_banks=scratchpad.banks,
-            dataflows=tuple(map(Dataflow, array.dataflows or [array.dataflow])),
+            dataflows=tuple(map(Dataflow, array.allowed_dataflows)),
             drain_cycles=array.drain_cycles,
             preload=array.preload,
             pack_columns=array.pack_columns,

@@ -5,25 +5,79 @@
  * an array with requantize and pooling stage that works on the scratchpad.
  *
  * Results. A transfer moves its bytes and a job reads its operands and writes
- * its result in one go when its last cycle is over, so that one that is stopped
- * or fails leaves the rest as it was. Sums have 32 bits and wrap.
+ * its result in one go when it completes, so that one that is stopped or fails
+ * leaves the rest as it was. Sums have 32 bits and wrap.
  *
- * Time. Each engine is busy for as long as its job takes, on one clock:
+ * Jobs. A START runs a job or a transfer, one at a time on each engine. An
+ * ENQUEUE appends a command, with the registers as they are then, to the queue;
+ * results are as if commands ran one after the other. What does not depend on
+ * data is checked when a command is enqueued.
  *
- *   transfer   planes * rows * (ceil(row bytes / burst bytes) * latency
- *                               + ceil(row bytes / bytes per cycle))
- *   job        folds * (cycles of a fold + drain); the requantize stage works
- *              beside the drain and takes no time of its own
- *   pool       output height * output width * kernel height * kernel width
- *              * ceil(channels / pooling lanes)
+ * Order. Loads, array jobs and stores are three streams, each in order. A
+ * command starts as soon as
+ *
+ *   - it is the oldest of its stream that has not started,
+ *   - its engine can take it: loads and stores share the DMA engine, and where
+ *     both could start, the older one does,
+ *   - no older command that has not completed conflicts with it.
+ *
+ * Two commands conflict if they share a bank of the scratchpad and one is a
+ * transfer and the other a job, or one of them writes the bank; and a load and a
+ * store also if their ranges on the bus overlap, from first to last byte. Jobs
+ * of a START take part as commands do.
+ *
+ * Time. A command occupies its engine for `busy` cycles and completes `tail`
+ * cycles after that, but not before the one that its engine took before it. An
+ * engine takes a command when the one before is no longer busy and the one
+ * before that has completed. All engines have one clock:
+ *
+ *   transfer   busy = planes * rows * (ceil(row bytes / burst bytes) * latency
+ *                                      + ceil(row bytes / bytes per cycle))
+ *   job        busy = folds * (cycles of a fold + drain)
+ *   pool       busy = output height * output width * kernel height * kernel width
+ *                     * ceil(channels / pooling lanes)
+ *
+ * and tail = 0. The requantize stage and the fused addition work beside the
+ * drain and take no time of their own. With `dma_outstanding` requests are sent
+ * ahead of the answers, and latency is paid once:
+ *
+ *   transfer   busy = planes * rows * ceil(row bytes / bytes per cycle)
+ *              tail = latency
+ *
+ * With `preload` what stays for the next fold is loaded and what left the last
+ * fold drains while a fold computes, so that filling and draining the array of R
+ * rows and C columns is paid once:
+ *
+ *   output stationary   busy = folds * k           tail = R + C - 2 + drain
+ *   weight stationary   busy = folds * max(m, R)   tail = R + C - 2 + drain + R
+ *   input stationary    busy = folds * max(n, R)   tail = R + C - 2 + drain + R
  *
  * Folds and their cycles are those of systolic_cycles.h. A depthwise
  * convolution has one channel on each column: n = output channels and
- * k = kernel height * kernel width.
+ * k = kernel height * kernel width. With `pack_columns` the last block of output
+ * channels, if it fills at most half of the columns, is computed for several
+ * groups of positions at a time (output stationary only): with rest = n mod C
+ * channels in it, floor(C / rest) groups and ceil(m / (R * groups)) folds.
  *
- * The scratchpad's banks serve one engine at a time. A job that needs a bank of
- * the other engine's running job waits for its end, so that data are never read
- * half written; engines that use different banks work at the same time.
+ * Counters. A cycle is a compute cycle while a job is busy, apart from its
+ * drains without `preload`; else a drain cycle while one is in its tail; else a
+ * stall cycle while the DMA engine has a transfer, busy or in its tail; else
+ * idle.
+ *
+ * What goes wrong with commands. An error drops all commands, those that run
+ * too, so that nothing is busy but what a fault keeps busy; COMMANDS_LEFT is 0,
+ * QUEUE_DONE is not raised, and ERROR says which. Without an error a driver that
+ * waited for longer than its commands can take finds
+ *
+ *   COMMANDS_LEFT 0                    everything ended, an interrupt was lost;
+ *                                      DMA_BYTES_LEFT above 0: a transfer
+ *                                      stopped before its end and said DONE
+ *   DMA_BUSY, DMA_BYTES_LEFT above 0   a transfer stopped (or still runs)
+ *   DMA_BUSY, DMA_BYTES_LEFT 0         the DMA engine is stuck
+ *   ARRAY_BUSY, ARRAY_CYCLES_LEFT 0    the array is stuck
+ *
+ * A command that stopped or is stuck has not ended: COMMANDS_LEFT stays above 0
+ * until CLEAR. One that is stuck has had its effect and holds no bank.
  */
 #ifndef UMAKIT_SYSTOLIC_ARRAY_H
 #define UMAKIT_SYSTOLIC_ARRAY_H
@@ -39,6 +93,9 @@
 extern "C" {
 #endif
 
+/* Most commands of a queue. */
+#define UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH 32u
+
 struct umakit_systolic_array_config {
     uint32_t array_rows;    /* at least 1 */
     uint32_t array_columns; /* at least 1 */
@@ -50,6 +107,8 @@ struct umakit_systolic_array_config {
     bool weight_stationary;
     bool input_stationary;
     bool depthwise; /* each column can have an input of its own */
+    bool preload;   /* see above; false: each fold fills and drains the array */
+    bool pack_columns;
     uint32_t pooling_lanes; /* 0: no pooling stage */
     /* The scratchpad's bytes, at a multiple of 4; the caller's, and the
      * device's alone as long as it is used. */
@@ -60,6 +119,13 @@ struct umakit_systolic_array_config {
     uint32_t dma_latency_cycles;  /* before the first byte of each burst */
     uint32_t dma_burst_bytes;     /* most bytes of a burst; 0: a row is one burst */
     uint32_t dma_alignment;       /* a power of two, see DMA_ALIGNMENT */
+    bool dma_outstanding;         /* see above; false: each burst waits for the last */
+    /* Sums of jobs that are continued. The caller's, as the scratchpad is, at a
+     * multiple of 4; with 0 bytes NULL. Jobs that are weight or input stationary
+     * need room for the sums of a block of columns then. */
+    void *accumulator;
+    uint32_t accumulator_bytes;   /* a multiple of 4 */
+    uint32_t command_queue_depth; /* 0: no queue; to UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH */
 };
 
 /* From here on: the simulator's own. */
@@ -68,19 +134,32 @@ struct umakit_systolic_array_config {
 #define UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT 10u
 #define UMAKIT_SYSTOLIC_ARRAY_FLIPPED_COUNT 8u
 
-/* One that is stopped or stuck is busy and gets no further. */
-struct umakit_systolic_engine {
-    bool is_busy;
-    bool is_done;
-    bool waits; /* for a bank */
-    bool is_stopped; /* until CLEAR */
-    bool is_stuck; /* until the fault is removed */
-    uint32_t banks; /* a bit for each bank that its job uses */
-    uint64_t elapsed;
-    uint64_t cycles; /* of its job */
+/* The queue, and a job of a START on each engine. */
+#define UMAKIT_SYSTOLIC_ARRAY_COMMAND_COUNT (UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH + 2u)
+
+/* What a job reads, and last what it writes. */
+enum umakit_systolic_operand {
+    UMAKIT_SYSTOLIC_IFMAP,
+    UMAKIT_SYSTOLIC_WEIGHTS,
+    UMAKIT_SYSTOLIC_BIAS,
+    UMAKIT_SYSTOLIC_MULTIPLIERS,
+    UMAKIT_SYSTOLIC_SHIFTS,
+    UMAKIT_SYSTOLIC_OFMAP,
+    UMAKIT_SYSTOLIC_OPERAND_COUNT
+};
+
+/* Bytes of the scratchpad or on the bus: along each dimension `sizes` of them,
+ * `strides` apart. Sizes are at least 1. */
+struct umakit_systolic_region {
+    uint32_t start;
+    uint32_t sizes[3];
+    uint32_t strides[3];
 };
 
 struct umakit_systolic_transfer {
+    struct umakit_systolic_region bus; /* planes, rows, bytes */
+    struct umakit_systolic_region scratchpad;
+    bool is_out;
     unsigned char *memory; /* behind the bus address */
     uint32_t bytes;
     uint32_t moved;
@@ -91,6 +170,7 @@ struct umakit_systolic_transfer {
 /* Height, width and channels, in this order, wherever there are three. */
 struct umakit_systolic_job {
     uint32_t operation;
+    uint32_t dataflow;
     uint32_t input[3];
     uint32_t output[3];
     uint32_t kernel[2];
@@ -106,10 +186,48 @@ struct umakit_systolic_job {
     int32_t highest;
     uint32_t rounding;
     uint32_t scale_count;
+    uint32_t accumulate; /* bits of ACCUMULATE */
+    uint32_t accumulator_start;
+    bool is_used[UMAKIT_SYSTOLIC_OPERAND_COUNT];
+    struct umakit_systolic_region region[UMAKIT_SYSTOLIC_OPERAND_COUNT];
     uint64_t folds;
     uint64_t fold_cycles; /* without the drain */
     uint64_t macs;
     uint64_t useful_macs;
+};
+
+enum umakit_systolic_stream {
+    UMAKIT_SYSTOLIC_LOAD = 0,
+    UMAKIT_SYSTOLIC_ARRAY = 1,
+    UMAKIT_SYSTOLIC_STORE = 2
+};
+
+enum umakit_systolic_state {
+    UMAKIT_SYSTOLIC_WAITING = 0,
+    UMAKIT_SYSTOLIC_BUSY,
+    UMAKIT_SYSTOLIC_TAIL,
+    UMAKIT_SYSTOLIC_STOPPED /* or stuck: its engine gets no further */
+};
+
+/* A job or a transfer, of a START or an ENQUEUE. */
+struct umakit_systolic_command {
+    enum umakit_systolic_stream stream;
+    enum umakit_systolic_state state;
+    bool is_enqueued;
+    uint32_t reads; /* a bit for each bank that it reads */
+    uint32_t writes;
+    uint64_t busy; /* cycles */
+    uint64_t tail;
+    uint64_t left; /* cycles of its state, BUSY or TAIL */
+    uint64_t start; /* on the device's clock; on an engine one after the other */
+    struct umakit_systolic_transfer transfer;
+    struct umakit_systolic_job job;
+};
+
+struct umakit_systolic_engine {
+    bool is_done; /* with the job of the last START */
+    bool is_stopped; /* until CLEAR */
+    bool is_stuck; /* until the fault is removed */
 };
 
 struct umakit_systolic_array {
@@ -118,8 +236,11 @@ struct umakit_systolic_array {
     uint32_t registers[UMAKIT_SYSTOLIC_ARRAY_REGISTER_COUNT]; /* those that are written */
     struct umakit_systolic_engine dma;
     struct umakit_systolic_engine array;
-    struct umakit_systolic_transfer transfer;
-    struct umakit_systolic_job job;
+    /* Those that have not ended, oldest first. */
+    struct umakit_systolic_command commands[UMAKIT_SYSTOLIC_ARRAY_COMMAND_COUNT];
+    uint32_t command_count;
+    uint64_t now; /* the device's clock, as far as commands got */
+    uint32_t bytes_left; /* of transfers that ended or were dropped */
     struct umakit_simulator_counters at_reset; /* at the last RESET_COUNTERS */
     uint32_t captured_high[UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT];
     uint32_t pending_interrupts;

@@ -18,63 +18,112 @@ uint32_t umakit_systolic_register(const struct umakit_systolic_array *array, uin
 void umakit_systolic_report(struct umakit_systolic_array *array, enum umakit_status error,
                             uint32_t address);
 
-/* ---- umakit_systolic_engines.c: time ---- */
+/* ---- umakit_systolic_read.c: what registers show ---- */
 
-void umakit_systolic_start_dma(struct umakit_systolic_array *array);
-void umakit_systolic_start_array(struct umakit_systolic_array *array);
+/* Where DMA and job registers are; they keep what is written. */
+bool umakit_systolic_is_dma_register(uint32_t offset);
+bool umakit_systolic_is_job_register(uint32_t offset);
 
-/* Stop both engines, as CLEAR does. */
+uint32_t umakit_systolic_read(struct umakit_systolic_array *array, uint32_t offset);
+
+/* ---- umakit_systolic_queue.c: commands ---- */
+
+/* Which engine, of UMAKIT_ENGINE_ARRAY and UMAKIT_ENGINE_DMA, a command runs on. */
+enum umakit_engine umakit_systolic_engine_of(const struct umakit_systolic_command *command);
+struct umakit_systolic_engine *umakit_systolic_engine(struct umakit_systolic_array *array,
+                                                      enum umakit_engine name);
+
+/* What START and ENQUEUE do. */
+void umakit_systolic_start(struct umakit_systolic_array *array, enum umakit_engine name);
+void umakit_systolic_enqueue(struct umakit_systolic_array *array, enum umakit_engine name);
+
+/* Let every command start that can. */
+void umakit_systolic_start_ready(struct umakit_systolic_array *array);
+
+/* Take a command out of the list; a transfer's bytes that were not moved are
+ * left. */
+void umakit_systolic_remove(struct umakit_systolic_array *array, uint32_t index);
+
+/* What an error does to commands. */
+void umakit_systolic_drop_commands(struct umakit_systolic_array *array);
+
+/* Stop both engines and empty the queue, as CLEAR does. */
 void umakit_systolic_stop(struct umakit_systolic_array *array);
 
-/* Stop the DMA engine, if it runs. */
-void umakit_systolic_stop_dma(struct umakit_systolic_array *array);
+/* Stop transfers from and to this range of the bus, and report it. */
+void umakit_systolic_unmap(struct umakit_systolic_array *array, uint32_t bus_address,
+                           size_t bytes);
+
+/* Commands that were enqueued and have not ended. */
+uint32_t umakit_systolic_commands_left(const struct umakit_systolic_array *array);
+
+/* Whether an engine runs, waits on behalf of a START, or is kept busy. */
+bool umakit_systolic_is_busy(const struct umakit_systolic_array *array,
+                             enum umakit_engine name);
+
+/* ---- umakit_systolic_engines.c: time ---- */
 
 void umakit_systolic_advance(struct umakit_systolic_array *array, uint64_t cycles);
 uint64_t umakit_systolic_next_event(const struct umakit_systolic_array *array);
 
-/* Of a product that does not fit: UINT64_MAX. */
+/* Free an engine that a fault kept busy. */
+void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umakit_engine name);
+
+/* Of a product or sum that does not fit: UINT64_MAX. */
 uint64_t umakit_systolic_product(uint64_t left, uint64_t right);
+uint64_t umakit_systolic_sum(uint64_t left, uint64_t right);
 
 /* ---- umakit_systolic_dma.c: transfers ---- */
 
-/* Check the DMA registers and set up the transfer and the engine's job. On
- * failure *address is what the status is about. */
+/* Check the DMA registers and make a command of them. On failure *address is
+ * what the status is about. */
 UMAKIT_MUST_USE int umakit_systolic_prepare_dma(struct umakit_systolic_array *array,
+                                                struct umakit_systolic_command *command,
                                                 uint32_t *address);
 
 /* Move the transfer's bytes up to where it stops. */
 UMAKIT_MUST_USE int umakit_systolic_move(struct umakit_systolic_array *array,
+                                         struct umakit_systolic_transfer *transfer,
                                          uint32_t *address);
 
-/* ---- umakit_systolic_job.c: jobs of the array ---- */
+/* ---- umakit_systolic_job.c: what job registers ask for ---- */
 
 /* The same for the job registers. */
 UMAKIT_MUST_USE int umakit_systolic_prepare_job(struct umakit_systolic_array *array,
+                                                struct umakit_systolic_command *command,
                                                 uint32_t *address);
+
+bool umakit_systolic_is_pool(const struct umakit_systolic_job *job);
+
+/* ---- umakit_systolic_operands.c: where a job's operands lie ---- */
+
+/* Find them, from the registers' addresses. */
+void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
+                                   struct umakit_systolic_job *job);
+
+UMAKIT_MUST_USE int umakit_systolic_check_operands(const struct umakit_systolic_array *array,
+                                                   const struct umakit_systolic_job *job,
+                                                   uint32_t *address);
 
 /* Check the operands' bytes, compute, and write the result. */
 UMAKIT_MUST_USE int umakit_systolic_run_job(struct umakit_systolic_array *array,
+                                            const struct umakit_systolic_job *job,
                                             uint32_t *address);
 
 /* ---- umakit_systolic_plan.c: cycles and multiply-accumulates of a job ---- */
 
-void umakit_systolic_plan_product(const struct umakit_systolic_array_config *config,
-                                  uint32_t dataflow, struct umakit_systolic_job *job);
-void umakit_systolic_plan_pool(const struct umakit_systolic_array_config *config,
-                               struct umakit_systolic_job *job);
+/* The job's folds, and busy and tail of the command. */
+void umakit_systolic_plan(const struct umakit_systolic_array_config *config,
+                          struct umakit_systolic_command *command);
 
 /* ---- umakit_systolic_scratchpad.c ---- */
 
-/* Bytes of the scratchpad: along each dimension `sizes` of them, `strides`
- * apart. Sizes are at least 1. */
-struct umakit_systolic_region {
-    uint32_t start;
-    uint32_t sizes[3];
-    uint32_t strides[3];
-};
-
 /* From the first byte to the last; UINT64_MAX if it does not fit 64 bits. */
 uint64_t umakit_systolic_extent(const struct umakit_systolic_region *region);
+
+/* Whether they share a byte, counting those between their own. */
+bool umakit_systolic_ranges_overlap(const struct umakit_systolic_region *left,
+                                    const struct umakit_systolic_region *right);
 
 bool umakit_systolic_is_in_scratchpad(const struct umakit_systolic_array *array,
                                       const struct umakit_systolic_region *region);

@@ -4,15 +4,16 @@
  * Do not edit: change the TOML file and generate again.
  *
  * A systolic array for int8 networks with a DMA engine and a scratchpad of
- * its own. The two engines run side by side. Operands lie in the scratchpad,
- * at any strides, so that NHWC, NCHW and tiles of either are a matter of
+ * its own. The two engines run side by side, on jobs that are started one by
+ * one or on commands of a queue. Operands lie in the scratchpad, at any
+ * strides, so that NHWC, NCHW and tiles of either are a matter of
  * programming. Gaps between the groups are reserved.
  */
 #ifndef UMAKIT_SYSTOLIC_ARRAY_REGISTERS_H
 #define UMAKIT_SYSTOLIC_ARRAY_REGISTERS_H
 
 /* Bytes from the first register to the end of the last one. */
-#define UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES 0x0190u
+#define UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES 0x01D4u
 
 /*
  * ID, read only. Constant, the letters UMA2: a driver checks it before
@@ -23,7 +24,7 @@
 
 /* VERSION, read only. Version of this register map. */
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_OFFSET 0x0004u
-#define UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET 0x00010000u
+#define UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET 0x00010001u
 /* MINOR: Grows with additions that old drivers may ignore. */
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_MINOR_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_MINOR_MASK 0x0000FFFFu
@@ -33,32 +34,42 @@
 
 /*
  * CONTROL, write only. Commands. Several at once take effect in the order
- * CLEAR, RESET_COUNTERS, DMA_START, ARRAY_START.
+ * CLEAR, RESET_COUNTERS, DMA_START, ARRAY_START, ENQUEUE_DMA, ENQUEUE_ARRAY.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_OFFSET 0x0008u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_RESET 0x00000000u
 /*
  * DMA_START: Start a transfer. Refused while an error is pending or the DMA
- * engine is busy.
+ * engine is busy or has commands left.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_DMA_START_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_DMA_START_MASK 0x00000001u
 /*
  * ARRAY_START: Start a job of the array. Refused while an error is pending or
- * the array is busy.
+ * the array is busy or has commands left.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_SHIFT 1u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_MASK 0x00000002u
 /*
- * CLEAR: Stop both engines, then clear DMA_DONE, ARRAY_DONE,
- * INTERRUPT_PENDING, ERROR and ERROR_ADDRESS. What a stopped engine was
- * writing is undefined.
+ * CLEAR: Stop both engines and empty the queue, then clear DMA_DONE,
+ * ARRAY_DONE, INTERRUPT_PENDING, ERROR and ERROR_ADDRESS. What a stopped
+ * engine was writing is undefined.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_MASK 0x00000004u
 /* RESET_COUNTERS: Set all counters to zero. */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_RESET_COUNTERS_SHIFT 3u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_RESET_COUNTERS_MASK 0x00000008u
+/*
+ * ENQUEUE_DMA: Append a transfer, as the DMA registers say it now, to the
+ * queue. Refused while an error is pending; the error BUSY if QUEUE_FREE is
+ * 0. Devices without a queue do not have this bit.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ENQUEUE_DMA_SHIFT 4u
+#define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ENQUEUE_DMA_MASK 0x00000010u
+/* ENQUEUE_ARRAY: The same for a job of the array and the job registers. */
+#define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ENQUEUE_ARRAY_SHIFT 5u
+#define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ENQUEUE_ARRAY_MASK 0x00000020u
 
 /* STATUS, read only. State of the device. */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET 0x000Cu
@@ -66,28 +77,37 @@
 /* IDLE: No engine is busy. */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_IDLE_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_IDLE_MASK 0x00000001u
-/* DMA_BUSY: A transfer is running: the DMA registers may not be written. */
+/*
+ * DMA_BUSY: A transfer is running. Without a queue the DMA registers may not
+ * be written.
+ */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_BUSY_SHIFT 1u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_BUSY_MASK 0x00000002u
 /*
- * ARRAY_BUSY: A job is running: the registers from OPERATION to SCALE_COUNT
- * may not be written.
+ * ARRAY_BUSY: A job is running. Without a queue the job registers may not be
+ * written: OPERATION to SCALE_COUNT, ACCUMULATE, ACCUMULATOR_START, and ADD
+ * to SUM_CLIP_HIGHEST.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK 0x00000004u
 /*
- * DMA_DONE: The last transfer ran to its end. Cleared by DMA_START and CLEAR.
+ * DMA_DONE: The transfer of the last DMA_START ran to its end. Cleared by
+ * DMA_START and CLEAR.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_DONE_SHIFT 3u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_DONE_MASK 0x00000008u
 /*
- * ARRAY_DONE: The last job ran to its end. Cleared by ARRAY_START and CLEAR.
+ * ARRAY_DONE: The job of the last ARRAY_START ran to its end. Cleared by
+ * ARRAY_START and CLEAR.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_DONE_SHIFT 4u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_DONE_MASK 0x00000010u
 /* ERROR: An error is pending, see the ERROR register. Cleared by CLEAR. */
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ERROR_SHIFT 5u
 #define UMAKIT_SYSTOLIC_ARRAY_STATUS_ERROR_MASK 0x00000020u
+/* QUEUE_FULL: There is a queue and QUEUE_FREE is 0. */
+#define UMAKIT_SYSTOLIC_ARRAY_STATUS_QUEUE_FULL_SHIFT 6u
+#define UMAKIT_SYSTOLIC_ARRAY_STATUS_QUEUE_FULL_MASK 0x00000040u
 
 /*
  * INTERRUPT_ENABLE, read and write. Which bits of INTERRUPT_PENDING raise the
@@ -95,36 +115,62 @@
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET 0x0010u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_RESET 0x00000000u
-/* DMA_DONE: A transfer ran to its end. */
+/* DMA_DONE: The transfer of a DMA_START ran to its end. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_DMA_DONE_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_DMA_DONE_MASK 0x00000001u
-/* ARRAY_DONE: A job ran to its end. */
+/* ARRAY_DONE: The job of an ARRAY_START ran to its end. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ARRAY_DONE_SHIFT 1u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ARRAY_DONE_MASK 0x00000002u
 /* ERROR: An error was reported. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ERROR_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ERROR_MASK 0x00000004u
+/*
+ * QUEUE_DONE: COMMANDS_LEFT became 0 because the last command ended. Devices
+ * without a queue do not have this bit.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_QUEUE_DONE_SHIFT 3u
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_QUEUE_DONE_MASK 0x00000008u
+/*
+ * COMMAND_DONE: A command ended. Devices without a queue do not have this
+ * bit.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_COMMAND_DONE_SHIFT 4u
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_COMMAND_DONE_MASK 0x00000010u
 
 /*
  * INTERRUPT_PENDING, read and write. What happened; writing 1 to a bit clears
  * it. The line is high while a bit is set here and in INTERRUPT_ENABLE. A
- * START clears the bit of its engine, CLEAR all.
+ * START clears the bit of its engine, an ENQUEUE that of QUEUE_DONE, CLEAR
+ * all.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_OFFSET 0x0014u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_RESET 0x00000000u
-/* DMA_DONE: A transfer ran to its end. */
+/* DMA_DONE: The transfer of a DMA_START ran to its end. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_DMA_DONE_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_DMA_DONE_MASK 0x00000001u
-/* ARRAY_DONE: A job ran to its end. */
+/* ARRAY_DONE: The job of an ARRAY_START ran to its end. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ARRAY_DONE_SHIFT 1u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ARRAY_DONE_MASK 0x00000002u
 /* ERROR: An error was reported. */
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ERROR_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_ERROR_MASK 0x00000004u
+/*
+ * QUEUE_DONE: COMMANDS_LEFT became 0 because the last command ended. Devices
+ * without a queue do not have this bit.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_QUEUE_DONE_SHIFT 3u
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_QUEUE_DONE_MASK 0x00000008u
+/*
+ * COMMAND_DONE: A command ended. Devices without a queue do not have this
+ * bit.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_COMMAND_DONE_SHIFT 4u
+#define UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_COMMAND_DONE_MASK 0x00000010u
 
 /*
  * ERROR, read only. The first error since the last CLEAR, as enum
- * umakit_status; 0 is none.
+ * umakit_status; 0 is none. It drops all commands, those that run too: what
+ * they were writing is undefined. Jobs of a START run on.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ERROR_OFFSET 0x0018u
 #define UMAKIT_SYSTOLIC_ARRAY_ERROR_RESET 0x00000000u
@@ -135,6 +181,33 @@
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ERROR_ADDRESS_OFFSET 0x001Cu
 #define UMAKIT_SYSTOLIC_ARRAY_ERROR_ADDRESS_RESET 0x00000000u
+
+/*
+ * QUEUE_DEPTH, read only. Commands that the queue holds; 0 if there is no
+ * queue.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH_OFFSET 0x0020u
+#define UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH_RESET 0x00000000u
+
+/*
+ * QUEUE_FREE, read only. Entries of the queue that are free. A command has
+ * its entry until it ended.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_QUEUE_FREE_OFFSET 0x0024u
+#define UMAKIT_SYSTOLIC_ARRAY_QUEUE_FREE_RESET 0x00000000u
+
+/*
+ * COMMANDS_LEFT, read only. Commands that were enqueued and have not ended.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_COMMANDS_LEFT_OFFSET 0x0028u
+#define UMAKIT_SYSTOLIC_ARRAY_COMMANDS_LEFT_RESET 0x00000000u
+
+/*
+ * ACCUMULATOR_BYTES, read only. Size of the memory of int32 sums; 0 if there
+ * is none that a driver sees.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_BYTES_OFFSET 0x002Cu
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_BYTES_RESET 0x00000000u
 
 /* ARRAY_ROWS, read only. Rows of the array. */
 #define UMAKIT_SYSTOLIC_ARRAY_ARRAY_ROWS_OFFSET 0x0040u
@@ -266,7 +339,8 @@
 
 /*
  * DMA_BYTES_LEFT, read only. Bytes of the last transfer that were not moved:
- * 0 after a transfer that ran to its end.
+ * 0 after a transfer that ran to its end. With a queue: of all transfers that
+ * started since the last DMA_START, or ENQUEUE while COMMANDS_LEFT was 0.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BYTES_LEFT_OFFSET 0x0088u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BYTES_LEFT_RESET 0x00000000u
@@ -511,11 +585,40 @@
 #define UMAKIT_SYSTOLIC_ARRAY_SCALE_COUNT_RESET 0x00000001u
 
 /*
- * ARRAY_CYCLES_LEFT, read only. Cycles that the running job still needs, at
- * most 2^32 - 1; 0 after a job that ran to its end.
+ * ARRAY_CYCLES_LEFT, read only. Cycles that what the array runs still needs,
+ * at most 2^32 - 1; 0 after a job that ran to its end.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ARRAY_CYCLES_LEFT_OFFSET 0x0128u
 #define UMAKIT_SYSTOLIC_ARRAY_ARRAY_CYCLES_LEFT_RESET 0x00000000u
+
+/*
+ * ACCUMULATE, read and write. Sums of several jobs over input channels of
+ * their own meet in the accumulator. Not used by pools; not 0 is UNSUPPORTED
+ * if ACCUMULATOR_BYTES is 0.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET 0x012Cu
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_RESET 0x00000000u
+/*
+ * CONTINUE: Start from the sums in the accumulator in place of the bias,
+ * which is not used.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_CONTINUE_SHIFT 0u
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_CONTINUE_MASK 0x00000001u
+/*
+ * KEEP: Leave the sums in the accumulator and write no result: multipliers,
+ * shifts, OFMAP_START, its strides and ADD are not used.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_SHIFT 1u
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK 0x00000002u
+
+/*
+ * ACCUMULATOR_START, read and write. Offset in the accumulator of the sum of
+ * output row 0, column 0, channel 0; a multiple of 4. OUTPUT_HEIGHT x
+ * OUTPUT_WIDTH x OUTPUT_CHANNELS x int32 without gaps. Used with CONTINUE or
+ * KEEP.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_START_OFFSET 0x0130u
+#define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_START_RESET 0x00000000u
 
 /*
  * CLOCK_LOW, read only. Cycles since RESET_COUNTERS, bits 0 to 31. Reading it
@@ -660,5 +763,100 @@
  */
 #define UMAKIT_SYSTOLIC_ARRAY_BYTES_OUT_HIGH_OFFSET 0x018Cu
 #define UMAKIT_SYSTOLIC_ARRAY_BYTES_OUT_HIGH_RESET 0x00000000u
+
+/*
+ * ADD, read and write. 0, or 1: the result, with its limits, is a summand of
+ * an integer addition, and what is written is the sum: ((((result -
+ * OUTPUT_ZERO_POINT) << ADD_LEFT_SHIFT) scaled by ADD_RESULT) + (((addend -
+ * ADDEND_ZERO_POINT) << ADD_LEFT_SHIFT) scaled by ADD_ADDEND)) scaled by
+ * ADD_MULTIPLIER and ADD_SHIFT, + SUM_ZERO_POINT, limited to SUM_CLIP_LOWEST
+ * to SUM_CLIP_HIGHEST. ROUNDING says how all three are scaled. Takes no time
+ * of its own. Not used by pools.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET 0x01A0u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_RESET 0x00000000u
+
+/*
+ * ADDEND_START, read and write. Scratchpad offset of the addend for output
+ * row 0, column 0, channel 0; int8, with the strides of the result. It may be
+ * OFMAP_START; else the two may not overlap.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADDEND_START_OFFSET 0x01A4u
+#define UMAKIT_SYSTOLIC_ARRAY_ADDEND_START_RESET 0x00000000u
+
+/*
+ * ADDEND_ZERO_POINT, read and write. Subtracted from each addend; -128 to 127
+ * in two's complement.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADDEND_ZERO_POINT_OFFSET 0x01A8u
+#define UMAKIT_SYSTOLIC_ARRAY_ADDEND_ZERO_POINT_RESET 0x00000000u
+
+/*
+ * ADD_LEFT_SHIFT, read and write. Bits that both summands are shifted left by
+ * before they are scaled, 0 to 22.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_LEFT_SHIFT_OFFSET 0x01ACu
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_LEFT_SHIFT_RESET 0x00000000u
+
+/*
+ * ADD_RESULT_MULTIPLIER, read and write. Multiplier of the result, 0 to 2^31
+ * - 1.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_MULTIPLIER_OFFSET 0x01B0u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_MULTIPLIER_RESET 0x00000000u
+
+/*
+ * ADD_RESULT_SHIFT, read and write. Shift of the result, -31 to 30 in two's
+ * complement, negative ones shift right.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_SHIFT_OFFSET 0x01B4u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_SHIFT_RESET 0x00000000u
+
+/*
+ * ADD_ADDEND_MULTIPLIER, read and write. Multiplier of the addend, 0 to 2^31
+ * - 1.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_MULTIPLIER_OFFSET 0x01B8u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_MULTIPLIER_RESET 0x00000000u
+
+/*
+ * ADD_ADDEND_SHIFT, read and write. Shift of the addend, as ADD_RESULT_SHIFT.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_SHIFT_OFFSET 0x01BCu
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_SHIFT_RESET 0x00000000u
+
+/*
+ * ADD_MULTIPLIER, read and write. Multiplier of the sum of both, 0 to 2^31 -
+ * 1.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_MULTIPLIER_OFFSET 0x01C0u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_MULTIPLIER_RESET 0x00000000u
+
+/*
+ * ADD_SHIFT, read and write. Shift of the sum of both, as ADD_RESULT_SHIFT.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_SHIFT_OFFSET 0x01C4u
+#define UMAKIT_SYSTOLIC_ARRAY_ADD_SHIFT_RESET 0x00000000u
+
+/*
+ * SUM_ZERO_POINT, read and write. Added to the scaled sum; -128 to 127 in
+ * two's complement.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_ZERO_POINT_OFFSET 0x01C8u
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_ZERO_POINT_RESET 0x00000000u
+
+/*
+ * SUM_CLIP_LOWEST, read and write. Least sum, -128 to SUM_CLIP_HIGHEST in
+ * two's complement.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_LOWEST_OFFSET 0x01CCu
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_LOWEST_RESET 0x00000000u
+
+/*
+ * SUM_CLIP_HIGHEST, read and write. Largest sum, at most 127 in two's
+ * complement.
+ */
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_HIGHEST_OFFSET 0x01D0u
+#define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_HIGHEST_RESET 0x00000000u
 
 #endif /* UMAKIT_SYSTOLIC_ARRAY_REGISTERS_H */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operands of a job of the systolic array: where they lie, whether they may
+ * lie there, and running the job on them. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/systolic_array_internal.h"
+
+#define REGISTER(name) umakit_systolic_register(array, UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET)
+
+#define MOST_SHIFT_LEFT 30
+#define MOST_SHIFT_RIGHT 31
+
+enum {
+    IFMAP = UMAKIT_SYSTOLIC_IFMAP,
+    WEIGHTS = UMAKIT_SYSTOLIC_WEIGHTS,
+    BIAS = UMAKIT_SYSTOLIC_BIAS,
+    MULTIPLIERS = UMAKIT_SYSTOLIC_MULTIPLIERS,
+    SHIFTS = UMAKIT_SYSTOLIC_SHIFTS,
+    OFMAP = UMAKIT_SYSTOLIC_OFMAP,
+    OPERANDS = UMAKIT_SYSTOLIC_OPERAND_COUNT
+};
+
+/* ---- Where it lies ---- */
+
+static struct umakit_systolic_region bytes_at(uint32_t start, uint32_t elements,
+                                              uint32_t element_bytes)
+{
+    return (struct umakit_systolic_region){
+        start, {1u, elements, element_bytes}, {0u, element_bytes, 1u}};
+}
+
+void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
+                                   struct umakit_systolic_job *job)
+{
+    const bool is_depthwise = job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE;
+    const uint32_t window = job->kernel[0] * job->kernel[1]; /* below 2^32 */
+    const uint32_t blocks = (job->output[2] - 1u) / job->columns + 1u;
+    struct umakit_systolic_region *region = job->region;
+    int i;
+
+    for (i = 0; i < OPERANDS; ++i) {
+        job->is_used[i] = i == IFMAP || i == OFMAP || !umakit_systolic_is_pool(job);
+    }
+    region[IFMAP].start = REGISTER(IFMAP_START);
+    region[OFMAP].start = REGISTER(OFMAP_START);
+    for (i = 0; i < 3; ++i) {
+        region[IFMAP].sizes[i] = job->input[i];
+        region[IFMAP].strides[i] = job->ifmap_stride[i];
+        region[OFMAP].sizes[i] = job->output[i];
+        region[OFMAP].strides[i] = job->ofmap_stride[i];
+    }
+    /* Sizes that do not fit 32 bits are far larger than any scratchpad, and so
+     * is what is put in their place. */
+    region[WEIGHTS] = (struct umakit_systolic_region){REGISTER(WEIGHTS_START),
+                                                      {window, 1u, job->output[2]},
+                                                      {job->output[2], 0u, 1u}};
+    if (!is_depthwise) {
+        const uint64_t row = umakit_systolic_product(job->input[2], job->columns);
+        const uint32_t row_bytes = row > UINT32_MAX ? UINT32_MAX : (uint32_t)row;
+        const uint64_t rows = umakit_systolic_product(blocks, window);
+
+        region[WEIGHTS].sizes[0] = rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
+        region[WEIGHTS].sizes[2] = row_bytes;
+        region[WEIGHTS].strides[0] = row_bytes;
+    }
+    region[BIAS] = bytes_at(REGISTER(BIAS_START), job->output[2], 4u);
+    region[MULTIPLIERS] = bytes_at(REGISTER(MULTIPLIERS_START), job->scale_count, 4u);
+    region[SHIFTS] = bytes_at(REGISTER(SHIFTS_START), job->scale_count, 1u);
+}
+
+int umakit_systolic_check_operands(const struct umakit_systolic_array *array,
+                                   const struct umakit_systolic_job *job, uint32_t *address)
+{
+    const struct umakit_systolic_region *ofmap = &job->region[OFMAP];
+    const uint64_t inputs =
+        umakit_systolic_product((uint64_t)job->input[0] * job->input[1], job->input[2]);
+    const uint64_t outputs =
+        umakit_systolic_product((uint64_t)job->output[0] * job->output[1], job->output[2]);
+    int i;
+
+    for (i = 0; i < OPERANDS; ++i) {
+        const struct umakit_systolic_region *region = &job->region[i];
+
+        *address = region->start;
+        if (job->is_used[i] && (i == BIAS || i == MULTIPLIERS) && *address % 4u != 0u) {
+            return UMAKIT_MISALIGNED;
+        }
+        if (job->is_used[i] && !umakit_systolic_is_in_scratchpad(array, region)) {
+            return UMAKIT_OUT_OF_RANGE;
+        }
+    }
+    /* Strides of 0 must not make a small scratchpad hold an endless job. */
+    *address = UMAKIT_SYSTOLIC_ARRAY_INPUT_HEIGHT_OFFSET;
+    if (inputs > array->config.scratchpad_bytes || outputs > array->config.scratchpad_bytes) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    *address = ofmap->start;
+    for (i = 0; i < OFMAP; ++i) {
+        if (job->is_used[i] && umakit_systolic_ranges_overlap(&job->region[i], ofmap)) {
+            return UMAKIT_INVALID_ARGUMENT;
+        }
+    }
+    return UMAKIT_OK;
+}
+
+/* ---- Running it ---- */
+
+static int check_values(const struct umakit_systolic_array *array,
+                        const struct umakit_systolic_job *job, uint32_t *address)
+{
+    const int8_t *shifts = (const int8_t *)array->config.scratchpad;
+    uint32_t i;
+
+    for (i = 0u; i < OFMAP; ++i) {
+        if (job->is_used[i] &&
+            !umakit_systolic_parity_holds(array, &job->region[i], address)) {
+            return UMAKIT_PARITY_ERROR;
+        }
+    }
+    if (!job->is_used[SHIFTS]) {
+        return UMAKIT_OK;
+    }
+    for (i = 0u; i < job->scale_count; ++i) {
+        *address = job->region[SHIFTS].start + i;
+        if (shifts[*address] < -MOST_SHIFT_RIGHT || shifts[*address] > MOST_SHIFT_LEFT) {
+            return UMAKIT_INVALID_ARGUMENT;
+        }
+    }
+    return UMAKIT_OK;
+}
+
+int umakit_systolic_run_job(struct umakit_systolic_array *array,
+                            const struct umakit_systolic_job *job, uint32_t *address)
+{
+    unsigned char *scratchpad = (unsigned char *)array->config.scratchpad;
+    const struct umakit_systolic_region *region = job->region;
+    struct umakit_systolic_operands operands;
+    const int status = check_values(array, job, address);
+
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    operands.ifmap = (const int8_t *)scratchpad + region[IFMAP].start;
+    operands.ofmap = (int8_t *)scratchpad + region[OFMAP].start;
+    if (umakit_systolic_is_pool(job)) {
+        umakit_systolic_pool(job, &operands);
+    } else {
+        operands.weights = (const int8_t *)scratchpad + region[WEIGHTS].start;
+        operands.bias = scratchpad + region[BIAS].start;
+        operands.multipliers = scratchpad + region[MULTIPLIERS].start;
+        operands.shifts = (const int8_t *)scratchpad + region[SHIFTS].start;
+        umakit_systolic_convolve(job, &operands);
+    }
+    umakit_systolic_heal(array, &region[OFMAP]);
+    return UMAKIT_OK;
+}
