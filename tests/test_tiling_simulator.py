@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import numpy as np
 from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from systolic_commands import CHANNELS, Machine, programs, sum_of_bits
 from systolic_commands import Command as Programmed
-from systolic_device import VALUES, Config
+from systolic_device import VALUES, Config, Device
+from systolic_layers import Job, Layer, draw_weights
 
 from umakit.systolic import Dataflow, Product
 from umakit.tiling.clock import Command, run
@@ -91,7 +91,7 @@ def drive(machine: Machine, commands: list[Programmed], polls: bool) -> int:
     return cycles
 
 
-@examples(300)
+@examples(150)
 @given(program=programs(), seed=st.integers(0, 2**32 - 1), polls=st.booleans())
 def test_the_clock_predicts_every_cycle_of_the_simulator(
     program: tuple[Config, list[Programmed]], seed: int, polls: bool
@@ -108,3 +108,38 @@ def test_the_clock_predicts_every_cycle_of_the_simulator(
     assert counters["COMPUTE_CYCLES"] + counters["DRAIN_CYCLES"] == held.compute + held.drain
     if config.preload:
         assert counters["COMPUTE_CYCLES"] == held.compute
+
+
+@examples(100)
+@given(
+    sizes=st.tuples(st.integers(1, 12), st.integers(1, 20), st.integers(1, 40)),
+    kernel=st.integers(1, 3), depthwise=st.booleans(), flow=st.sampled_from(list(Dataflow)),
+    array=st.sampled_from([(16, 16), (8, 8), (4, 12), (1, 5)]), drain=st.integers(0, 16),
+    preload=st.booleans(), pack=st.booleans(),
+)  # fmt: skip
+def test_costs_of_layers_are_those_of_the_simulator(
+    sizes: tuple[int, int, int], kernel: int, depthwise: bool, flow: Dataflow,
+    array: tuple[int, int], drain: int, preload: bool, pack: bool,
+) -> None:  # fmt: skip
+    if depthwise and flow is Dataflow.INPUT_STATIONARY:
+        flow = Dataflow.WEIGHT_STATIONARY
+    side, inputs, outputs = sizes
+    if depthwise:
+        outputs = inputs
+    config = Config(array_rows=array[0], array_columns=array[1], drain_cycles_per_fold=drain,
+                    preload=preload, pack_columns=pack)  # fmt: skip
+    layer = Layer(
+        (side, side), (inputs, outputs), (kernel, kernel), (1, 1), (1, 1), (0, 0), (side, side),
+        (False, False), 0, (0, 0), (-128, 127), False, 0, 7,
+    )  # fmt: skip
+    device = Device(config)
+    job = Job(device, layer, "DEPTHWISE" if depthwise else "CONVOLUTION")
+    device.write("DATAFLOW", VALUES["DATAFLOW"][flow.name])
+    job.put("IFMAP_START", np.zeros((side, side, inputs), np.int8))
+    job.put_weights(draw_weights(layer, depthwise, np.random.default_rng(1)), depthwise)
+    product = Product(side * side, outputs, kernel * kernel * (1 if depthwise else inputs))
+    cost = array_cost(hardware_of(config, "interrupt"), flow, product, depthwise=depthwise)
+    assert job.run()[1] == cost.cycles
+    assert device.counter("USEFUL_MACS") == cost.macs
+    if preload:
+        assert device.counter("DRAIN_CYCLES") == cost.tail
