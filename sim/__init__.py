@@ -63,6 +63,7 @@ KINDS: Mapping[str, Kind] = {
             "src/umakit_systolic_engines.c",
             "src/umakit_systolic_job.c",
             "src/umakit_systolic_operands.c",
+            "src/umakit_systolic_output.c",
             "src/umakit_systolic_plan.c",
             "src/umakit_systolic_pooling.c",
             "src/umakit_systolic_queue.c",

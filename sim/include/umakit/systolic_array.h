@@ -144,6 +144,7 @@ enum umakit_systolic_operand {
     UMAKIT_SYSTOLIC_BIAS,
     UMAKIT_SYSTOLIC_MULTIPLIERS,
     UMAKIT_SYSTOLIC_SHIFTS,
+    UMAKIT_SYSTOLIC_ADDEND,
     UMAKIT_SYSTOLIC_OFMAP,
     UMAKIT_SYSTOLIC_OPERAND_COUNT
 };
@@ -167,6 +168,24 @@ struct umakit_systolic_transfer {
     enum umakit_fault_ending ending;
 };
 
+struct umakit_systolic_scale {
+    int32_t multiplier;
+    int32_t shift;
+};
+
+/* The fused addition. */
+struct umakit_systolic_addition {
+    uint32_t is_used;
+    uint32_t left_shift;
+    int32_t addend_zero_point;
+    struct umakit_systolic_scale result;
+    struct umakit_systolic_scale addend;
+    struct umakit_systolic_scale sum;
+    int32_t zero_point;
+    int32_t lowest;
+    int32_t highest;
+};
+
 /* Height, width and channels, in this order, wherever there are three. */
 struct umakit_systolic_job {
     uint32_t operation;
@@ -188,6 +207,7 @@ struct umakit_systolic_job {
     uint32_t scale_count;
     uint32_t accumulate; /* bits of ACCUMULATE */
     uint32_t accumulator_start;
+    struct umakit_systolic_addition add;
     bool is_used[UMAKIT_SYSTOLIC_OPERAND_COUNT];
     struct umakit_systolic_region region[UMAKIT_SYSTOLIC_OPERAND_COUNT];
     uint64_t folds;
