@@ -69,6 +69,7 @@ KINDS: Mapping[str, Kind] = {
             "src/umakit_systolic_queue.c",
             "src/umakit_systolic_read.c",
             "src/umakit_systolic_scratchpad.c",
+            "src/umakit_systolic_timeline.c",
         ),
         driver_headers=("include/umakit/systolic_array_registers.h",),
         headers=(

@@ -14,6 +14,10 @@
 /* A register that is written, by its offset. */
 uint32_t umakit_systolic_register(const struct umakit_systolic_array *array, uint32_t offset);
 
+/* NULL of a device of another kind. */
+struct umakit_systolic_array *umakit_systolic_array_of(umakit_device *device);
+const struct umakit_systolic_array *umakit_systolic_const_array_of(const umakit_device *device);
+
 /* Keep the first error since the last CLEAR and raise its interrupt. */
 void umakit_systolic_report(struct umakit_systolic_array *array, enum umakit_status error,
                             uint32_t address);
@@ -72,6 +76,11 @@ void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umaki
 /* Of a product or sum that does not fit: UINT64_MAX. */
 uint64_t umakit_systolic_product(uint64_t left, uint64_t right);
 uint64_t umakit_systolic_sum(uint64_t left, uint64_t right);
+
+/* ---- umakit_systolic_timeline.c ---- */
+
+void umakit_systolic_record(struct umakit_systolic_array *array,
+                            const struct umakit_systolic_command *command);
 
 /* ---- umakit_systolic_dma.c: transfers ---- */
 
