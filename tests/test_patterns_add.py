@@ -33,9 +33,12 @@ from integer_backend import (
     results,
     source,
 )
+from networks import Graph, save
 from numpy_fixed_point import quantize_multiplier, rescaled
+from onnxruntime.quantization import QuantType, quantize_static
 from test_diff import blamed, wrong_layers
 from test_diff_quantized import planted
+from test_patterns_quantized_onnx import Calibration, onnx_runtime
 from tflite_exactness import activations, random_integers, weights_and_bias
 from tflite_networks import TfliteFile, tflite_micro, trained_model
 
@@ -143,6 +146,50 @@ def test_drawn_shortcuts_equal_tensorflow_lite_micro(
         inputs = random_integers(shape, seed)
         (output,) = run_library(library.path, {"x": inputs}).outputs.values()
     np.testing.assert_array_equal(output, tflite_micro(file, inputs))
+
+
+def test_sums_of_16_bits(tmp_path: Path) -> None:
+    file, shape = TfliteFile(), (1, 5, 6, 8)
+    x = file.tensor(shape, "int16", scale=0.01, name="x")
+    window = (8, 3, 3, 8)
+    constants, product = weights_and_bias(file, window, 8, 0, 0.01, 5, True, "int64")
+    y, z = (file.tensor(shape, "int16", scale=product * 900 * n, name="yz"[n - 1]) for n in (1, 2))
+    steps = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    file.operator("CONV_2D", [x, *constants], [y], "Conv2DOptions", Padding=0, **steps)
+    file.operator("ADD", [x, y], [z], "AddOptions", FusedActivationFunction=1)
+    path = tmp_path / "wide.tflite"
+    path.write_bytes(file.finish([x], [z]))
+    npu = Npu(tmp_path, [patterns.qconv2d_add(dtypes="int16", fold_zero_point=True)])
+    library = compile_model(path, [npu], tmp_path / "library")
+    assert {row.where for row in library.report.placements} == {npu.target_name}
+    declared = patterns.c_declaration("f", patterns.qconv2d_add(), "int16")
+    assert "const int16_t *addend" in declared and "const int64_t *bias" in declared
+    inputs = integers(20, *shape, dtype="int16") * np.int16(200)
+    (output,) = run_library(library.path, {"x": inputs}).outputs.values()
+    expected = tflite_micro(path.read_bytes(), inputs)
+    assert len(np.unique(expected)) > 20
+    np.testing.assert_array_equal(output, expected)
+
+
+def test_sums_of_onnx_files_stay_beside_their_convolutions(tmp_path: Path) -> None:
+    """ONNX Runtime adds in float32, which is another operator."""
+    graph = Graph(seed=3)
+    x = graph.input("x", 1, 3, 9, 8)
+    x = graph.node("Relu", graph.conv(x, 8, 3, bias=True, pads=[1, 1, 1, 1]))
+    total = graph.node("Add", graph.conv(x, 8, 3, bias=True, pads=[1, 1, 1, 1]), x)
+    graph.output(graph.node("Relu", total))
+    path = save(graph.model(), tmp_path)
+    target, options = tmp_path / "quantized.onnx", {"activation_type": QuantType.QInt8}
+    quantize_static(path, target, Calibration((1, 3, 9, 8)), **options)
+    given_: dict[str, Any] = {"rounding": "ort", "layouts": "NCHW"}
+    npu = Npu(tmp_path, [patterns.qconv2d_add(**given_), patterns.qconv2d(**given_)])
+    library = compile_model(target, [npu], tmp_path / "library")
+    reasons = {row.operator: row.reason for row in library.report.placements if row.where == "cpu"}
+    assert reasons["quantized.float32_sum"] == "no pattern covers quantized.float32_sum"
+    assert [row.operator for row in library.report.offloaded] == ["quantized.conv2d"] * 2
+    inputs = np.random.default_rng(3).normal(size=(20, 1, 3, 9, 8)).astype("f4")
+    (output,) = run_library(library.path, {"x": inputs}).outputs.values()
+    np.testing.assert_array_equal(output, onnx_runtime(target, inputs))
 
 
 # --- drawn layers of both layouts and roundings ---------------------------------------------------
