@@ -502,6 +502,19 @@ def test_a_result_that_is_used_elsewhere_too_is_not_fused(tmp_path: Path) -> Non
     assert total.reason == "qconv2d_add: a result inside the pattern is used elsewhere too"
 
 
+def test_sums_run_inside_a_tvm_process(tmp_path: Path) -> None:
+    def build(b: Any, x: Any) -> Any:
+        total = b.emit(summed(x, b.emit(conv(x)), "right"))
+        return relax.op.bitwise_not(total)
+
+    module, npu = network(build, SHAPE), residual_npu(tmp_path, blocked=True)
+    npu.register()
+    generated = tvm_api.relax_transform.RunCodegen()(npu.partition(module))
+    x = integers(*SHAPE)
+    got = tvm_api.llvm_executable(generated)["main"](tvm_api.to_device(x)).numpy()
+    np.testing.assert_array_equal(got, *results(module, [], tmp_path, x=x))
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 WIDE = (1, 6, 5, 12)
@@ -569,7 +582,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "module", "pattern"), REFUSED, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("message", "module", "pattern"), REFUSED, ids=[message[:40] for message, _, _ in REFUSED]
+)
 def test_a_refused_sum_says_why_and_its_convolution_is_taken_alone(
     message: str, module: Any, pattern: Any, tmp_path: Path
 ) -> None:
