@@ -96,13 +96,15 @@ cppcheck: install
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits_int8.onnx -b chocolate_accelerator -o build/cppcheck/chocolate > build/cppcheck/log 2>&1
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
 	$(CPPCHECK) sim/src sim/mock bench \
-	  backends/vanilla_accelerator backends/strawberry_accelerator \
+	  backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
 	  build/cppcheck/c/codegen build/cppcheck/c/runtime build/cppcheck/int8/codegen \
 	  build/cppcheck/strawberry/codegen build/cppcheck/strawberry/runtime \
+  build/cppcheck/chocolate/codegen build/cppcheck/chocolate/runtime \
 	  build/cppcheck/blob/codegen build/cppcheck/blob/runtime
 
 $(VENV)/installed-bench: $(VENV)/installed-test
@@ -124,9 +126,10 @@ bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py
 
 backends: install
-	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator
+	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator
 	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory backends
 	$(BIN)/uma new strawberry_accelerator --tutorial strawberry --directory backends
+	$(BIN)/uma new chocolate_accelerator --tutorial chocolate --directory backends
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

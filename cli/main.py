@@ -68,7 +68,7 @@ def new(
     tutorial: Annotated[
         str | None,
         typer.Option(
-            help="Start from a finished mock accelerator: vanilla or strawberry.",
+            help="Start from a finished mock accelerator: vanilla, strawberry or chocolate.",
             show_default=False,
         ),
     ] = None,

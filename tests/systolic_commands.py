@@ -73,8 +73,9 @@ def transfers(draw: Draw, bank_count: int) -> Command:
 
 
 @st.composite
-def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
+def jobs(draw: Draw, config: Config) -> Command:
     """A small convolution or pool that reads anywhere and writes a bank that it does not read."""
+    bank_count, columns = config.scratchpad_banks, config.array_columns
     height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     is_pool = draw(st.integers(0, 3)) == 0
     kernel = draw(st.integers(1, 2))
@@ -87,9 +88,14 @@ def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
 
     image = height * width * CHANNELS
     sizes = {"IFMAP_START": image}
+    accumulate = draw(st.integers(0, 3)) if config.accumulator_bytes and not is_pool else 0
+    keeps = accumulate >= 2
+    adds = not keeps and draw(st.booleans())
     if not is_pool:
-        weights = kernel * kernel * CHANNELS * columns * -(-CHANNELS // columns)
-        sizes |= {"WEIGHTS_START": weights, "BIAS_START": 12, "MULTIPLIERS_START": 4}
+        sizes["WEIGHTS_START"] = kernel * kernel * CHANNELS * columns * -(-CHANNELS // columns)
+        sizes |= {} if accumulate % 2 else {"BIAS_START": 12}
+        sizes |= {} if keeps else {"MULTIPLIERS_START": 4}
+        sizes |= {"ADDEND_START": image} if adds else {}
     starts = {name: operand(size) for name, size in sizes.items()}
     out = result * BANK_BYTES + draw(st.integers(0, BANK_BYTES - image))
     registers = {
@@ -103,12 +109,16 @@ def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
         "OFMAP_COLUMN_STRIDE": CHANNELS, "OFMAP_CHANNEL_STRIDE": 1,
         "CLIP_LOWEST": -128, "CLIP_HIGHEST": 127, "SCALE_COUNT": 1,
         "SHIFTS_START": bank_count * BANK_BYTES - SHIFTS_AT_FROM_END,
-        "OFMAP_START": out, **starts,
+        "OFMAP_START": out, "ACCUMULATE": accumulate, "ADD": int(adds), "ADD_LEFT_SHIFT": 20,
+        "ACCUMULATOR_START": 4 * draw(st.integers(0, 9)),
+        "ADD_RESULT_MULTIPLIER": 2**30, "ADD_ADDEND_MULTIPLIER": 2**30 + 2**29,
+        "ADD_MULTIPLIER": 2**30 + 2**28, "ADD_SHIFT": -18,
+        "SUM_CLIP_LOWEST": -128, "SUM_CLIP_HIGHEST": 127, **starts,
     }  # fmt: skip
     reads = frozenset[int]().union(*(banks(starts[name], size) for name, size in sizes.items()))
-    if not is_pool:
+    if not is_pool and not keeps:
         reads |= {bank_count - 1}
-    return Command("array", registers, reads, banks(out, image))
+    return Command("array", registers, reads, frozenset() if keeps else banks(out, image))
 
 
 @st.composite
@@ -122,7 +132,8 @@ def configurations(draw: Draw) -> Config:
         scratchpad_bytes=count * BANK_BYTES, scratchpad_banks=count,
         dma_bytes_per_cycle=draw(st.sampled_from([1, 4, 8])),
         dma_latency_cycles=draw(st.integers(0, 40)), dma_burst_bytes=draw(st.sampled_from([0, 8])),
-        dma_outstanding=draw(st.booleans()), command_queue_depth=draw(st.integers(1, 8)),
+        dma_outstanding=draw(st.booleans()), accumulator_bytes=draw(st.sampled_from([0, 512])),
+        command_queue_depth=draw(st.integers(1, 8)),
     )  # fmt: skip
 
 
@@ -130,7 +141,7 @@ def configurations(draw: Draw) -> Config:
 def programs(draw: Draw) -> tuple[Config, list[Command]]:
     """A device and up to 20 commands."""
     config = draw(configurations())
-    one = transfers(config.scratchpad_banks) | jobs(config.scratchpad_banks, config.array_columns)
+    one = transfers(config.scratchpad_banks) | jobs(config)
     return config, draw(st.lists(one, min_size=1, max_size=20))
 
 
@@ -181,9 +192,10 @@ class Machine:
         assert self.device.error() == "OK" and self.device.read("COMMANDS_LEFT") == 0
         assert self.device.status() == {"IDLE"}
 
-    def state(self) -> tuple[Array, Array]:
-        """Copies of scratchpad and buffer."""
-        return self.device.scratchpad.copy(), self.buffer.copy()
+    def state(self) -> tuple[Array, Array, Array]:
+        """Copies of scratchpad, accumulator and buffer."""
+        memories = self.device.scratchpad, self.device.accumulator, self.buffer
+        return tuple(memory.copy() for memory in memories)  # type: ignore[return-value]
 
 
 def sum_of_bits(events: Sequence[str]) -> int:

@@ -158,7 +158,9 @@ def test_every_command_works_from_the_wheel(installed: Path, tmp_path: Path) -> 
     assert command(uma, "--version", cwd=tmp_path) == f"umakit {__version__}\n"
 
     backends = json.loads(command(uma, "backends", "--json", cwd=tmp_path))
-    assert [item["name"] for item in backends] == ["strawberry_accelerator", "vanilla_accelerator"]
+    assert [item["name"] for item in backends] == [
+        "chocolate_accelerator", "strawberry_accelerator", "vanilla_accelerator",
+    ]  # fmt: skip
     assert {item["origin"] for item in backends} == {"umakit"}
     listed = backends[1]
     assert Path(listed["location"]).is_relative_to(installed.parent)

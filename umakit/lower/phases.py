@@ -36,7 +36,7 @@ def _phases() -> list[tuple[PassPhase, list[Any]]]:
                 tirx.NarrowDataType(32),
             ],
         ),
-        (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(False), tirx.UnrollLoop()]),
+        (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(False)]),
         (
             PassPhase.TIR_PHASE_3,
             [
@@ -49,6 +49,14 @@ def _phases() -> list[tuple[PassPhase, list[Any]]]:
             ],
         ),
     ]
+
+
+def _unrolling(function: Any) -> list[Any]:
+    """TVM's pass for loops that ask for it; it also unrolls all that store nothing, which loops
+    around driver calls do not."""
+    loops = tvm_api.collect(function.body, tvm_api.tirx.For)
+    asked = any(loop.kind == tvm_api.tirx.ForKind.UNROLLED for loop in loops)
+    return [tvm_api.tirx_transform.UnrollLoop()] if asked else []
 
 
 def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any:
@@ -68,6 +76,8 @@ def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any
     with tvm_api.c_target():
         for phase, passes in _phases():
             try:
+                if phase is PassPhase.TIR_PHASE_2:
+                    passes = [*passes, *_unrolling(module[name])]
                 module = tvm_api.Sequential(passes)(module)
                 if backend is None and phase is PassPhase.TIR_PHASE_2:
                     module = drop_unused_bindings()(module)

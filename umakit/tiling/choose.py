@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tilings a layer has, and which is good: the search space and its estimate.
 
-The estimate adds up what each engine is busy for, which takes a handful of multiplications, because
-tiles along an axis have at most three sizes: inner ones and those at the edges. With double buffering
-the busiest engine decides; what cannot overlap is the way of the first tile in and of the last one
-out. `umakit.tiling.clock` is exact, and slower by the number of tiles.
+The estimate adds up what each engine is busy for, which takes a handful of multiplications: tiles
+along an axis have at most three sizes, inner ones and those at the edges. With double buffering the
+busiest engine decides; what cannot overlap is the way of the first tile in and of the last one out.
+`umakit.tiling.clock` is exact, and slower by the number of tiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from umakit.tiling.tiles import (
     COLUMNS,
     IMAGES,
     INPUT_CHANNELS,
-    OUTPUT_CHANNELS,
     ROWS,
     Tiles,
     Tiling,
@@ -117,7 +116,7 @@ def _sizes(layer: Layer, hardware: Hardware, axis: str) -> list[int]:
 
 
 def channel_unit(layer: Layer, hardware: Hardware) -> int:
-    """What tiles of output channels are multiples of: blocks of weights, and whole input channels."""
+    """What tiles of output channels are multiples of: blocks of weights, whole input channels."""
     columns = hardware.columns
     if not layer.per_channel or columns % layer.multiplier == 0:
         return columns
@@ -138,7 +137,9 @@ def estimate(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> int:
     array, jobs, tail = _jobs(tiles, hardware)
     dma = sum(total for total, _ in moved.values())
     issue = sum(count for _, count in moved.values()) * driver.transfer + jobs * driver.job
-    ways = {name: total // count + hardware.latency_cycles for name, (total, count) in moved.items()}
+    ways = {
+        name: total // count + hardware.latency_cycles for name, (total, count) in moved.items()
+    }
     way_in = sum(way for name, way in ways.items() if name != "result")
     way_out = ways["result"] + tail
     start = driver.begin + driver.configure + 3 * driver.transfer

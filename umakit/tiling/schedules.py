@@ -76,23 +76,21 @@ def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
     Args:
         schedule: from `tile_schedule`.
         tiles: from which it was made.
-        calls: by block name; receives the tile's number along each axis. Axes that the block does
-            not have are 0.
+        calls: by block name; receives the tile's number along each axis, also those of loops
+            around a copy that it does not depend on: they decide which buffer it goes to.
     """
-    axes = {f"load_{name}": tiles.axes_of(name) for name in ("data", "weights", "addend")}
-    axes |= {"compute": _COMPUTED, "store": _RESULT}
+    body = schedule.mod["main"].body
+    realizes = tvm_api.collect(body, tvm_api.SBlockRealize)
+    (computed,) = (each for each in realizes if each.block.name_hint == "compute")
+    position = {
+        axis: value if tiles.extents[axis] > 1 else 0
+        for axis, value in zip(_COMPUTED, computed.iter_values, strict=True)
+    }
 
     def replaced(realize: Any) -> Any:
-        name = str(realize.block.name_hint)
-        if name not in calls:  # the root
-            return realize.block.body
-        position: dict[str, Any] = dict.fromkeys(tiles.extents, 0)
-        for axis, value in zip(axes[name], realize.iter_values, strict=True):
-            if tiles.extents[axis] > 1:
-                position[axis] = value
-        return calls[name](position)
+        call = calls.get(str(realize.block.name_hint))
+        return realize.block.body if call is None else call(position)  # the root has none
 
-    body = schedule.mod["main"].body
     return tvm_api.rewrite(body, [(tvm_api.SBlockRealize, replaced)])
 
 
