@@ -137,7 +137,7 @@ def layer_table(page: Page) -> Table:
             *_counts(total.macs, total.clock_cycles, total.predicted_cycles),
             f"{total.difference:+.2f} %",
             *_counts(total.bound),
-            f"{total.ratio:.2f}",
+            f"{total.ratio:.3f}",
             style="bold",
         )
     return table
@@ -149,7 +149,7 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
         return ["", "", "", "", "CPU" if layer.on_cpu else ""]
     held = tiled.spent.held_by if layer.explanation else ""
     figures = _counts(tiled.predicted_cycles), _counts(tiled.bound)
-    return [*figures[0], f"{difference:+.2f} %", *figures[1], f"{ratio:.2f}", held]
+    return [*figures[0], f"{difference:+.2f} %", *figures[1], f"{ratio:.3f}", held]
 
 
 def _counts(*values: int) -> list[str]:

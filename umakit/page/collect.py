@@ -16,9 +16,10 @@ from umakit.compile import ExportOptions, export_program
 from umakit.diff.inputs import random_inference
 from umakit.frontend import import_model
 from umakit.library import Library
-from umakit.page.figures import Accelerator, LayerFigures, Page, Span, Spent, TiledLayer
+from umakit.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
 from umakit.page.words import explanation, kind_of, tiles_of_result, tiling_in_words
 from umakit.partitioner import partition
+from umakit.patterns import Composite
 from umakit.program import KernelCall, Program
 from umakit.quantization import quantize_to_integers
 from umakit.run import LayerProfile, RunResult, run_library, select_inputs
@@ -64,7 +65,9 @@ def make_page(
         progress("building and running")
         if inputs is None:
             inputs, inputs_name = random_inference(imported, seed), f"random, seed {seed}"
-        result = run_library(folder, select_inputs(folder, inputs), profile=True)
+        result = run_library(
+            folder, select_inputs(folder, inputs), profile=True, record_commands=True
+        )
     progress("predicting cycles")
     return page_of(str(source), library, backends, result, inputs_name)
 
@@ -133,29 +136,29 @@ def _layer(
 ) -> LayerFigures:
     assert library.program is not None
     planner = planners.get(call.target)
+    known = library.program.kernels[call.kernel].known if call.kernel else None
     layer = LayerFigures(
         number=number,
         name=call.label,
         where=call.target,
         operators=tuple(library.report.placements[row].operator for row in call.rows),
+        kind=kind_of(known),
         macs=call.macs,
         clock_cycles=profile.clock_cycles,
         moved_bytes=profile.moved_bytes,
-        tiled=_tiled(call, library.program, planner) if planner is not None else None,
+        commands=profile.commands,
+        commands_left_out=profile.commands_left_out,
+        tiled=_tiled(known, planner) if known is not None and planner is not None else None,
     )
     if layer.tiled is None:
         return layer
     return replace(layer, explanation=explanation(layer, accelerators[call.target].cells))
 
 
-def _tiled(call: KernelCall, program: Program, planner: TilePlanner) -> TiledLayer | None:
-    known = program.kernels[call.kernel].known if call.kernel else None
-    if known is None:
-        return None
+def _tiled(known: Composite, planner: TilePlanner) -> TiledLayer:
     tiles = planner.tiles_of(known)
     prediction = planner.predict(tiles)
     return TiledLayer(
-        kind=kind_of(known),
         tiling=tiling_in_words(tiles),
         dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
         tiles=tiles_of_result(tiles),
@@ -164,13 +167,7 @@ def _tiled(call: KernelCall, program: Program, planner: TilePlanner) -> TiledLay
         compute_bound=prediction.bound.compute,
         memory_bound=prediction.bound.memory,
         spent=_spent(prediction),
-        spans=tuple(
-            Span(command.stream, span.start, span.busy_end, span.completion)
-            for command, span in zip(
-                prediction.run.commands, prediction.run.timeline, strict=True
-            )
-        ),
-    )  # fmt: skip
+    )
 
 
 def _spent(prediction: Prediction) -> Spent:

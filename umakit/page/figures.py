@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from umakit.report import CPU, OffloadReport
+from umakit.run import CommandTimes
 
 NEAR_THE_BOUND = 1.15
 """Above this many times its bound, a layer says what holds it."""
 
-CONVOLUTIONS = ("convolution", "depthwise convolution")
+CONVOLUTIONS = ("convolution", "convolution with a sum", "depthwise convolution")
 """Kinds of layers that the total over convolutions counts."""
 
 
@@ -82,28 +83,10 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Span:
-    """When a command ran.
-
-    Attributes:
-        stream: `load`, `array` or `store`.
-        start: its first cycle, counted from the layer's begin.
-        busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is seen.
-    """
-
-    stream: str
-    start: int
-    busy_end: int
-    completion: int
-
-
-@dataclass(frozen=True)
 class TiledLayer:
     """What is known of a layer that a planner cut into tiles.
 
     Attributes:
-        kind: such as `convolution`.
         tiling: in words.
         dataflow: what stays in the array; empty for pools.
         tiles: of the result, of all images.
@@ -112,10 +95,8 @@ class TiledLayer:
         compute_bound: cycles with every cell of the array at work.
         memory_bound: cycles to move inputs, weights and results once.
         spent: the predicted cycles, by what the array does.
-        spans: when each command runs, as predicted.
     """
 
-    kind: str
     tiling: str
     dataflow: str
     tiles: int
@@ -124,7 +105,6 @@ class TiledLayer:
     compute_bound: int
     memory_bound: int
     spent: Spent
-    spans: tuple[Span, ...]
 
     @property
     def bound(self) -> int:
@@ -141,9 +121,12 @@ class LayerFigures:
         name: of the layer, as the user's model calls it.
         where: `cpu` or a backend.
         operators: that it computes.
+        kind: such as `convolution`; empty where it came from no pattern of `umakit.patterns`.
         macs: multiply-accumulates by the shapes.
         clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated.
         moved_bytes: over the bus, by the device.
+        commands: what the device did when; empty where that is not recorded.
+        commands_left_out: how many more there were.
         tiled: None for a layer that no planner cut into tiles.
         explanation: what holds it, if it takes more than `NEAR_THE_BOUND` times its bound.
     """
@@ -152,9 +135,12 @@ class LayerFigures:
     name: str
     where: str
     operators: tuple[str, ...]
+    kind: str
     macs: int
     clock_cycles: int
     moved_bytes: int
+    commands: tuple[CommandTimes, ...]
+    commands_left_out: int
     tiled: TiledLayer | None
     explanation: str = ""
 
@@ -181,16 +167,19 @@ class LayerFigures:
         return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name; spans are lists of stream, start, end of busy and completion."""
+        """All figures by name; a command is a list of stream, start, end of busy, completion."""
         view: dict[str, Any] = {
             "number": self.number,
             "name": self.name,
             "where": self.where,
             "operators": list(self.operators),
+            "kind": self.kind,
             "macs": self.macs,
             "clock_cycles": self.clock_cycles,
             "moved_bytes": self.moved_bytes,
             "macs_per_cycle": self.macs_per_cycle,
+            "commands": [list(asdict(command).values()) for command in self.commands],
+            "commands_left_out": self.commands_left_out,
             "tiled": None,
         }
         if self.tiled is not None:
@@ -201,7 +190,6 @@ class LayerFigures:
                 "simulated_over_bound": self.ratio,
                 "held_by": self.tiled.spent.held_by,
                 "explanation": self.explanation,
-                "spans": [list(asdict(span).values()) for span in self.tiled.spans],
             }
         return view
 
@@ -311,12 +299,9 @@ class Page:
     @property
     def totals(self) -> tuple[Total, ...]:
         """Over convolutions and over all tiled layers, where there are any."""
-        kinds = [layer.tiled.kind for layer in self.layers if layer.tiled is not None]
-        convolutions = [
-            layer for layer in self.tiled if layer.tiled and layer.tiled.kind in CONVOLUTIONS
-        ]
-        found = [Total.of("convolutions", convolutions)] if convolutions else []
-        return (*found, Total.of("all tiled layers", self.tiled)) if kinds else ()
+        convolutions = [layer for layer in self.tiled if layer.kind in CONVOLUTIONS]
+        groups = {"convolutions": convolutions, "all tiled layers": self.tiled}
+        return tuple(Total.of(name, layers) for name, layers in groups.items() if layers)
 
     @property
     def offloaded_share(self) -> float | None:

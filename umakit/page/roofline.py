@@ -24,10 +24,10 @@ RADIUS = 5.0
 """Pixels of a letter, of a line of text, and of a point."""
 
 SHAPES = {
-    "convolution": "circle",
     "depthwise convolution": "square",
     "fully connected": "triangle",
 }
+"""Of the points, by kind of the layer; others are circles."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _points(
     groups: list[tuple[float, float, str, list[LayerFigures]]] = []
     for layer in layers:
         at = x(layer.macs / layer.moved_bytes), y(layer.macs_per_cycle or 1.0)
-        shape = SHAPES.get(layer.tiled.kind if layer.tiled else "", "circle")
+        shape = SHAPES.get(layer.kind, "circle")
         near = (g for g in groups if g[2] == shape and math.dist(g[:2], at) < RADIUS)
         group = next(near, None)
         if group is None:

@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from umakit.page.figures import LayerFigures, Span
+from umakit.page.figures import LayerFigures
+from umakit.run import CommandTimes
 
 WIDTH = 1080.0
 """Pixels of the common clock before zooming."""
 
-LETTER = 6.2
+LETTER = 6.8
 """Pixels of a letter of a label, about."""
 
 LEAST_NAME = 5
@@ -78,6 +79,7 @@ class Timeline:
         marks: steps on the CPU.
         ticks: cycles that the axis names.
         merged_below: commands closer than so many cycles are drawn as one; 0 if none are.
+        left_out: commands that were not recorded, at the ends of layers with very many.
     """
 
     cycles: int
@@ -86,6 +88,7 @@ class Timeline:
     marks: tuple[Mark, ...]
     ticks: tuple[int, ...]
     merged_below: int
+    left_out: int
 
     def x(self, cycle: float) -> float:
         """Pixels from the left."""
@@ -94,29 +97,27 @@ class Timeline:
 
 def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     """The timeline of a program; None if the times of no layer's commands are known."""
-    timed = [layer for layer in layers if layer.tiled is not None]
-    if not timed:
+    count = sum(len(layer.commands) for layer in layers)
+    if not count:
         return None
-    bands, bars, cpu = [], [], []
-    total = sum(_length(layer) for layer in layers)
-    count = sum(len(layer.tiled.spans) for layer in timed if layer.tiled)
+    bands: list[Band] = []
+    bars: list[Bar] = []
+    cpu = []
+    total = sum(layer.clock_cycles for layer in layers)
     gap = math.ceil(total / MOST_BARS) if count > MOST_BARS else 0
     now = 0
     for layer in layers:
         if layer.on_cpu:
             cpu.append((now, layer))
             continue
-        end = now + _length(layer)
+        end = now + layer.clock_cycles
         bands.append(_band(layer, now, end, total))
-        if layer.tiled is not None:
-            bars += _bars(layer.number, merged(layer.tiled.spans, gap), now)
+        bars += _bars(layer.number, merged(layer.commands, gap), now)
         now = end
-    return Timeline(total, tuple(bands), tuple(bars), _marks(cpu, total), ticks(total), gap)
-
-
-def _length(layer: LayerFigures) -> int:
-    """Cycles of a layer: what its commands' times are from, else the simulated ones."""
-    return layer.tiled.predicted_cycles if layer.tiled is not None else layer.clock_cycles
+    left_out = sum(layer.commands_left_out for layer in layers)
+    return Timeline(
+        total, tuple(bands), tuple(bars), _marks(cpu, total), ticks(total), gap, left_out
+    )
 
 
 def _band(layer: LayerFigures, start: int, end: int, total: int) -> Band:
@@ -133,7 +134,7 @@ def shortened(name: str, most: int) -> str:
     return name if len(name) <= most else f"\u2026{name[len(name) - most + 1 :]}"
 
 
-def _bars(number: int, spans: Sequence[Span], begin: int) -> Iterator[Bar]:
+def _bars(number: int, spans: Sequence[CommandTimes], begin: int) -> Iterator[Bar]:
     for span in spans:
         yield Bar(
             span.stream,
@@ -146,16 +147,16 @@ def _bars(number: int, spans: Sequence[Span], begin: int) -> Iterator[Bar]:
         )
 
 
-def merged(spans: Sequence[Span], gap: int) -> list[Span]:
+def merged(spans: Sequence[CommandTimes], gap: int) -> list[CommandTimes]:
     """Spans of a stream that are less than `gap` cycles apart, as one."""
     if not gap:
         return list(spans)
-    found: list[Span] = []
-    open_spans: dict[str, Span] = {}
+    found: list[CommandTimes] = []
+    open_spans: dict[str, CommandTimes] = {}
     for span in sorted(spans, key=lambda each: each.start):
         last = open_spans.get(span.stream)
         if last is not None and span.start - last.busy_end < gap:
-            open_spans[span.stream] = Span(
+            open_spans[span.stream] = CommandTimes(
                 span.stream, last.start, max(last.busy_end, span.busy_end), span.completion
             )
         else:

@@ -11,16 +11,17 @@ from umakit.tiling import Tiles
 from umakit.tiling.tiles import AXES, INPUT_CHANNELS
 
 
-def kind_of(known: patterns.Composite) -> str:
-    """What a layer computes, for example `depthwise convolution`."""
+def kind_of(known: patterns.Composite | None) -> str:
+    """What a layer computes, for example `depthwise convolution`; empty for anything unknown."""
     kinds = {
         patterns.QDepthwise: "depthwise convolution",
+        patterns.QConv2dAdd: "convolution with a sum",
         patterns.QConv2d: "convolution",
         patterns.QDense: "fully connected",
         patterns.QMaxPool2d: "max pool",
         patterns.QAveragePool2d: "average pool",
     }
-    return next(name for kind, name in kinds.items() if isinstance(known, kind))
+    return next((name for kind, name in kinds.items() if isinstance(known, kind)), "")
 
 
 def tiles_of_result(tiles: Tiles) -> int:
