@@ -33,7 +33,7 @@ def tensor_lifetimes(program: Program) -> list[Lifetime]:
         for name in call.arguments:
             if program.tensors[name].role in IN_ARENA:
                 first.setdefault(name, step)
-                last[name] = step
+                last[name] = max(last.get(name, step), step + call.beside)
     return [Lifetime(name, program.tensors[name].size, first[name], last[name]) for name in first]
 
 
