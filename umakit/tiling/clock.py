@@ -53,11 +53,13 @@ class Span:
     """When a command ran.
 
     Attributes:
+        enqueued: the cycle in which the driver had enqueued it.
         start: its first cycle.
         busy_end: the cycle after the last one in which it occupied its engine.
         completion: the cycle from which its effect is seen.
     """
 
+    enqueued: int
     start: int
     busy_end: int
     completion: int
@@ -83,8 +85,13 @@ class Run:
     @property
     def timeline(self) -> list[Span]:
         """When each command ran."""
-        times = zip(self.commands, self.schedule.starts, self.schedule.completions, strict=False)
-        return [Span(start, start + each.busy, end) for each, start, end in times]
+        times = self.schedule
+        return [
+            Span(enqueued, start, start + command.busy, end)
+            for command, enqueued, start, end in zip(
+                self.commands, times.enqueued, times.starts, times.completions, strict=False
+            )
+        ]
 
     @property
     def held_by(self) -> HeldBy:
