@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`patterns.qconv2d_add`, bit by bit: as TensorFlow Lite Micro, ONNX Runtime and NumPy compute it."""
+"""`patterns.qconv2d_add`, bit by bit, beside TensorFlow Lite Micro, ONNX Runtime and NumPy."""
 
 from __future__ import annotations
 
