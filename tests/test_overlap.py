@@ -106,7 +106,7 @@ def test_steps_change_places_to_run_beside_each_other(tmp_path: Path) -> None:
 
 def test_it_costs_no_memory_unless_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "network.onnx"
-    Branches(0).save(["s", "c"], path)
+    Branches(0).save(["c", "ss"], path)
     sizes = {}
     for when in ("never", "free", "always"):
         options = ExportOptions(overlap=when)  # type: ignore[arg-type]
@@ -153,8 +153,8 @@ def test_memory_of_a_running_layer_is_not_given_away(tmp_path: Path) -> None:
     validate_plan(program, plan_memory(program, pools))
     # A plan that was made without knowing of it may give the memory away.
     unaware = tuple(replace(call, beside=0) for call in program.calls)
-    careless = plan_memory(replace(program, calls=unaware), pools)
-    running, beside = program.calls[step].outputs[0], program.calls[step + 1].outputs[0]
+    careless = replace(plan_memory(replace(program, calls=unaware), pools), shared={})
+    running, beside = program.calls[step].outputs[0], program.calls[step + 2].outputs[0]
     (home,) = (pool for pool in careless.pools if running in pool.offsets)
     home.offsets[beside] = home.offsets[running]
     with pytest.raises(MemoryPlanError, match="belong to"):

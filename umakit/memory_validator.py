@@ -109,7 +109,7 @@ class _Replay:
     def _check_running(self, step: int) -> None:
         """Raises if a step has taken bytes of an earlier one that may still run beside it."""
         for earlier, call in enumerate(self._program.calls[:step]):
-            if earlier + call.beside >= step:
+            if call.beside and earlier + call.beside >= step:
                 for name in call.arguments:
                     if name in self._offsets:
                         self._check(name, step, call)
