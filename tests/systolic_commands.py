@@ -253,13 +253,12 @@ def cycles(config: Config, command: Command) -> tuple[int, int]:
 
 def conflict(one: Command, other: Command) -> bool:
     """Whether the younger of two waits for the end of the older."""
-    shared = (one.reads | one.writes) & (other.reads | other.writes)
     if one.is_array != other.is_array:
-        return bool(shared)
+        return bool((one.reads | one.writes) & (other.reads | other.writes))
     overlap = one.bus[0] < other.bus[1] and other.bus[0] < one.bus[1]
     if {one.stream, other.stream} == {"load", "store"} and overlap:
         return True
-    return bool(shared & (one.writes | other.writes))
+    return bool(one.writes & other.reads or one.reads & other.writes)
 
 
 @dataclass

@@ -124,14 +124,13 @@ class Stepped:
 
 
 def conflict(older: Command, younger: Command) -> bool:
-    shared = (older.reads | older.writes) & (younger.reads | younger.writes)
     if (older.stream == "array") != (younger.stream == "array"):
-        return shared != 0
+        return (older.reads | older.writes) & (younger.reads | younger.writes) != 0
     if older.stream != younger.stream and older.bus and younger.bus:
         first, end = older.bus
         if younger.bus[0] < end and first < younger.bus[1]:
             return True
-    return (shared & (older.writes | younger.writes)) != 0
+    return (older.writes & younger.reads) | (older.reads & younger.writes) != 0
 
 
 # ---- Comparison ----
