@@ -11,7 +11,9 @@
     costs.py      Cost          cycles of an array job, a pool and a transfer
     clock.py      run           a list of commands on the clock of the device
     bound.py      Bound         what no tiling can beat
-    choose.py     tilings       the search space, and its estimate
+    space.py      misfit        which tilings there are
+    estimate.py   Estimates     about how long one takes, at once
+    choose.py     best_of       which are good
     planner.py    TilePlanner   what a backend asks
 """
 
