@@ -20,11 +20,12 @@
 from umakit.tiling.commands import DriverCosts
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Kind, Layer
-from umakit.tiling.planner import Prediction, TilePlanner
+from umakit.tiling.planner import COST_MODEL, Prediction, TilePlanner
 from umakit.tiling.schedules import loops_of, tile_schedule, with_calls
 from umakit.tiling.tiles import Tiles, Tiling
 
 __all__ = [
+    "COST_MODEL",
     "DriverCosts",
     "Hardware",
     "Kind",

@@ -18,6 +18,9 @@ from umakit.tiling.layer import Layer
 from umakit.tiling.space import axis_unit, misfit, tiles_on
 from umakit.tiling.tiles import AXES, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
 
+COST_MODEL = 1
+"""Version of how layers are cut and of what that costs; it goes up when either changes."""
+
 FINALISTS = 12
 """Of the default's candidates, how many are run on the clock,"""
 
