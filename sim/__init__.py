@@ -63,11 +63,13 @@ KINDS: Mapping[str, Kind] = {
             "src/umakit_systolic_engines.c",
             "src/umakit_systolic_job.c",
             "src/umakit_systolic_operands.c",
+            "src/umakit_systolic_output.c",
             "src/umakit_systolic_plan.c",
             "src/umakit_systolic_pooling.c",
             "src/umakit_systolic_queue.c",
             "src/umakit_systolic_read.c",
             "src/umakit_systolic_scratchpad.c",
+            "src/umakit_systolic_timeline.c",
         ),
         driver_headers=("include/umakit/systolic_array_registers.h",),
         headers=(

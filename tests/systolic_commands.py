@@ -15,6 +15,8 @@ from systolic_device import BOTH, VALUES, Array, Config, Device
 Draw = Any
 
 BANK_BYTES = 256
+# Small enough for transfers to meet on the bus.
+BUFFER_BYTES = 192
 # The last bank holds the shifts of all jobs: other bytes would not be sound as shifts.
 SHIFTS_AT_FROM_END = 64
 CHANNELS = 3
@@ -53,11 +55,11 @@ def banks(start: int, size: int) -> frozenset[int]:
 @st.composite
 def transfers(draw: Draw, bank_count: int) -> Command:
     """A 2-D transfer between the buffer and a bank other than the last."""
-    row_bytes, rows = draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    row_bytes, rows = draw(st.integers(1, 40)), draw(st.integers(1, 4))
     stride = row_bytes + draw(st.integers(0, 8))
     size = (rows - 1) * stride + row_bytes
     start = draw(st.integers(0, (bank_count - 1) * BANK_BYTES - size))
-    bus = draw(st.integers(0, 512 - size))
+    bus = draw(st.integers(0, BUFFER_BYTES - size))
     is_out = draw(st.booleans())
     registers = {
         "DMA_BUS_ADDRESS": bus, "DMA_SCRATCHPAD_START": start, "DMA_DIRECTION": int(is_out),
@@ -73,8 +75,9 @@ def transfers(draw: Draw, bank_count: int) -> Command:
 
 
 @st.composite
-def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
+def jobs(draw: Draw, config: Config) -> Command:
     """A small convolution or pool that reads anywhere and writes a bank that it does not read."""
+    bank_count, columns = config.scratchpad_banks, config.array_columns
     height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     is_pool = draw(st.integers(0, 3)) == 0
     kernel = draw(st.integers(1, 2))
@@ -87,9 +90,14 @@ def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
 
     image = height * width * CHANNELS
     sizes = {"IFMAP_START": image}
+    accumulate = draw(st.integers(0, 3)) if config.accumulator_bytes and not is_pool else 0
+    keeps = accumulate >= 2
+    adds = not keeps and draw(st.booleans())
     if not is_pool:
-        weights = kernel * kernel * CHANNELS * columns * -(-CHANNELS // columns)
-        sizes |= {"WEIGHTS_START": weights, "BIAS_START": 12, "MULTIPLIERS_START": 4}
+        sizes["WEIGHTS_START"] = kernel * kernel * CHANNELS * columns * -(-CHANNELS // columns)
+        sizes |= {} if accumulate % 2 else {"BIAS_START": 12}
+        sizes |= {} if keeps else {"MULTIPLIERS_START": 4}
+        sizes |= {"ADDEND_START": image} if adds else {}
     starts = {name: operand(size) for name, size in sizes.items()}
     out = result * BANK_BYTES + draw(st.integers(0, BANK_BYTES - image))
     registers = {
@@ -103,12 +111,16 @@ def jobs(draw: Draw, bank_count: int, columns: int) -> Command:
         "OFMAP_COLUMN_STRIDE": CHANNELS, "OFMAP_CHANNEL_STRIDE": 1,
         "CLIP_LOWEST": -128, "CLIP_HIGHEST": 127, "SCALE_COUNT": 1,
         "SHIFTS_START": bank_count * BANK_BYTES - SHIFTS_AT_FROM_END,
-        "OFMAP_START": out, **starts,
+        "OFMAP_START": out, "ACCUMULATE": accumulate, "ADD": int(adds), "ADD_LEFT_SHIFT": 20,
+        "ACCUMULATOR_START": 4 * draw(st.integers(0, 9)),
+        "ADD_RESULT_MULTIPLIER": 2**30, "ADD_ADDEND_MULTIPLIER": 2**30 + 2**29,
+        "ADD_MULTIPLIER": 2**30 + 2**28, "ADD_SHIFT": -18,
+        "SUM_CLIP_LOWEST": -128, "SUM_CLIP_HIGHEST": 127, **starts,
     }  # fmt: skip
     reads = frozenset[int]().union(*(banks(starts[name], size) for name, size in sizes.items()))
-    if not is_pool:
+    if not is_pool and not keeps:
         reads |= {bank_count - 1}
-    return Command("array", registers, reads, banks(out, image))
+    return Command("array", registers, reads, frozenset() if keeps else banks(out, image))
 
 
 @st.composite
@@ -117,12 +129,13 @@ def configurations(draw: Draw) -> Config:
     count = draw(st.integers(3, 6))
     return Config(
         array_rows=draw(st.sampled_from([1, 4, 8])), array_columns=draw(st.sampled_from([1, 4, 8])),
-        drain_cycles_per_fold=draw(st.integers(0, 3)), pooling_lanes=2,
+        drain_cycles_per_fold=draw(st.integers(0, 3) | st.just(100)), pooling_lanes=2,
         preload=draw(st.booleans()), pack_columns=draw(st.booleans()),
         scratchpad_bytes=count * BANK_BYTES, scratchpad_banks=count,
         dma_bytes_per_cycle=draw(st.sampled_from([1, 4, 8])),
         dma_latency_cycles=draw(st.integers(0, 40)), dma_burst_bytes=draw(st.sampled_from([0, 8])),
-        dma_outstanding=draw(st.booleans()), command_queue_depth=draw(st.integers(1, 8)),
+        dma_outstanding=draw(st.booleans()), accumulator_bytes=draw(st.sampled_from([0, 512])),
+        command_queue_depth=draw(st.integers(1, 8)),
     )  # fmt: skip
 
 
@@ -130,7 +143,7 @@ def configurations(draw: Draw) -> Config:
 def programs(draw: Draw) -> tuple[Config, list[Command]]:
     """A device and up to 20 commands."""
     config = draw(configurations())
-    one = transfers(config.scratchpad_banks) | jobs(config.scratchpad_banks, config.array_columns)
+    one = transfers(config.scratchpad_banks) | jobs(config)
     return config, draw(st.lists(one, min_size=1, max_size=20))
 
 
@@ -143,7 +156,7 @@ class Machine:
         self.device.scratchpad[:] = random.integers(0, 256, config.scratchpad_bytes)
         shifts = config.scratchpad_bytes - SHIFTS_AT_FROM_END
         self.device.scratchpad[shifts] = 256 - 9
-        self.buffer = random.integers(0, 256, 512).astype(np.uint8)
+        self.buffer = random.integers(0, 256, BUFFER_BYTES).astype(np.uint8)
         self.address = self.device.map(self.buffer, BOTH)
 
     def program(self, command: Command) -> None:
@@ -181,9 +194,10 @@ class Machine:
         assert self.device.error() == "OK" and self.device.read("COMMANDS_LEFT") == 0
         assert self.device.status() == {"IDLE"}
 
-    def state(self) -> tuple[Array, Array]:
-        """Copies of scratchpad and buffer."""
-        return self.device.scratchpad.copy(), self.buffer.copy()
+    def state(self) -> tuple[Array, Array, Array]:
+        """Copies of scratchpad, accumulator and buffer."""
+        memories = self.device.scratchpad, self.device.accumulator, self.buffer
+        return tuple(memory.copy() for memory in memories)  # type: ignore[return-value]
 
 
 def sum_of_bits(events: Sequence[str]) -> int:

@@ -42,6 +42,13 @@ STATUS = {
 }
 
 TO_DEVICE, FROM_DEVICE, BOTH = 1, 2, 3
+
+TIMELINE_ENTRY = np.dtype(
+    [("command", "<u4"), ("stream", "<u4")]
+    + [(name, "<u8") for name in ("issued", "start", "end_of_busy", "completion")]
+)
+"""`struct umakit_systolic_timeline_entry`."""
+
 FOREVER = 2**32 - 1
 
 
@@ -105,6 +112,7 @@ def library() -> ctypes.CDLL:
     )
     loaded = ctypes.CDLL(str(target))
     loaded.umakit_device_read32.restype = ctypes.c_uint32
+    loaded.umakit_systolic_timeline.restype = ctypes.c_size_t
     assert ctypes.c_uint32.in_dll(loaded, "config_bytes").value == ctypes.sizeof(_Config)
     return loaded
 
@@ -190,6 +198,18 @@ class Device:
     def unmap(self, address: int) -> None:
         """`umakit_device_unmap`."""
         self._library.umakit_device_unmap(self.handle, ctypes.c_uint32(address))
+
+    def record_timeline(self, capacity: int) -> Array:
+        """The entries that `umakit_systolic_record_timeline` fills from now on."""
+        entries = np.zeros(capacity, TIMELINE_ENTRY)
+        self._library.umakit_systolic_record_timeline(
+            self.handle, ctypes.c_void_p(entries.ctypes.data), ctypes.c_size_t(capacity)
+        )
+        return entries
+
+    def timeline(self) -> int:
+        """How many commands ended since."""
+        return int(self._library.umakit_systolic_timeline(self.handle))
 
     def start(self, command: str) -> int:
         """Run one engine to its end; the array's cycles."""

@@ -54,6 +54,7 @@ def test_cycles_are_those_of_a_model_that_steps(
         now += len(command.registers) + 1
         queue.append(Timed(command, now, *cycles(config, command)))
     counted = step_by_step(queue)
+    entries = device.record_timeline(len(commands))
     for command in commands:
         machine.program(command)
         device.control("ENQUEUE_ARRAY" if command.is_array else "ENQUEUE_DMA")
@@ -62,6 +63,14 @@ def test_cycles_are_those_of_a_model_that_steps(
         assert device.wait() == 0
         assert device.counter("CLOCK") == last + 1, "a read is a cycle"
     assert device.error() == "OK" and device.read("COMMANDS_LEFT") == 0
+    assert device.timeline() == len(commands)
+    entries.sort(order="command")
+    begin = entries["issued"][0] - queue[0].issued
+    for number, (entry, q) in enumerate(zip(entries, queue, strict=True)):
+        assert entry["command"] == number
+        assert ("load", "array", "store")[entry["stream"]] == q.command.stream
+        times = [int(entry[name] - begin) for name in entry.dtype.names[2:]]
+        assert times == [q.issued, q.start, q.end_of_busy, q.completion]
     found = device.counters()
     works = counted["compute"] + counted["drain"]
     assert found["COMPUTE_CYCLES"] + found["DRAIN_CYCLES"] == works
@@ -109,6 +118,24 @@ def test_cycles_of_one_job(
     busy = count * (through if dataflow == "OUTPUT_STATIONARY" else max(through, rows))
     assert found == busy + fill + drain
     assert device.counter("DRAIN_CYCLES") == fill + drain
+
+
+def test_a_timeline_begins_with_the_next_command_and_keeps_what_there_is_room_for() -> None:
+    device = Device(Config())
+    device.map(np.zeros(64, np.uint8), 3)
+    device.program(DMA_BUS_ADDRESS=1 << 28, DMA_ROW_BYTES=8)
+    device.control("DMA_START")
+    entries = device.record_timeline(2)
+    assert device.wait() == 0 and device.timeline() == 0
+    for bytes_ in (16, 24, 32):
+        device.write("DMA_ROW_BYTES", bytes_)
+        device.start("DMA_START")
+    assert device.timeline() == 3
+    assert list(entries["command"]) == [0, 1]
+    assert list(entries["completion"] - entries["start"]) == [12, 13]
+    device.record_timeline(0)
+    device.start("DMA_START")
+    assert device.timeline() == 0
 
 
 @pytest.mark.parametrize("outstanding", [False, True])

@@ -211,6 +211,16 @@ static const struct umakit_simulator_operations operations = {
     .free_engines = free_engines,
 };
 
+struct umakit_systolic_array *umakit_systolic_array_of(umakit_device *device)
+{
+    return device != NULL && device->operations == &operations ? array_of(device) : NULL;
+}
+
+const struct umakit_systolic_array *umakit_systolic_const_array_of(const umakit_device *device)
+{
+    return device != NULL && device->operations == &operations ? const_array_of(device) : NULL;
+}
+
 static bool is_sound(const struct umakit_systolic_array_config *config)
 {
     const uint32_t banks = config->scratchpad_banks;

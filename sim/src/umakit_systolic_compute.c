@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the systolic array computes: convolutions of int8 with bias, change of
- * scale and limits.
+ * What the systolic array computes: sums of products. umakit_systolic_output.c
+ * says where they start and what becomes of them.
  *
  * Sums wrap at 32 bits as the array's registers do, so their order does not
  * matter and is the one that compilers vectorise. A convolution is a product of
@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "umakit/requantize.h"
 #include "umakit/static_assert.h"
 #include "umakit/systolic_array_internal.h"
 
@@ -61,14 +60,6 @@ struct umakit_systolic_taps umakit_systolic_taps(const struct umakit_systolic_jo
     taps.end = (uint32_t)end;
     taps.input = (uint32_t)(start + first * dilation);
     return taps;
-}
-
-static int32_t int32_at(const unsigned char *bytes, size_t index)
-{
-    int32_t value;
-
-    memcpy(&value, bytes + 4u * index, sizeof(value));
-    return value;
 }
 
 /* ---- The array ---- */
@@ -283,55 +274,15 @@ static void convolve_depthwise(const struct umakit_systolic_job *job,
     }
 }
 
-/* ---- The requantize stage ---- */
-
-static int8_t requantize(const struct umakit_systolic_job *job,
-                         const struct umakit_systolic_operands *operands, uint32_t channel,
-                         uint32_t sum)
-{
-    const size_t scale = job->scale_count == 1u ? 0u : channel;
-    const int32_t multiplier = int32_at(operands->multipliers, scale);
-    const int32_t shift = operands->shifts[scale];
-    int32_t value;
-
-    memcpy(&value, &sum, sizeof(value)); /* two's complement */
-    value = umakit_requantize((int32_t)job->rounding, value, multiplier, shift);
-    return (int8_t)umakit_add_and_clamp(value, job->output_zero_point, job->lowest,
-                                        job->highest);
-}
-
-static void store_tile(const struct umakit_systolic_job *job,
-                       const struct umakit_systolic_operands *operands, const struct tile *tile)
-{
-    uint32_t position;
-    uint32_t channel;
-
-    for (position = 0u; position < tile->positions; ++position) {
-        const uint32_t place = tile->position + position;
-        int8_t *result = operands->ofmap +
-                         (size_t)(place / job->output[1]) * job->ofmap_stride[0] +
-                         (size_t)(place % job->output[1]) * job->ofmap_stride[1];
-
-        for (channel = 0u; channel < tile->channels; ++channel) {
-            result[(size_t)(tile->channel + channel) * job->ofmap_stride[2]] = requantize(
-                job, operands, tile->channel + channel, tile->sums[position][channel]);
-        }
-    }
-}
-
 static void compute_tile(const struct umakit_systolic_job *job,
                          const struct umakit_systolic_operands *operands, struct tile *tile)
 {
     uint32_t position;
-    uint32_t channel;
 
+    memset(tile->sums, 0, sizeof(tile->sums));
     for (position = 0u; position < tile->positions; ++position) {
-        for (channel = 0u; channel < CHANNELS; ++channel) {
-            tile->sums[position][channel] =
-                channel < tile->channels
-                    ? (uint32_t)int32_at(operands->bias, tile->channel + channel)
-                    : 0u;
-        }
+        umakit_systolic_first_sums(job, operands, tile->position + position, tile->channel,
+                                   tile->channels, tile->sums[position]);
     }
     if (job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE) {
         for (position = 0u; position < tile->positions; ++position) {
@@ -340,7 +291,10 @@ static void compute_tile(const struct umakit_systolic_job *job,
     } else {
         convolve_tile(job, operands, tile);
     }
-    store_tile(job, operands, tile);
+    for (position = 0u; position < tile->positions; ++position) {
+        umakit_systolic_put_sums(job, operands, tile->position + position, tile->channel,
+                                 tile->channels, tile->sums[position]);
+    }
 }
 
 void umakit_systolic_convolve(const struct umakit_systolic_job *job,

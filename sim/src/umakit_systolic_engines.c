@@ -56,6 +56,7 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
         umakit_systolic_engine(array, name)->is_stuck = true;
         return;
     }
+    umakit_systolic_record(array, command);
     umakit_systolic_remove(array, index);
     if (is_enqueued) {
         interrupts = INTERRUPT(COMMAND_DONE);
@@ -266,6 +267,7 @@ static void elapse(struct umakit_systolic_array *array, uint64_t cycles)
         command->left -= cycles;
         if (command->left == 0u && command->state == UMAKIT_SYSTOLIC_BUSY) {
             command->state = UMAKIT_SYSTOLIC_TAIL;
+            command->end_of_busy = array->now;
             command->left = command->tail;
         }
     }

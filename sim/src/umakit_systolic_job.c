@@ -14,6 +14,9 @@
 #define LARGEST_SIZE 0xFFFFu
 #define MOST_CHANNELS 0xFFFFFFu
 
+/* Differences of bytes, shifted, fit 32 bits. */
+#define MOST_ADD_SHIFT 22u
+
 bool umakit_systolic_is_pool(const struct umakit_systolic_job *job)
 {
     return job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_MAX_POOL ||
@@ -31,6 +34,22 @@ static int32_t signed_byte(uint32_t value)
     const int64_t number = signed_value(value);
 
     return number < -128 || number > 127 ? INT32_MAX : (int32_t)number;
+}
+
+bool umakit_systolic_continues(const struct umakit_systolic_job *job)
+{
+    return (job->accumulate & UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_CONTINUE_MASK) != 0u;
+}
+
+bool umakit_systolic_keeps(const struct umakit_systolic_job *job)
+{
+    return (job->accumulate & UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK) != 0u;
+}
+
+/* A register that is none of a pool's. */
+static uint32_t unless_pool(uint32_t operation, uint32_t value)
+{
+    return operation <= UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE ? value : 0u;
 }
 
 static void read_job(const struct umakit_systolic_array *array, struct umakit_systolic_job *job)
@@ -55,8 +74,33 @@ static void read_job(const struct umakit_systolic_array *array, struct umakit_sy
         .highest = signed_byte(REGISTER(CLIP_HIGHEST)),
         .rounding = REGISTER(ROUNDING),
         .scale_count = REGISTER(SCALE_COUNT),
-        .accumulate = REGISTER(ACCUMULATE),
+        .accumulate = unless_pool(REGISTER(OPERATION), REGISTER(ACCUMULATE)),
         .accumulator_start = REGISTER(ACCUMULATOR_START),
+    };
+}
+
+static struct umakit_systolic_scale scale(uint32_t multiplier, uint32_t shift)
+{
+    /* A negative multiplier and a shift too far become what is refused. */
+    const int32_t known_shift = signed_byte(shift);
+
+    return (struct umakit_systolic_scale){
+        multiplier <= INT32_MAX ? (int32_t)multiplier : -1, known_shift};
+}
+
+static void read_addition(const struct umakit_systolic_array *array,
+                          struct umakit_systolic_addition *add)
+{
+    *add = (struct umakit_systolic_addition){
+        .is_used = REGISTER(ADD),
+        .left_shift = REGISTER(ADD_LEFT_SHIFT),
+        .addend_zero_point = signed_byte(REGISTER(ADDEND_ZERO_POINT)),
+        .result = scale(REGISTER(ADD_RESULT_MULTIPLIER), REGISTER(ADD_RESULT_SHIFT)),
+        .addend = scale(REGISTER(ADD_ADDEND_MULTIPLIER), REGISTER(ADD_ADDEND_SHIFT)),
+        .sum = scale(REGISTER(ADD_MULTIPLIER), REGISTER(ADD_SHIFT)),
+        .zero_point = signed_byte(REGISTER(SUM_ZERO_POINT)),
+        .lowest = signed_byte(REGISTER(SUM_CLIP_LOWEST)),
+        .highest = signed_byte(REGISTER(SUM_CLIP_HIGHEST)),
     };
 }
 
@@ -104,6 +148,22 @@ static bool values_are_sound(const struct umakit_systolic_job *job)
             (job->scale_count == 1u || job->scale_count == job->output[2]));
 }
 
+static bool scale_is_sound(struct umakit_systolic_scale scale)
+{
+    return scale.multiplier >= 0 && scale.shift >= -UMAKIT_SYSTOLIC_MOST_SHIFT_RIGHT &&
+           scale.shift <= UMAKIT_SYSTOLIC_MOST_SHIFT_LEFT;
+}
+
+static bool addition_is_sound(const struct umakit_systolic_addition *add)
+{
+    return add->is_used == 0u ||
+           (add->is_used == 1u && add->left_shift <= MOST_ADD_SHIFT &&
+            add->addend_zero_point != INT32_MAX && scale_is_sound(add->result) &&
+            scale_is_sound(add->addend) && scale_is_sound(add->sum) &&
+            add->zero_point != INT32_MAX && add->lowest != INT32_MAX &&
+            add->highest != INT32_MAX && add->lowest <= add->highest);
+}
+
 /* The mean of no input and the largest of none are nothing. */
 static bool windows_have_inputs(const struct umakit_systolic_job *job)
 {
@@ -144,10 +204,61 @@ static bool is_supported(const struct umakit_systolic_array *array,
     }
 }
 
+/* Bytes of the sums that a job has at a time for what stays in the array. */
+static uint64_t working_bytes(const struct umakit_systolic_array_config *config,
+                              const struct umakit_systolic_job *job)
+{
+    const uint64_t columns = config->array_columns;
+    const uint64_t m = (uint64_t)job->output[0] * job->output[1];
+    const uint64_t n = job->output[2];
+
+    switch (job->dataflow) {
+    case UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_WEIGHT_STATIONARY:
+        return umakit_systolic_product(4u * m, n < columns ? n : columns);
+    case UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY:
+        return umakit_systolic_product(4u * n, m < columns ? m : columns);
+    default:
+        return 0u;
+    }
+}
+
+/* Whether there is an accumulator, and room for the sums in it. */
+static int check_accumulation(const struct umakit_systolic_array *array,
+                              const struct umakit_systolic_job *job, uint32_t *address)
+{
+    const struct umakit_systolic_array_config *config = &array->config;
+    const uint32_t bytes = config->accumulator_bytes;
+    const uint32_t start = job->accumulator_start;
+    const uint64_t sums = umakit_systolic_product(
+        4u * (uint64_t)job->output[0] * job->output[1], job->output[2]);
+
+    *address = UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET;
+    if (bytes == 0u || umakit_systolic_is_pool(job)) {
+        return job->accumulate == 0u ? UMAKIT_OK : UMAKIT_UNSUPPORTED;
+    }
+    if (job->accumulate > (UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_CONTINUE_MASK |
+                           UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    *address = UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_START_OFFSET;
+    if (working_bytes(config, job) > bytes) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    if (job->accumulate == 0u) {
+        return UMAKIT_OK;
+    }
+    if (start % 4u != 0u) {
+        return UMAKIT_MISALIGNED;
+    }
+    return start > bytes || sums > bytes - start ? UMAKIT_OUT_OF_RANGE : UMAKIT_OK;
+}
+
 /* *address becomes the register that is wrong, as far as there is one. */
 static int check_job(const struct umakit_systolic_array *array,
                      const struct umakit_systolic_job *job, uint32_t *address)
 {
+    int status;
+
     *address = UMAKIT_SYSTOLIC_ARRAY_OPERATION_OFFSET;
     if (job->operation > UMAKIT_SYSTOLIC_ARRAY_OPERATION_AVERAGE_POOL) {
         return UMAKIT_INVALID_ARGUMENT;
@@ -169,6 +280,14 @@ static int check_job(const struct umakit_systolic_array *array,
     if (!values_are_sound(job)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
+    *address = UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET;
+    if (!addition_is_sound(&job->add)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = check_accumulation(array, job, address);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
     *address = UMAKIT_SYSTOLIC_ARRAY_PAD_TOP_OFFSET;
     return umakit_systolic_is_pool(job) && !windows_have_inputs(job) ? UMAKIT_INVALID_ARGUMENT : UMAKIT_OK;
 }
@@ -184,6 +303,9 @@ int umakit_systolic_prepare_job(struct umakit_systolic_array *array,
 
     command->stream = UMAKIT_SYSTOLIC_ARRAY;
     read_job(array, job);
+    if (!umakit_systolic_is_pool(job) && !umakit_systolic_keeps(job)) {
+        read_addition(array, &job->add);
+    }
     status = check_job(array, job, address);
     if (status != UMAKIT_OK) {
         return status;

@@ -9,15 +9,13 @@
 
 #define REGISTER(name) umakit_systolic_register(array, UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET)
 
-#define MOST_SHIFT_LEFT 30
-#define MOST_SHIFT_RIGHT 31
-
 enum {
     IFMAP = UMAKIT_SYSTOLIC_IFMAP,
     WEIGHTS = UMAKIT_SYSTOLIC_WEIGHTS,
     BIAS = UMAKIT_SYSTOLIC_BIAS,
     MULTIPLIERS = UMAKIT_SYSTOLIC_MULTIPLIERS,
     SHIFTS = UMAKIT_SYSTOLIC_SHIFTS,
+    ADDEND = UMAKIT_SYSTOLIC_ADDEND,
     OFMAP = UMAKIT_SYSTOLIC_OFMAP,
     OPERANDS = UMAKIT_SYSTOLIC_OPERAND_COUNT
 };
@@ -31,6 +29,20 @@ static struct umakit_systolic_region bytes_at(uint32_t start, uint32_t elements,
         start, {1u, elements, element_bytes}, {0u, element_bytes, 1u}};
 }
 
+static void find_used(struct umakit_systolic_job *job)
+{
+    const bool is_product = !umakit_systolic_is_pool(job);
+    const bool has_result = !umakit_systolic_keeps(job);
+
+    job->is_used[IFMAP] = true;
+    job->is_used[WEIGHTS] = is_product;
+    job->is_used[BIAS] = is_product && !umakit_systolic_continues(job);
+    job->is_used[MULTIPLIERS] = is_product && has_result;
+    job->is_used[SHIFTS] = is_product && has_result;
+    job->is_used[ADDEND] = job->add.is_used != 0u;
+    job->is_used[OFMAP] = has_result;
+}
+
 void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
                                    struct umakit_systolic_job *job)
 {
@@ -40,9 +52,7 @@ void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
     struct umakit_systolic_region *region = job->region;
     int i;
 
-    for (i = 0; i < OPERANDS; ++i) {
-        job->is_used[i] = i == IFMAP || i == OFMAP || !umakit_systolic_is_pool(job);
-    }
+    find_used(job);
     region[IFMAP].start = REGISTER(IFMAP_START);
     region[OFMAP].start = REGISTER(OFMAP_START);
     for (i = 0; i < 3; ++i) {
@@ -51,6 +61,8 @@ void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
         region[OFMAP].sizes[i] = job->output[i];
         region[OFMAP].strides[i] = job->ofmap_stride[i];
     }
+    region[ADDEND] = region[OFMAP];
+    region[ADDEND].start = REGISTER(ADDEND_START);
     /* Sizes that do not fit 32 bits are far larger than any scratchpad, and so
      * is what is put in their place. */
     region[WEIGHTS] = (struct umakit_systolic_region){REGISTER(WEIGHTS_START),
@@ -93,12 +105,16 @@ int umakit_systolic_check_operands(const struct umakit_systolic_array *array,
     }
     /* Strides of 0 must not make a small scratchpad hold an endless job. */
     *address = UMAKIT_SYSTOLIC_ARRAY_INPUT_HEIGHT_OFFSET;
-    if (inputs > array->config.scratchpad_bytes || outputs > array->config.scratchpad_bytes) {
+    if (inputs > array->config.scratchpad_bytes ||
+        (job->is_used[OFMAP] && outputs > array->config.scratchpad_bytes)) {
         return UMAKIT_OUT_OF_RANGE;
     }
     *address = ofmap->start;
-    for (i = 0; i < OFMAP; ++i) {
-        if (job->is_used[i] && umakit_systolic_ranges_overlap(&job->region[i], ofmap)) {
+    for (i = 0; i < OFMAP && job->is_used[OFMAP]; ++i) {
+        const bool is_in_place = i == ADDEND && job->region[i].start == ofmap->start;
+
+        if (job->is_used[i] && !is_in_place &&
+            umakit_systolic_ranges_overlap(&job->region[i], ofmap)) {
             return UMAKIT_INVALID_ARGUMENT;
         }
     }
@@ -124,7 +140,7 @@ static int check_values(const struct umakit_systolic_array *array,
     }
     for (i = 0u; i < job->scale_count; ++i) {
         *address = job->region[SHIFTS].start + i;
-        if (shifts[*address] < -MOST_SHIFT_RIGHT || shifts[*address] > MOST_SHIFT_LEFT) {
+        if (shifts[*address] < -UMAKIT_SYSTOLIC_MOST_SHIFT_RIGHT || shifts[*address] > UMAKIT_SYSTOLIC_MOST_SHIFT_LEFT) {
             return UMAKIT_INVALID_ARGUMENT;
         }
     }
@@ -134,25 +150,40 @@ static int check_values(const struct umakit_systolic_array *array,
 int umakit_systolic_run_job(struct umakit_systolic_array *array,
                             const struct umakit_systolic_job *job, uint32_t *address)
 {
-    unsigned char *scratchpad = (unsigned char *)array->config.scratchpad;
-    const struct umakit_systolic_region *region = job->region;
-    struct umakit_systolic_operands operands;
     const int status = check_values(array, job, address);
+    struct umakit_systolic_operands operands;
+    unsigned char *at[OPERANDS];
+    uint32_t *sums = NULL;
+    size_t i;
 
     if (status != UMAKIT_OK) {
         return status;
     }
-    operands.ifmap = (const int8_t *)scratchpad + region[IFMAP].start;
-    operands.ofmap = (int8_t *)scratchpad + region[OFMAP].start;
+    for (i = 0u; i < OPERANDS; ++i) {
+        at[i] = job->is_used[i] ? (unsigned char *)array->config.scratchpad +
+                                      job->region[i].start
+                                : NULL;
+    }
+    if (job->accumulate != 0u) {
+        sums = (uint32_t *)array->config.accumulator + job->accumulator_start / 4u;
+    }
+    operands = (struct umakit_systolic_operands){
+        .ifmap = (const int8_t *)at[IFMAP],
+        .weights = (const int8_t *)at[WEIGHTS],
+        .bias = at[BIAS],
+        .multipliers = at[MULTIPLIERS],
+        .shifts = (const int8_t *)at[SHIFTS],
+        .addend = (const int8_t *)at[ADDEND],
+        .ofmap = (int8_t *)at[OFMAP],
+        .sums = sums,
+    };
     if (umakit_systolic_is_pool(job)) {
         umakit_systolic_pool(job, &operands);
     } else {
-        operands.weights = (const int8_t *)scratchpad + region[WEIGHTS].start;
-        operands.bias = scratchpad + region[BIAS].start;
-        operands.multipliers = scratchpad + region[MULTIPLIERS].start;
-        operands.shifts = (const int8_t *)scratchpad + region[SHIFTS].start;
         umakit_systolic_convolve(job, &operands);
     }
-    umakit_systolic_heal(array, &region[OFMAP]);
+    if (job->is_used[OFMAP]) {
+        umakit_systolic_heal(array, &job->region[OFMAP]);
+    }
     return UMAKIT_OK;
 }

@@ -154,6 +154,9 @@ static bool append(struct umakit_systolic_array *array, enum umakit_engine name,
         (!is_enqueued || umakit_systolic_commands_left(array) == 0u)) {
         array->bytes_left = 0u;
     }
+    command->number = array->command_number;
+    command->issued = array->now;
+    ++array->command_number;
     ++array->command_count;
     umakit_systolic_start_ready(array);
     return true;

@@ -128,6 +128,36 @@ struct umakit_systolic_array_config {
     uint32_t command_queue_depth; /* 0: no queue; to UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH */
 };
 
+/* What a transfer or a job that ended did when; times are those of `clock` of
+ * umakit_simulator_counters. It was busy in the cycles from `start` to
+ * `end_of_busy` - 1, and in its tail until `completion`. */
+struct umakit_systolic_timeline_entry {
+    uint32_t command; /* 0 is the first that came since the recording began */
+    uint32_t stream;  /* as enum umakit_systolic_stream */
+    uint64_t issued;  /* enqueued or started by the driver */
+    uint64_t start;
+    uint64_t end_of_busy;
+    uint64_t completion;
+};
+
+enum umakit_systolic_stream {
+    UMAKIT_SYSTOLIC_LOAD = 0,
+    UMAKIT_SYSTOLIC_ARRAY = 1,
+    UMAKIT_SYSTOLIC_STORE = 2
+};
+
+/*
+ * Record what comes from now on, of a START or an ENQUEUE, as it ends, until
+ * `capacity` entries are full; what fails or is dropped is left out. NULL or 0
+ * ends the recording. The entries stay the caller's; umakit_systolic_timeline is
+ * how many ended, which may be more than were kept. Of a device that is no
+ * systolic array nothing is recorded.
+ */
+void umakit_systolic_record_timeline(umakit_device *device,
+                                     struct umakit_systolic_timeline_entry *entries,
+                                     size_t capacity);
+size_t umakit_systolic_timeline(const umakit_device *device);
+
 /* From here on: the simulator's own. */
 
 #define UMAKIT_SYSTOLIC_ARRAY_REGISTER_COUNT (UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES / 4u)
@@ -144,6 +174,7 @@ enum umakit_systolic_operand {
     UMAKIT_SYSTOLIC_BIAS,
     UMAKIT_SYSTOLIC_MULTIPLIERS,
     UMAKIT_SYSTOLIC_SHIFTS,
+    UMAKIT_SYSTOLIC_ADDEND,
     UMAKIT_SYSTOLIC_OFMAP,
     UMAKIT_SYSTOLIC_OPERAND_COUNT
 };
@@ -167,6 +198,24 @@ struct umakit_systolic_transfer {
     enum umakit_fault_ending ending;
 };
 
+struct umakit_systolic_scale {
+    int32_t multiplier;
+    int32_t shift;
+};
+
+/* The fused addition. */
+struct umakit_systolic_addition {
+    uint32_t is_used;
+    uint32_t left_shift;
+    int32_t addend_zero_point;
+    struct umakit_systolic_scale result;
+    struct umakit_systolic_scale addend;
+    struct umakit_systolic_scale sum;
+    int32_t zero_point;
+    int32_t lowest;
+    int32_t highest;
+};
+
 /* Height, width and channels, in this order, wherever there are three. */
 struct umakit_systolic_job {
     uint32_t operation;
@@ -188,18 +237,13 @@ struct umakit_systolic_job {
     uint32_t scale_count;
     uint32_t accumulate; /* bits of ACCUMULATE */
     uint32_t accumulator_start;
+    struct umakit_systolic_addition add;
     bool is_used[UMAKIT_SYSTOLIC_OPERAND_COUNT];
     struct umakit_systolic_region region[UMAKIT_SYSTOLIC_OPERAND_COUNT];
     uint64_t folds;
     uint64_t fold_cycles; /* without the drain */
     uint64_t macs;
     uint64_t useful_macs;
-};
-
-enum umakit_systolic_stream {
-    UMAKIT_SYSTOLIC_LOAD = 0,
-    UMAKIT_SYSTOLIC_ARRAY = 1,
-    UMAKIT_SYSTOLIC_STORE = 2
 };
 
 enum umakit_systolic_state {
@@ -219,9 +263,19 @@ struct umakit_systolic_command {
     uint64_t busy; /* cycles */
     uint64_t tail;
     uint64_t left; /* cycles of its state, BUSY or TAIL */
-    uint64_t start; /* on the device's clock; on an engine one after the other */
+    uint64_t number; /* since the device was initialised */
+    uint64_t issued; /* these on the device's clock */
+    uint64_t start;  /* of those on an engine each is different */
+    uint64_t end_of_busy;
     struct umakit_systolic_transfer transfer;
     struct umakit_systolic_job job;
+};
+
+struct umakit_systolic_timeline_record {
+    struct umakit_systolic_timeline_entry *entries;
+    size_t capacity;
+    size_t count;
+    uint64_t first; /* number of its first command */
 };
 
 struct umakit_systolic_engine {
@@ -239,6 +293,8 @@ struct umakit_systolic_array {
     /* Those that have not ended, oldest first. */
     struct umakit_systolic_command commands[UMAKIT_SYSTOLIC_ARRAY_COMMAND_COUNT];
     uint32_t command_count;
+    uint64_t command_number; /* of the next one */
+    struct umakit_systolic_timeline_record timeline;
     uint64_t now; /* the device's clock, as far as commands got */
     uint32_t bytes_left; /* of transfers that ended or were dropped */
     struct umakit_simulator_counters at_reset; /* at the last RESET_COUNTERS */

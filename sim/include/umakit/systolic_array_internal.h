@@ -14,6 +14,10 @@
 /* A register that is written, by its offset. */
 uint32_t umakit_systolic_register(const struct umakit_systolic_array *array, uint32_t offset);
 
+/* NULL of a device of another kind. */
+struct umakit_systolic_array *umakit_systolic_array_of(umakit_device *device);
+const struct umakit_systolic_array *umakit_systolic_const_array_of(const umakit_device *device);
+
 /* Keep the first error since the last CLEAR and raise its interrupt. */
 void umakit_systolic_report(struct umakit_systolic_array *array, enum umakit_status error,
                             uint32_t address);
@@ -73,6 +77,11 @@ void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umaki
 uint64_t umakit_systolic_product(uint64_t left, uint64_t right);
 uint64_t umakit_systolic_sum(uint64_t left, uint64_t right);
 
+/* ---- umakit_systolic_timeline.c ---- */
+
+void umakit_systolic_record(struct umakit_systolic_array *array,
+                            const struct umakit_systolic_command *command);
+
 /* ---- umakit_systolic_dma.c: transfers ---- */
 
 /* Check the DMA registers and make a command of them. On failure *address is
@@ -88,12 +97,20 @@ UMAKIT_MUST_USE int umakit_systolic_move(struct umakit_systolic_array *array,
 
 /* ---- umakit_systolic_job.c: what job registers ask for ---- */
 
+/* Of a scale, see umakit/requantize.h. */
+#define UMAKIT_SYSTOLIC_MOST_SHIFT_LEFT 30
+#define UMAKIT_SYSTOLIC_MOST_SHIFT_RIGHT 31
+
 /* The same for the job registers. */
 UMAKIT_MUST_USE int umakit_systolic_prepare_job(struct umakit_systolic_array *array,
                                                 struct umakit_systolic_command *command,
                                                 uint32_t *address);
 
 bool umakit_systolic_is_pool(const struct umakit_systolic_job *job);
+
+/* The bits of ACCUMULATE. */
+bool umakit_systolic_continues(const struct umakit_systolic_job *job);
+bool umakit_systolic_keeps(const struct umakit_systolic_job *job);
 
 /* ---- umakit_systolic_operands.c: where a job's operands lie ---- */
 
@@ -144,7 +161,7 @@ void umakit_systolic_heal(struct umakit_systolic_array *array,
 UMAKIT_MUST_USE int umakit_systolic_flip(struct umakit_systolic_array *array, uint32_t offset,
                                          uint32_t bit);
 
-/* ---- umakit_systolic_compute.c, umakit_systolic_pooling.c ---- */
+/* ---- umakit_systolic_compute.c, umakit_systolic_output.c, umakit_systolic_pooling.c ---- */
 
 /* A job's operands in the scratchpad, all sound. */
 struct umakit_systolic_operands {
@@ -153,11 +170,24 @@ struct umakit_systolic_operands {
     const unsigned char *bias;        /* int32 */
     const unsigned char *multipliers; /* int32 */
     const int8_t *shifts;
+    const int8_t *addend; /* may be the result's place */
     int8_t *ofmap;
+    uint32_t *sums; /* in the accumulator, those of the job */
 };
 
 void umakit_systolic_convolve(const struct umakit_systolic_job *job,
                               const struct umakit_systolic_operands *operands);
+/* Sums of channels `channel` to `channel + count - 1` at one position: what they
+ * start from, and where they go. */
+void umakit_systolic_first_sums(const struct umakit_systolic_job *job,
+                                const struct umakit_systolic_operands *operands,
+                                uint32_t position, uint32_t channel, uint32_t count,
+                                uint32_t *sums);
+void umakit_systolic_put_sums(const struct umakit_systolic_job *job,
+                              const struct umakit_systolic_operands *operands,
+                              uint32_t position, uint32_t channel, uint32_t count,
+                              const uint32_t *sums);
+
 void umakit_systolic_pool(const struct umakit_systolic_job *job,
                           const struct umakit_systolic_operands *operands);
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What commands of the systolic array did when. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/systolic_array_internal.h"
+
+void umakit_systolic_record_timeline(umakit_device *device,
+                                     struct umakit_systolic_timeline_entry *entries,
+                                     size_t capacity)
+{
+    struct umakit_systolic_array *array = umakit_systolic_array_of(device);
+
+    if (array != NULL) {
+        array->timeline = (struct umakit_systolic_timeline_record){
+            .entries = entries,
+            .capacity = entries == NULL ? 0u : capacity,
+            .first = array->command_number,
+        };
+    }
+}
+
+size_t umakit_systolic_timeline(const umakit_device *device)
+{
+    const struct umakit_systolic_array *array = umakit_systolic_const_array_of(device);
+
+    return array == NULL ? 0u : array->timeline.count;
+}
+
+void umakit_systolic_record(struct umakit_systolic_array *array,
+                            const struct umakit_systolic_command *command)
+{
+    struct umakit_systolic_timeline_record *timeline = &array->timeline;
+
+    if (timeline->capacity == 0u || command->number < timeline->first) {
+        return;
+    }
+    if (timeline->count < timeline->capacity) {
+        timeline->entries[timeline->count] = (struct umakit_systolic_timeline_entry){
+            .command = (uint32_t)(command->number - timeline->first),
+            .stream = (uint32_t)command->stream,
+            .issued = command->issued,
+            .start = command->start,
+            .end_of_busy = command->end_of_busy,
+            .completion = array->now,
+        };
+    }
+    ++timeline->count;
+}
