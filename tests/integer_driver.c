@@ -9,7 +9,6 @@
 #include <math.h>
 
 #define UNSUPPORTED 7
-#define TFLM 0
 #define ORT 1
 
 /* round(value * multiplier / 2^31), ties up, then / 2^right, ties away from 0. */
@@ -50,6 +49,24 @@ static int8_t clipped(int64_t value, int32_t lowest, int32_t highest)
         return (int8_t)lowest;
     }
     return (int8_t)(value > highest ? highest : value);
+}
+
+/* left + sign * right; element i of the result reads elements of the operands. */
+struct sum {
+    int32_t left_zero_point, right_zero_point, left_shift;
+    int32_t left_multiplier, left_multiplier_shift, right_multiplier, right_multiplier_shift;
+    int32_t multiplier, shift, output_zero_point, lowest, highest, rounding, sign;
+};
+
+static int8_t added(const struct sum *s, int8_t left, int8_t right)
+{
+    const int64_t up = INT64_C(1) << s->left_shift;
+    const int64_t one = scaled((left - s->left_zero_point) * up, s->left_multiplier,
+                               s->left_multiplier_shift, s->rounding);
+    const int64_t other = scaled((right - s->right_zero_point) * up, s->right_multiplier,
+                                 s->right_multiplier_shift, s->rounding);
+    const int64_t total = scaled(one + s->sign * other, s->multiplier, s->shift, s->rounding);
+    return clipped(total + s->output_zero_point, s->lowest, s->highest);
 }
 
 struct layer {
@@ -118,7 +135,8 @@ static int32_t changed(int32_t value, const struct change *then, int32_t roundin
 
 static int convolve(int form, const int8_t *data, const int8_t *weights, const int32_t *bias,
                     const int32_t *multipliers, const int8_t *shifts, int8_t *result,
-                    const int32_t *a, const struct change *then)
+                    const int32_t *a, const int8_t *addend, const struct sum *sum_of,
+                    const struct change *then)
 {
     const int32_t rows = a[OUTPUT_HEIGHT], columns = a[OUTPUT_WIDTH], outputs = a[OUTPUT_CHANNELS];
     const int32_t groups = a[GROUPS], scales = a[SCALES], zero_point = a[INPUT_ZERO_POINT];
@@ -153,8 +171,11 @@ static int convolve(int form, const int8_t *data, const int8_t *weights, const i
                     sum = clipped(scaled(sum, multipliers[s], shifts[s], a[ROUNDING]) +
                                       a[OUTPUT_ZERO_POINT],
                                   a[LOWEST], a[HIGHEST]);
-                    result[place_of(form, n, y, x, o, rows, columns, outputs)] =
-                        (int8_t)changed((int32_t)sum, then, a[ROUNDING]);
+                    const int32_t place = place_of(form, n, y, x, o, rows, columns, outputs);
+                    if (addend) {
+                        sum = added(sum_of, (int8_t)sum, addend[place]);
+                    }
+                    result[place] = (int8_t)changed((int32_t)sum, then, a[ROUNDING]);
                 }
             }
         }
@@ -184,8 +205,8 @@ static int convolve(int form, const int8_t *data, const int8_t *weights, const i
     {                                                                                          \
         const int32_t arguments[ARGUMENTS] = SCALAR_VALUES;                                    \
         const struct change none = {0, 0, 0, 0, 0, 0};                                         \
-        return convolve(form, data, weights, bias, multipliers, shifts, result, arguments,     \
-                        &none);                                                                \
+        return convolve(form, data, weights, bias, multipliers, shifts, result, arguments, 0,  \
+                        0, &none);                                                             \
     }
 
 CONVOLUTION(npu_qconv2d, PLAIN)
@@ -195,6 +216,30 @@ CONVOLUTION(npu_qconv2d_blocked_nchw, BLOCKED | CHANNELS_FIRST)
 CONVOLUTION(npu_qdepthwise, PLAIN)
 CONVOLUTION(npu_qdepthwise_nchw, CHANNELS_FIRST)
 
+/* With another tensor added to the result. */
+#define CONVOLUTION_ADD(name, form)                                                            \
+    int32_t name(const int8_t *data, const int8_t *addend, const int8_t *weights,              \
+                 const int32_t *bias, const int32_t *multipliers, const int8_t *shifts,        \
+                 int8_t *result, SCALARS, int32_t add_left_shift,                              \
+                 int32_t convolution_multiplier, int32_t convolution_shift,                    \
+                 int32_t addend_zero_point, int32_t addend_multiplier, int32_t addend_shift,   \
+                 int32_t sum_multiplier, int32_t sum_shift, int32_t sum_zero_point,            \
+                 int32_t sum_lowest, int32_t sum_highest)                                      \
+    {                                                                                          \
+        const int32_t arguments[ARGUMENTS] = SCALAR_VALUES;                                    \
+        const struct change none = {0, 0, 0, 0, 0, 0};                                         \
+        const struct sum sum = {output_zero_point, addend_zero_point, add_left_shift,          \
+                                convolution_multiplier, convolution_shift, addend_multiplier,  \
+                                addend_shift, sum_multiplier, sum_shift, sum_zero_point,       \
+                                sum_lowest, sum_highest, rounding, 1};                         \
+        return convolve(form, data, weights, bias, multipliers, shifts, result, arguments,     \
+                        addend, &sum, &none);                                                  \
+    }
+
+CONVOLUTION_ADD(npu_qconv2d_add, PLAIN)
+CONVOLUTION_ADD(npu_qconv2d_add_blocked, BLOCKED)
+CONVOLUTION_ADD(npu_qconv2d_add_blocked_nchw, BLOCKED | CHANNELS_FIRST)
+
 /* With a second change of scale. */
 int32_t npu_qconv2d_then(POINTERS, SCALARS, int32_t then_multiplier, int32_t then_shift,
                          int32_t then_input_zero_point, int32_t then_output_zero_point,
@@ -203,7 +248,8 @@ int32_t npu_qconv2d_then(POINTERS, SCALARS, int32_t then_multiplier, int32_t the
     const int32_t arguments[ARGUMENTS] = SCALAR_VALUES;
     const struct change then = {then_multiplier,         then_shift,  then_input_zero_point,
                                 then_output_zero_point, then_lowest, then_highest};
-    return convolve(PLAIN, data, weights, bias, multipliers, shifts, result, arguments, &then);
+    return convolve(PLAIN, data, weights, bias, multipliers, shifts, result, arguments, 0, 0,
+                    &then);
 }
 
 int32_t npu_qdense(const int8_t *data, const int8_t *weights, const int32_t *bias,
@@ -232,24 +278,6 @@ int32_t npu_qdense(const int8_t *data, const int8_t *weights, const int32_t *bia
     return 0;
 }
 
-/* left + sign * right; element i of the result reads elements of the operands. */
-struct sum {
-    int32_t left_zero_point, right_zero_point, left_shift;
-    int32_t left_multiplier, left_multiplier_shift, right_multiplier, right_multiplier_shift;
-    int32_t multiplier, shift, output_zero_point, lowest, highest, sign;
-};
-
-static int8_t added(const struct sum *s, int8_t left, int8_t right)
-{
-    const int64_t up = INT64_C(1) << s->left_shift;
-    const int64_t one = scaled((left - s->left_zero_point) * up, s->left_multiplier,
-                               s->left_multiplier_shift, TFLM);
-    const int64_t other = scaled((right - s->right_zero_point) * up, s->right_multiplier,
-                                 s->right_multiplier_shift, TFLM);
-    const int64_t total = scaled(one + s->sign * other, s->multiplier, s->shift, TFLM);
-    return clipped(total + s->output_zero_point, s->lowest, s->highest);
-}
-
 #define SUM_SCALARS                                                                            \
     int32_t left_zero_point, int32_t right_zero_point, int32_t left_shift,                     \
         int32_t left_multiplier, int32_t left_multiplier_shift, int32_t right_multiplier,      \
@@ -258,7 +286,7 @@ static int8_t added(const struct sum *s, int8_t left, int8_t right)
 #define SUM_VALUES(sign)                                                                       \
     {left_zero_point, right_zero_point, left_shift, left_multiplier, left_multiplier_shift,    \
      right_multiplier, right_multiplier_shift, multiplier, shift, output_zero_point, lowest,   \
-     highest, sign}
+     highest, rounding, sign}
 
 #define SUM(name, sign)                                                                        \
     int32_t name(const int8_t *left, const int8_t *right, int8_t *result, int32_t elements,    \
@@ -266,7 +294,7 @@ static int8_t added(const struct sum *s, int8_t left, int8_t right)
     {                                                                                          \
         const struct sum s = SUM_VALUES(sign);                                                 \
         int32_t i;                                                                             \
-        if (rounding != TFLM) {                                                                \
+        if (rounding > ORT) {                                                                  \
             return UNSUPPORTED;                                                                \
         }                                                                                      \
         for (i = 0; i < elements; ++i) {                                                       \
@@ -298,7 +326,7 @@ int32_t npu_qadd_broadcast(const int8_t *left, const int8_t *right, int8_t *resu
     const int32_t right_shape[4] = {right_0, right_1, right_2, right_3};
     int32_t l[4], r[4], n[4], axis, i, j, k, m;
 
-    if (rounding != TFLM) {
+    if (rounding > ORT) {
         return UNSUPPORTED;
     }
     strides_of(left_shape, l);

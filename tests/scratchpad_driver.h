@@ -23,6 +23,11 @@ int32_t scratchpad_store(uint32_t offset, void *destination, int32_t bytes);
 #define scratchpad_qconv2d(...) WITH_WEIGHTS(npu_qconv2d, __VA_ARGS__)
 #define scratchpad_qdepthwise(...) WITH_WEIGHTS(npu_qdepthwise, __VA_ARGS__)
 #define scratchpad_qdense(...) WITH_WEIGHTS(npu_qdense, __VA_ARGS__)
+#define scratchpad_qconv2d_add(data, addend, weights, bias, multipliers, shifts, result, ...)   \
+    npu_qconv2d_add(IN_SCRATCHPAD(int8_t, data), IN_SCRATCHPAD(int8_t, addend),                 \
+                    IN_SCRATCHPAD(int8_t, weights), IN_SCRATCHPAD(int32_t, bias),               \
+                    IN_SCRATCHPAD(int32_t, multipliers), IN_SCRATCHPAD(int8_t, shifts),         \
+                    IN_SCRATCHPAD(int8_t, result), __VA_ARGS__)
 #define scratchpad_qadd(left, right, result, ...)                                               \
     npu_qadd(IN_SCRATCHPAD(int8_t, left), IN_SCRATCHPAD(int8_t, right),                         \
              IN_SCRATCHPAD(int8_t, result), __VA_ARGS__)

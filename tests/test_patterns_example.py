@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pytest
 from integer_backend import compiled, conv, integers, network, results
 from tflite_networks import tflite_micro, trained_model
 
-from umakit import compile_model, run_library
+from umakit import compile_model, patterns, run_library, sim
 from umakit.diff import diff_model
 from umakit.registry import load_backend_folder
 from umakit.scaffold import new_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "patterns.md"
 FILES = {"backend.py": "python", "berry.h": "c", "berry.c": "c", "accel.toml": "toml"}
+RESIDUAL_FILES = {"backend.py": "python", "residual.c": "c"}
 
 
 @pytest.fixture
@@ -29,11 +31,22 @@ def berry(tmp_path: Path) -> Any:
     folder = new_backend("berry", tmp_path).folder
     for left_over in ("patterns.py", "passes.py", "strategies.py", "codegen.py"):
         (folder / left_over).unlink()
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    assert [language for language, _ in blocks] == list(FILES.values())
-    for name, (_, text) in zip(FILES, blocks, strict=True):
+    for name, text in blocks("An accelerator", FILES):
         (folder / name).write_text(text, encoding="utf-8")
     return load_backend_folder(folder)
+
+
+def blocks(section: str, files: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(file, text): the code of a section of the page.
+
+    Args:
+        section: beginning of its title.
+        files: language of each block, by the name of the file that it is.
+    """
+    (text,) = re.findall(rf"^## {section}(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    found = re.findall(r"^```(\w+)\n(.*?)^```", text, re.M | re.S)
+    assert [language for language, _ in found] == list(files.values())
+    yield from zip(files, (code for _, code in found), strict=True)
 
 
 def test_it_runs_a_trained_model_as_tensorflow_lite_micro(berry: Any, tmp_path: Path) -> None:
@@ -73,9 +86,78 @@ def test_what_does_not_fit_is_refused_with_its_size(berry: Any, tmp_path: Path) 
     assert row.reason == "90x40 bytes a row: the local memory has 8192"
 
 
-def test_its_c_is_clean(berry: Any, tmp_path: Path) -> None:
+def assert_clean(source: Path) -> None:
+    """Strict compilers have nothing to say."""
+    include = f"-I{sim.source_directory() / 'include'}"
     for compiler in ("gcc", "clang"):
         if shutil.which(compiler):
             flags = "-std=c99 -O2 -Wall -Wextra -Wpedantic -Wshadow -Werror -c -o".split()
-            command = [compiler, *flags, str(tmp_path / "o"), str(berry.folder / "berry.c")]
+            command = [compiler, include, *flags, str(source.with_suffix(".o")), str(source)]
             subprocess.run(command, check=True)
+
+
+def test_its_c_is_clean(berry: Any) -> None:
+    assert_clean(berry.folder / "berry.c")
+
+
+# --- a sum behind a convolution -----------------------------------------------------------------
+
+SUMS = """
+{convolution}
+{{
+    return ruler_qconv2d({plain});
+}}
+
+{both}
+{{
+    const int32_t status = ruler_qconv2d({plain});
+    for (int32_t i = 0; i < batch * output_height * output_width * output_channels; ++i) {{
+        result[i] = added(result[i], addend[i], output_zero_point, rounding, {numbers});
+    }}
+    return status;
+}}
+"""
+
+
+@pytest.fixture
+def residual(tmp_path: Path) -> Any:
+    """The section's backend; its sums stand behind the convolution of `requantize_driver.c`."""
+    folder = tmp_path / "residual"
+    folder.mkdir()
+    for name, text in blocks("A sum behind a convolution", RESIDUAL_FILES):
+        (folder / name).write_text(text, encoding="utf-8")
+    convolution = patterns.c_declaration("residual_conv2d", patterns.qconv2d())
+    both = patterns.c_declaration("residual_conv2d_add", patterns.qconv2d_add())
+    header = ["#pragma once", "#include <stdint.h>", convolution, both, ""]
+    (folder / "residual.h").write_text("\n".join(header), encoding="utf-8")
+    plain, arguments = (re.findall(r"(\w+)[,)]", text) for text in (convolution, both))
+    sums = SUMS.format(
+        convolution=convolution.rstrip(";"),
+        both=both.rstrip(";"),
+        plain=", ".join(plain),
+        numbers=", ".join(arguments[arguments.index("add_left_shift") :]),
+    )
+    driver = (Path(__file__).parent / "requantize_driver.c").read_text(encoding="utf-8")
+    with (folder / "residual.c").open("a", encoding="utf-8") as stream:
+        stream.write(driver.replace("requantize_driver.h", "residual.h") + sums)
+    (folder / "__init__.py").touch()
+    (folder / "accel.toml").write_text(
+        '[accelerator]\nname = "residual"\n[array]\nrows = 8\ncolumns = 8\n', encoding="utf-8"
+    )
+    return load_backend_folder(folder)
+
+
+def test_the_sum_equals_tensorflow_lite_micro(residual: Any, tmp_path: Path) -> None:
+    path = trained_model("pretrainedResnet_quant.tflite")
+    library = compile_model(path, [residual], tmp_path / "library", name="net")
+    taken = [row.operator for row in library.report.offloaded]
+    assert taken.count("quantized.conv2d") == 9 and taken.count("quantized.add") == 3
+    text = (library.path / "codegen/host/src/tvmgen_net.c").read_text(encoding="utf-8")
+    assert len(re.findall(r"= residual_conv2d_add\(", text)) == 3
+    inputs = integers(12, 1, 32, 32, 3)
+    (output,) = run_library(library.path, {"input_1_int8": inputs}).outputs.values()
+    np.testing.assert_array_equal(output, tflite_micro(path.read_bytes(), inputs))
+
+
+def test_its_c_is_clean_too(residual: Any) -> None:
+    assert_clean(residual.folder / "residual.c")

@@ -46,7 +46,10 @@ address = "offset"
 """
 
 DRIVER_FILES = ("integer_driver.c", "scratchpad_driver.c", "scratchpad_driver.h")
-DECLARED = ("qconv2d", "qdepthwise", "qdense", "qadd", "qmultiply", "qavg_pool2d", "qmax_pool2d")
+DECLARED = (
+    "qconv2d", "qconv2d_add", "qdepthwise", "qdense", "qadd", "qmultiply", "qavg_pool2d",
+    "qmax_pool2d",
+)  # fmt: skip
 EVERY_LAYER_ALONE = ExportOptions(keep_in_scratchpads=False)
 
 _numbers = itertools.count()
@@ -58,13 +61,18 @@ class ScratchpadNpu(UMABackend):
     Args:
         folder: a new one becomes the backend's.
         size: of the scratchpad in bytes.
+        pool: its name.
+        sums: whether a convolution and the sum behind it are one layer.
     """
 
-    def __init__(self, folder: Path, size: int, pool: str = "scratchpad") -> None:
+    def __init__(
+        self, folder: Path, size: int, pool: str = "scratchpad", sums: bool = False
+    ) -> None:
         self._name = f"scratchpad{next(_numbers)}_npu"
         self._folder, self._size, self._pool = folder / self._name, size, pool
         super().__init__()
         for registration in (
+            *([patterns.qconv2d_add(predicate=self._fits)] if sums else []),
             patterns.qconv2d(groups=None, dilation=None, predicate=self._fits),
             patterns.qdepthwise(dilation=None, multipliers=None, predicate=self._fits),
             patterns.qdense(weight_layout="IO", predicate=self._fits),
@@ -139,6 +147,7 @@ def operand_bytes(known: Any) -> Iterator[int]:
         channels = (known.weights_shape[0],)
         shapes |= {"weights": known.weights_shape, "bias": channels}
         shapes |= {"multipliers": (known.scales,), "shifts": (known.scales,)}
+        shapes["addend"] = known.output_shape
     else:
         shapes["right"] = known.right_shape
     for name, dtype in known.pointer_types.items():
@@ -304,13 +313,36 @@ def test_an_input_of_two_layers_is_loaded_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs_of(library, inputs), tflite_micro(file, inputs))
 
 
+def test_a_sum_behind_a_convolution_finds_its_operands_in_the_scratchpad(tmp_path: Path) -> None:
+    library = compiled(block(), ScratchpadNpu(tmp_path, 1 << 16, sums=True), tmp_path)
+    names = [layer["name"] for layer in library.metadata["umakit"]["layers"]]
+    assert names == ["conv1", "conv2", "conv3 + add4"]
+    kept = {item["tensor"]: item["readers"] for item in traffic(library)["kept"]}
+    assert kept == {"conv1": ("conv2", "conv3 + add4"), "conv2": ("conv3 + add4",)}
+    constants = 3 * (4 * 36 + 4 * 4 + 4 * 4 + 4)
+    assert traffic(library)["moved"] == 2 * TENSOR + constants
+    inputs = inputs_of(library, 4)
+    assert copied_bytes(library, inputs[0], tmp_path) == traffic(library)["moved"]
+    np.testing.assert_array_equal(outputs_of(library, inputs), tflite_micro(block(), inputs))
+
+
+def test_a_tensor_may_be_the_data_of_a_convolution_and_what_is_added(tmp_path: Path) -> None:
+    net = Network()
+    start = net.convolution(0)
+    file = net.finish(net.addition(start, net.convolution(start)))
+    library = compiled(file, ScratchpadNpu(tmp_path, 1 << 16, sums=True), tmp_path)
+    assert len(library.metadata["umakit"]["layers"]) == 2
+    inputs = inputs_of(library, 4)
+    np.testing.assert_array_equal(outputs_of(library, inputs), tflite_micro(file, inputs))
+
+
 @settings(
     max_examples=8, deadline=None, suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
 )  # fmt: skip
-@given(data=st.data(), room=st.integers(800, 4000))
+@given(data=st.data(), room=st.integers(800, 4000), sums=st.booleans())
 def test_random_networks_are_exact_in_scratchpads_of_any_size(
-    data: Any, room: int, tmp_path_factory: pytest.TempPathFactory
+    data: Any, room: int, sums: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     net = Network()
     for _ in range(data.draw(st.integers(2, 7))):
@@ -321,7 +353,7 @@ def test_random_networks_are_exact_in_scratchpads_of_any_size(
             net.convolution(left, data.draw(st.sampled_from([4, 4, 12])))
     folder = tmp_path_factory.mktemp("random")
     file = net.finish(len(net.values) - 1)
-    library = compiled(file, ScratchpadNpu(folder, room), folder)
+    library = compiled(file, ScratchpadNpu(folder, room, sums=sums), folder)
     inputs = inputs_of(library, 3)
     np.testing.assert_array_equal(outputs_of(library, inputs), tflite_micro(file, inputs))
 

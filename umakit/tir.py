@@ -105,6 +105,13 @@ def sequence(statements: Sequence[Any]) -> Any:
     return tirx.SeqStmt(list(statements))
 
 
+def only_if(conditions: Sequence[Any], body: Any) -> Any:
+    """A body that runs if all conditions hold; always, if there are none."""
+    if not conditions:
+        return body
+    return tirx.IfThenElse(tirx.all(*conditions), body, None)
+
+
 def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
     """Statements that call drivers one after the other, up to the first status that is not zero.
 

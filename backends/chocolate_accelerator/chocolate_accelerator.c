@@ -36,8 +36,11 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
                          MASK(INTERRUPT_ENABLE_QUEUE_DONE) == MASK(INTERRUPT_PENDING_QUEUE_DONE),
                      interrupts_are_enabled_by_their_own_bit);
 UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
-                         OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u,
-                     registers_of_a_tile_are_next_to_each_other);
+                         OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u &&
+                         OFFSET(DILATION_WIDTH) - OFFSET(KERNEL_HEIGHT) == 5u * 4u &&
+                         OFFSET(ROUNDING) - OFFSET(INPUT_ZERO_POINT) == 4u * 4u &&
+                         OFFSET(SUM_CLIP_HIGHEST) - OFFSET(ADDEND_ZERO_POINT) == 10u * 4u,
+                     registers_that_are_written_in_one_go_are_neighbours);
 
 /* How long the device may take for what is in its queue before the driver gives
  * up, in cycles. This is 40 seconds at 100 MHz: a limit that stops a healthy
@@ -343,6 +346,24 @@ int chocolate_accelerator_configure(
     umakit_device_write32(layer.device, OFFSET(ADD), 0u);
     umakit_device_write32(layer.device, OFFSET(ACCUMULATOR_START), 0u);
     umakit_device_barrier(layer.device); /* the device sees what the host wrote */
+    return UMAKIT_OK;
+}
+
+int chocolate_accelerator_configure_add(
+    int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+    int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift, int32_t multiplier,
+    int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest)
+{
+    const int32_t addition[11] = {addend_zero_point, left_shift,   result_multiplier,
+                                  result_shift,      addend_multiplier, addend_shift,
+                                  multiplier,        shift,        sum_zero_point,
+                                  sum_lowest,        sum_highest};
+
+    if (layer.device == NULL) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    umakit_device_write32(layer.device, OFFSET(ADD), 1u);
+    write_all(OFFSET(ADDEND_ZERO_POINT), addition, 11u);
     return UMAKIT_OK;
 }
 

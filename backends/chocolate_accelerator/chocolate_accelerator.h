@@ -73,6 +73,15 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure(
     int32_t highest, int32_t rounding);
 
 /*
+ * After configure: add a second tensor to the result, as umakit's integer
+ * additions do. Both are shifted left and scaled, and so is their sum.
+ */
+UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
+    int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+    int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift, int32_t multiplier,
+    int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest);
+
+/*
  * Copy planes x rows x row_bytes bytes from a tensor, `offset` bytes from its
  * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
  * where they lie close together; and back.

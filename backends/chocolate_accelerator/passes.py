@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TIR passes of the chocolate_accelerator: a layer becomes loops over tiles, and these driver calls.
+"""TIR passes of the chocolate_accelerator: a layer becomes loops over tiles, of driver calls.
 
 TIR is TVM's loop program. A TIR pass is a function from a prim func to a prim func. This one throws
 the loops over elements away, which `patterns.parameters_of` describes, and writes the layer anew as
@@ -29,6 +29,7 @@ from umakit.tiling import DriverCosts, Kind, TilePlanner, Tiles, loops_of, tile_
 BEGIN = "chocolate_accelerator_begin"
 BIND = "chocolate_accelerator_bind"
 CONFIGURE = "chocolate_accelerator_configure"
+CONFIGURE_ADD = "chocolate_accelerator_configure_add"
 LOAD = "chocolate_accelerator_load"
 COMPUTE = "chocolate_accelerator_compute"
 STORE = "chocolate_accelerator_store"
@@ -41,8 +42,11 @@ DATAFLOWS = tuple(Dataflow)
 OPERATIONS = (Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.MAX_POOL, Kind.AVERAGE_POOL)
 COMPLETIONS = ("interrupt", "polling")
 
+Call = tuple[str, list[Any]]
+"""A C function's name and its arguments."""
+
 # Register accesses of the driver's calls, a cycle each: part of what a layer costs.
-DRIVER_COSTS = DriverCosts(begin=5, configure=15, transfer=11, job=24, finish=4)
+DRIVER_COSTS = DriverCosts(begin=5, configure=15, configure_add=12, transfer=11, job=24, finish=3)
 
 
 def ChocolateLayerPass(planner: TilePlanner, device: DeviceSection) -> Any:
@@ -80,9 +84,8 @@ def tiled(function: Any, planner: TilePlanner, completion: int) -> Any:
         (BIND, [TENSORS.index(name), tir.pointer(tensor), tir.buffer_bytes(tensor)])
         for name, tensor in tensors.items()
     ]
-    before += [(CONFIGURE, configuration(known, tiles))]
-    before += parameters(tensors, buffers)
-    loops = with_calls(scheduled(tiles), tiles, commands(tiles, buffers))
+    common = [*configuration(known, tiles), *parameters(tensors, buffers)]
+    loops = with_calls(scheduled(tiles), tiles, commands(tiles, buffers, common))
     body = [tir.driver_calls(before), loops, tir.driver_calls([(FINISH, [])])]
     return tir.with_body(function, tir.allocate(list(buffers.values()), tir.sequence(body)))
 
@@ -104,8 +107,14 @@ def scheduled(tiles: Tiles) -> Any:
     return schedule
 
 
-def commands(tiles: Tiles, buffers: dict[str, Any]) -> dict[str, Any]:
-    """What becomes of the schedule's blocks: from a tile's coordinates to a driver call."""
+def commands(tiles: Tiles, buffers: dict[str, Any], common: list[Call]) -> dict[str, Any]:
+    """What becomes of the schedule's blocks: from a tile's coordinates to driver calls.
+
+    Args:
+        tiles: of the layer.
+        buffers: by tensor.
+        common: what has to be done once before the first tile is computed.
+    """
 
     def load(tensor: str) -> Any:
         def call(position: Any) -> Any:
@@ -119,7 +128,10 @@ def commands(tiles: Tiles, buffers: dict[str, Any]) -> dict[str, Any]:
             tir.pointer(buffers[name]) if name in buffers else 0
             for name in ("data", "weights", "parameters", "result", "addend")
         ]
-        return tir.driver_call(COMPUTE, [*places, *tiles.job(position).arguments])
+        job = tir.driver_call(COMPUTE, [*places, *tiles.job(position).arguments])
+        # Behind the loads of the first tile, which are on their way meanwhile.
+        first = [position[axis] == 0 for axis in tiles.loops]
+        return tir.sequence([tir.only_if(first, tir.driver_calls(common)), job])
 
     def store(position: Any) -> Any:
         where = [TENSORS.index("result"), tir.pointer(buffers["result"])]
@@ -129,9 +141,9 @@ def commands(tiles: Tiles, buffers: dict[str, Any]) -> dict[str, Any]:
     return {**loads, "compute": compute, "store": store}
 
 
-def parameters(tensors: dict[str, Any], buffers: dict[str, Any]) -> list[tuple[str, list[Any]]]:
+def parameters(tensors: dict[str, Any], buffers: dict[str, Any]) -> list[Call]:
     """Loads of bias, multipliers and shifts, one behind the other."""
-    calls: list[tuple[str, list[Any]]] = []
+    calls: list[Call] = []
     place = 0
     for name in PARAMETERS:
         if name in tensors:
@@ -142,13 +154,23 @@ def parameters(tensors: dict[str, Any], buffers: dict[str, Any]) -> list[tuple[s
     return calls
 
 
-def configuration(known: Any, tiles: Tiles) -> list[int]:
-    """Arguments of the driver that all tiles of a layer have in common."""
+def configuration(known: Any, tiles: Tiles) -> list[Call]:
+    """What all tiles of a layer have in common."""
     layer = tiles.layer
-    low, high = known.clip
-    rounding = patterns.ROUNDINGS.index(known.rounding) if not layer.is_pool else 0
-    return [
+    rounding = 0 if layer.is_pool else patterns.ROUNDINGS.index(known.rounding)
+    values = [
         OPERATIONS.index(layer.kind), DATAFLOWS.index(tiles.tiling.dataflow),
         int(layer.channels_first), *layer.kernel, *layer.strides, *layer.dilation,
-        getattr(known, "input_zero_point", 0), known.output_zero_point, low, high, rounding,
+        getattr(known, "input_zero_point", 0), known.output_zero_point, *known.clip, rounding,
     ]  # fmt: skip
+    return [(CONFIGURE, values), *addition(known)]
+
+
+def addition(known: Any) -> list[Call]:
+    """How a convolution's result and the addend become their sum."""
+    if not isinstance(known, patterns.QConv2dAdd):
+        return []
+    added = known.addition
+    scales = [n for pair in zip(added.multipliers, added.shifts, strict=True) for n in pair]
+    ending = [added.output_zero_point, *added.clip]
+    return [(CONFIGURE_ADD, [added.zero_points[1], added.left_shift, *scales, *ending])]

@@ -27,6 +27,7 @@ def layers(planner: TilePlanner) -> list[patterns.Offer]:
     # by side, and the last block is filled up with zeros.
     convolution: dict[str, Any] = {"weight_layout": f"O/{columns} HWI {columns}o", **weighted}
     found: list[patterns.Offer] = [
+        patterns.qconv2d_add(**convolution, **images),  # first: both operators in one
         patterns.qconv2d(**convolution, **images),
         patterns.qdense(weight_layout=f"O/{columns} I {columns}o", **weighted),
     ]

@@ -52,7 +52,6 @@ class Offloaded:
     def reference(self) -> dict[str, Any]:
         """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
         name = f"relax.{PREFIX}{self.known.operator}"
-        on_cpu = legalizations()[name]
 
         def rule(builder: Any, call: Any) -> Any:
             if isinstance(self.known, Weighted):
@@ -60,7 +59,7 @@ class Offloaded:
                 operands = tvm_api.relax.Tuple(list(call.args))
                 lowered = tvm_api.relax.call_tir(variable, operands, call.ty)
             else:
-                lowered = on_cpu(builder, call)
+                lowered = legalizations()[name](builder, call)
             if self.known.then is not None:
                 variable = lowered.args[0]
                 function = with_change_of_scale(builder.get()[variable], self.known.then)
@@ -92,23 +91,20 @@ def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Of
             what no driver call stands for.
     """
     values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
-    calls = []
-    for binding in tvm_api.bindings_of(function):
-        if isinstance(binding.value, tvm_api.Call):
-            calls.append(binding.value)
-    name = f"relax.{PREFIX}{offer.OPERATOR.operator}"
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
-    if not 1 <= len(calls) <= 2 or str(getattr(calls[0].op, "name", "")) != name:
-        raise LoweringError(f"is not {name}, alone or with one operator behind it", where=where)
-    first, follower = calls[0], calls[1] if len(calls) > 1 else None
-    operands = [values.get(operand, operand) for operand in first.args]
-    constants = [tvm_api.constant_array(operand) for operand in operands]
+    match = offer.match_of(function)
+    if match is None:
+        expected = f"{offer.operator_name} as {offer.name} matches it"
+        raise LoweringError(f"is not {expected}, alone or with one operator behind it", where=where)
+    operands = [values.get(operand, operand) for operand in match.operands]
+    constants = [tvm_api.constant_array(operand) for operand in operands[-len(ARRAYS) :]]
     try:
-        known = read_composite(offer, first, follower, constants[1:])
+        known = read_composite(offer, match, constants)
     except NotReadable as reason:
         raise LoweringError(str(reason), where=where) from None
     if isinstance(known, Weighted):
-        operands[1:] = [tvm_api.relax.const(array) for array in known.stored_arrays().values()]
+        arrays = known.stored_arrays().values()
+        operands[-len(ARRAYS) :] = [tvm_api.relax.const(array) for array in arrays]
     return Offloaded(known, _as_function(known, function, operands), tuple(operands))
 
 

@@ -27,7 +27,7 @@ includes it:
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
 from umakit.patterns.elementwise import qadd, qmultiply, qsubtract
 from umakit.patterns.layouts import WeightLayout, weight_layout
-from umakit.patterns.linear import qconv2d, qdense, qdepthwise
+from umakit.patterns.linear import qconv2d, qconv2d_add, qdense, qdepthwise
 from umakit.patterns.offer import Offer
 from umakit.patterns.parameters import (
     ROUNDINGS,
@@ -40,7 +40,7 @@ from umakit.patterns.parameters import (
     QSubtract,
 )
 from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
-from umakit.patterns.weighted import QConv2d, QDense, QDepthwise, Weighted
+from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
 
 __all__ = [
     "ROUNDINGS",
@@ -49,6 +49,7 @@ __all__ = [
     "QAdd",
     "QAveragePool2d",
     "QConv2d",
+    "QConv2dAdd",
     "QDense",
     "QDepthwise",
     "QMaxPool2d",
@@ -64,6 +65,7 @@ __all__ = [
     "qadd",
     "qavg_pool2d",
     "qconv2d",
+    "qconv2d_add",
     "qdense",
     "qdepthwise",
     "qmax_pool2d",

@@ -26,9 +26,10 @@ def parameters_of(source: Any) -> Any:
             strategy receives.
 
     Returns:
-        `QConv2d`, `QDepthwise`, `QDense`, `QAdd`, `QSubtract`, `QMultiply`, `QAveragePool2d` or
-        `QMaxPool2d`; of a prim func with the values of weights, bias, multipliers and shifts. None
-        for anything that did not come from a pattern of `umakit.patterns`.
+        `QConv2d`, `QConv2dAdd`, `QDepthwise`, `QDense`, `QAdd`, `QSubtract`, `QMultiply`,
+        `QAveragePool2d` or `QMaxPool2d`; of a prim func with the values of weights, bias,
+        multipliers and shifts. None for anything that did not come from a pattern of
+        `umakit.patterns`.
     """
     if not isinstance(source, tvm_api.PrimFunc):
         text = getattr(source, ATTRIBUTE, None)

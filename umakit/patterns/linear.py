@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from umakit import tvm_api
 from umakit.backend import OtherOperator
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names, Pairs
 from umakit.patterns.layouts import CONVOLUTION, DENSE
 from umakit.patterns.layouts import weight_layout as read_layout
-from umakit.patterns.offer import Offer, WindowOffer
-from umakit.patterns.weighted import QConv2d, QDense, QDepthwise
-from umakit.quantization.operators import Conv2d, Dense
+from umakit.patterns.offer import (
+    ANNOTATION,
+    Offer,
+    WindowOffer,
+    calls_of,
+    calls_operator,
+    with_followers,
+)
+from umakit.patterns.reading import Match
+from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise
+from umakit.quantization.operators import PREFIX, Add, Conv2d, Dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +104,7 @@ class qconv2d(ConvolutionOffer):
         input_channel_multiple, output_channel_multiple: as `channel_multiple`, for one of them.
     """
 
-    KIND = QConv2d
+    KIND: ClassVar[type[QConv2d]] = QConv2d
     OPERATOR = Conv2d
 
     name: str = "qconv2d"
@@ -120,6 +129,59 @@ class qconv2d(ConvolutionOffer):
             *(_c.multiple_of(n, "input channels", lambda k: k.input_channels) for n in inputs),
             *(_outputs(n) for n in outputs),
         ]
+
+
+@dataclass(frozen=True, eq=False)
+class qconv2d_add(qconv2d):
+    """An integer convolution whose result is added to another tensor, in one call of the driver.
+
+    The result must have no other use. The other tensor may be on either side of the addition, and
+    has the shape, layout and dtype of the result; of two convolutions that are added, one is taken,
+    the left one if it can be. Arguments are those of `qconv2d`, about the convolution; register it
+    before `qconv2d`, which takes what is refused here. `requantize` is about the sum.
+    """
+
+    KIND = QConv2dAdd
+
+    name: str = "qconv2d_add"
+
+    def __iter__(self) -> Iterator[Any]:
+        wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
+        convolution, addend = tvm_api.is_op(self.operator_name)(*wildcards), tvm_api.wildcard()
+        add = tvm_api.is_op(ADD)
+        sums = [add(convolution, addend), add(addend, convolution)]
+        sides = zip(*(with_followers(both) for both in sums), strict=True)
+        alternatives = [alternative for pair in sides for alternative in pair]
+        annotations = {ANNOTATION: convolution, **dict(zip(SIDES, sums, strict=True))}
+        return iter((self.name, alternatives, self, annotations))
+
+    def __call__(self, context: Any) -> bool | str:
+        answer = super().__call__(context)
+        # The row of the addition is told what the convolution is refused for; that of the
+        # convolution only if no other pattern says more.
+        return OtherOperator(f"{self.name}: {answer}") if isinstance(answer, str) else answer
+
+    def _match(self, context: Any) -> Match:
+        found, root = context.annotated_expr, context.matched_expr
+        (side,) = (position for position, name in enumerate(SIDES) if name in found)
+        addition = found[SIDES[side]]
+        return Match(found[ANNOTATION], addition, side, None if root.same_as(addition) else root)
+
+    def match_of(self, function: Any) -> Match | None:
+        calls = calls_of(function)
+        names = (self.operator_name, ADD)
+        if not 2 <= len(calls) <= 3 or not all(
+            calls_operator(call, name) for (_, call), name in zip(calls, names, strict=False)
+        ):
+            return None
+        (variable, convolution), (_, addition) = calls[:2]
+        side = int(addition.args[1].same_as(variable))
+        return Match(convolution, addition, side, calls[2][1] if len(calls) > 2 else None)
+
+
+ADD = f"relax.{PREFIX}{Add.operator}"
+SIDES = ("left", "right")
+"""Under these names the predicate finds the addition; on which side the convolution is."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from umakit.backend import OtherOperator
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names, Padding, Pairs
 from umakit.patterns.parameters import Composite
-from umakit.patterns.reading import NotReadable, read_composite
+from umakit.patterns.reading import Match, NotReadable, read_composite
 from umakit.quantization.operators import PREFIX, Parameters
 
 OwnPredicate = Callable[[Any], "bool | str"]
@@ -56,18 +56,32 @@ class Offer:
     def __iter__(self) -> Iterator[Any]:
         """The arguments of `UMABackend._register_pattern`."""
         wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
-        operator = tvm_api.is_op(f"relax.{PREFIX}{self.OPERATOR.operator}")(*wildcards)
-        return iter((self.name, _with_followers(operator), self, {ANNOTATION: operator}))
+        operator = tvm_api.is_op(self.operator_name)(*wildcards)
+        return iter((self.name, with_followers(operator), self, {ANNOTATION: operator}))
 
     def __call__(self, context: Any) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
-        call = context.annotated_expr[ANNOTATION]
-        root = context.matched_expr
         try:
-            known = read_composite(self, call, None if root.same_as(call) else root)
+            known = read_composite(self, self._match(context))
         except NotReadable as reason:
             return str(reason)
         return self.judge(known)
+
+    def _match(self, context: Any) -> Match:
+        call, root = context.annotated_expr[ANNOTATION], context.matched_expr
+        return Match(call, follower=None if root.same_as(call) else root)
+
+    def match_of(self, function: Any) -> Match | None:
+        """The calls inside a composite's Relax function; None if it is not what is matched."""
+        calls = calls_of(function)
+        if not 1 <= len(calls) <= 2 or not calls_operator(calls[0][1], self.operator_name):
+            return None
+        return Match(calls[0][1], follower=calls[1][1] if len(calls) > 1 else None)
+
+    @property
+    def operator_name(self) -> str:
+        """Of the integer operator, as TVM has it."""
+        return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
     def judge(self, known: Any) -> bool | str:
         """True if the accelerator can compute an operator with these parameters, else why not."""
@@ -133,7 +147,21 @@ ANNOTATION = "operator"
 """Under this name the predicate finds the integer operator of a match."""
 
 
-def _with_followers(operator: Any) -> Sequence[Any]:
+def calls_of(function: Any) -> list[tuple[Any, Any]]:
+    """(variable, call): those of a composite's Relax function in their order."""
+    return [
+        (binding.var, binding.value)
+        for binding in tvm_api.bindings_of(function)
+        if isinstance(binding.value, tvm_api.Call)
+    ]
+
+
+def calls_operator(call: Any, name: str) -> bool:
+    """Whether a call is one of a Relax operator, of a name like `relax.clip`."""
+    return str(getattr(call.op, "name", "")) == name
+
+
+def with_followers(operator: Any) -> Sequence[Any]:
     """Patterns to try one after the other: the operator with what may stand behind it, then alone.
 
     What a network has of that kind is mostly part of the integer operators already.

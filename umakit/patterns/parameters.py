@@ -90,24 +90,30 @@ class Composite:
 
     def ending(self) -> dict[str, int]:
         """The last arguments of every driver: how results become integers."""
+        return {**self._result_arguments(), **self._then_arguments()}
+
+    def _result_arguments(self) -> dict[str, int]:
         known: Any = self
         low, high = known.clip
-        ending = {
+        return {
             "output_zero_point": known.output_zero_point,
             "lowest": low,
             "highest": high,
             "rounding": ROUNDINGS.index(known.rounding),
         }
-        if self.then is not None:
-            ending |= {
-                "then_multiplier": self.then.multiplier,
-                "then_shift": self.then.shift,
-                "then_input_zero_point": self.then.input_zero_point,
-                "then_output_zero_point": self.then.output_zero_point,
-                "then_lowest": self.then.clip[0],
-                "then_highest": self.then.clip[1],
-            }
-        return ending
+
+    def _then_arguments(self) -> dict[str, int]:
+        """Of the second change of scale, if there is one."""
+        if self.then is None:
+            return {}
+        return {
+            "then_multiplier": self.then.multiplier,
+            "then_shift": self.then.shift,
+            "then_input_zero_point": self.then.input_zero_point,
+            "then_output_zero_point": self.then.output_zero_point,
+            "then_lowest": self.then.clip[0],
+            "then_highest": self.then.clip[1],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,7 +13,7 @@ from umakit import tvm_api
 from umakit.patterns.layouts import weight_layout
 from umakit.patterns.parameters import BIAS_DTYPES, Binary
 from umakit.patterns.weighted import ARRAYS, Weighted
-from umakit.quantization.operators import PREFIX, Parameters, Requantize
+from umakit.quantization.operators import PREFIX, Add, Parameters, Requantize
 
 if TYPE_CHECKING:
     from umakit.patterns.elementwise import ElementwiseOffer
@@ -28,35 +28,64 @@ class NotReadable(Exception):
     """A match that no driver call can stand for; its text says why."""
 
 
-def read_composite(
-    offer: Offer, call: Any, follower: Any, arrays: Sequence[Any] | None = None
-) -> Any:
+@dataclass(frozen=True)
+class Match:
+    """The calls that one call of a driver stands for.
+
+    Attributes:
+        operator: the call of the integer operator.
+        addition: the call of the addition of its result and another tensor, or None.
+        side: position of the operator's result among the operands of the addition.
+        follower: the call of a clip, relu or requantize behind all that, or None.
+    """
+
+    operator: Any
+    addition: Any = None
+    side: int = 0
+    follower: Any = None
+
+    @property
+    def operands(self) -> list[Any]:
+        """What the match reads: operands of the operator, and behind its data the addend."""
+        data, *constants = self.operator.args
+        return [data, *constants] if self.addition is None else [data, self.addend, *constants]
+
+    @property
+    def addend(self) -> Any:
+        """The operand of the addition that is not the operator's result."""
+        return self.addition.args[1 - self.side]
+
+
+def read_composite(offer: Offer, match: Match, arrays: Sequence[Any] | None = None) -> Any:
     """The parameters of a composite.
 
     Args:
         offer: what the backend registered.
-        call: of the integer operator.
-        follower: call of a clip, relu or requantize behind it, or None.
+        match: the calls.
         arrays: weights, bias, multipliers and shifts; default: the constants among the operands.
 
     Raises:
-        NotReadable: a symbolic shape, weights that are no constants, or a follower that the
-            accelerator has no place for.
+        NotReadable: a symbolic shape, weights that are no constants, an addition of other than
+            equal types, or a follower that the accelerator has no place for.
     """
-    shapes = [tvm_api.static_shape(operand) for operand in call.args]
+    call = match.operator
+    shapes = [tvm_api.static_shape(operand) for operand in match.operands]
     if not shapes or any(shape is None for shape in shapes):
         raise NotReadable("a symbolic shape: the driver needs every size at compile time")
     known, then = offer.OPERATOR.of(call), None
-    if follower is not None:
-        known, then = _absorb(known, follower)
+    last = known if match.addition is None else _addition(known, match)
+    if match.follower is not None:
+        last, then = _absorb(last, match.follower)
     if then is not None and not offer.requantize:
         raise NotReadable(
             "a second change of scale behind it: the accelerator rescales a result once"
         )
     if offer.requantize and then is None:
-        then = _unit(known)
-    values: dict[str, Any] = asdict(known)
+        then = _unit(last)
+    values: dict[str, Any] = asdict(last if match.addition is None else known)
     values |= {"data_shape": shapes[0], "data_dtype": tvm_api.dtype_of(call.args[0]), "then": then}
+    if match.addition is not None:
+        values["addition"] = last
     if issubclass(offer.KIND, Weighted):
         values |= _weighted(cast("WeightedOffer", offer), known, call, arrays)
     if issubclass(offer.KIND, Binary):
@@ -95,6 +124,41 @@ def _weighted(
         "fill": -outputs % blocks.get("O", 1),
         "zero_point_in_bias": offer.fold_zero_point,
     }
+
+
+def _addition(known: Any, match: Match) -> Add:
+    """How the result of an operator and the addend are added, with the result on the left."""
+    added, addend = Add.of(match.addition), match.addend
+    left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)
+    if match.addition.args[0].same_as(match.addition.args[1]):
+        raise NotReadable("its result is added to itself: the accelerator adds another tensor")
+    if left != right:
+        texts = ["x".join(str(n) for n in shape) for shape in (left, right)]
+        raise NotReadable(f"shapes {texts[0]} and {texts[1]}: the accelerator adds equal ones")
+    dtypes = (known.output_dtype, tvm_api.dtype_of(addend), added.output_dtype)
+    if len(set(dtypes)) > 1:
+        raise NotReadable(
+            f"{dtypes[0]} and {dtypes[1]} make {dtypes[2]}: the accelerator adds equal ones"
+        )
+    if added.rounding != known.rounding:
+        raise NotReadable(f"rounding {known.rounding}, and {added.rounding} of the sum")
+    if match.side == 1:
+
+        def turned(values: Any) -> Any:
+            return (values[1], values[0], *values[2:])
+
+        added = replace(
+            added,
+            zero_points=turned(added.zero_points),
+            multipliers=turned(added.multipliers),
+            shifts=turned(added.shifts),
+        )
+    if added.zero_points[0] != known.output_zero_point:
+        raise NotReadable(
+            f"zero point {known.output_zero_point} of its result, which the addition takes for "
+            f"{added.zero_points[0]}"
+        )
+    return added
 
 
 def _absorb(known: Any, follower: Any) -> tuple[Any, Requantize | None]:

@@ -17,31 +17,39 @@ from umakit.patterns.parameters import (
     QMultiply,
     QSubtract,
 )
-from umakit.patterns.weighted import ARRAYS, QConv2d, QDense, QDepthwise, Weighted
-from umakit.quantization.operators import Requantize
+from umakit.patterns.weighted import ARRAYS, QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
+from umakit.quantization.operators import Add, Parameters, Requantize
 
 KINDS: tuple[type[Composite], ...] = (
-    QConv2d, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d, QMaxPool2d,
+    QConv2d, QConv2dAdd, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d,
+    QMaxPool2d,
 )  # fmt: skip
+_PARTS: dict[str, type[Parameters]] = {"then": Requantize, "addition": Add}
+"""Fields that have parameters of their own."""
+
 _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
 
 def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool) -> Composite:
     """Parameters of the smallest operator of a kind, to look at names and their order."""
-    common = {
+    common: dict[str, Any] = {
         "output_shape": _ONES, "output_dtype": dtype, "output_zero_point": 0, "clip": (0, 0),
-        "rounding": ROUNDINGS[0], "input_zero_point": 0, "multiplier": 0, "shift": 0,
+        "rounding": ROUNDINGS[0],
     }  # fmt: skip
-    values = common | {
+    change: dict[str, Any] = {"input_zero_point": 0, "multiplier": 0, "shift": 0}
+    added: dict[str, Any] = {
+        "zero_points": (0, 0), "left_shift": 0, "multipliers": _ZEROS, "shifts": _ZEROS,
+    }  # fmt: skip
+    values = common | change | added | {
         "data_shape": _ONES, "data_dtype": dtype, "right_shape": _ONES, "broadcasts": broadcast,
         "weights_shape": _ONES, "stored_layout": "", "scales": 1, "expanded": False, "fill": 0,
         "zero_point_in_bias": False,
         "strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1,
-        "window": (1, 1), "zero_points": (0, 0), "left_shift": 0, "multipliers": _ZEROS,
-        "shifts": _ZEROS, "then": Requantize(**common) if requantize else None,  # type: ignore[arg-type]
+        "window": (1, 1), "addition": Add(**common, **added),
+        "then": Requantize(**common, **change) if requantize else None,
     }  # fmt: skip
     needed = {item.name for item in fields(kind) if item.default is MISSING}
-    return kind(**{name: values[name] for name in (needed | {"then"})})  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in (needed | {"then"})})
 
 
 def as_text(known: Composite) -> str:
@@ -51,8 +59,7 @@ def as_text(known: Composite) -> str:
         for item in fields(known)
         if not (isinstance(known, Weighted) and item.name in ARRAYS)
     }
-    if known.then is not None:
-        values["then"] = asdict(known.then)
+    values |= {name: asdict(values[name]) for name in _PARTS if values.get(name) is not None}
     return json.dumps({"kind": type(known).__name__, **values}, sort_keys=True)
 
 
@@ -61,9 +68,9 @@ def from_text(text: str) -> Any:
     values = {name: _tuples(value) for name, value in json.loads(text).items()}
     kind = next(kind for kind in KINDS if kind.__name__ == values["kind"])
     del values["kind"]
-    if isinstance(values["then"], Mapping):
-        then = {name: _tuples(value) for name, value in values["then"].items()}
-        values["then"] = Requantize(**then)
+    for name, part in _PARTS.items():
+        if isinstance(values.get(name), Mapping):
+            values[name] = part(**{key: _tuples(value) for key, value in values[name].items()})
     return kind(**values)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from umakit.errors import LoweringError
 from umakit.patterns.layouts import CONVOLUTION, DENSE, WeightLayout, weight_layout
 from umakit.patterns.parameters import Composite, Image, Shape, window_arguments
-from umakit.quantization.operators import Conv2d, Dense
+from umakit.quantization.operators import Add, Conv2d, Dense, register
 
 Array = npt.NDArray[Any]
 
@@ -145,6 +145,56 @@ class QDepthwise(QConv2d):
 
 
 @dataclass(frozen=True, kw_only=True)
+class QConv2dAdd(QConv2d):
+    """A convolution, and the sum of its result and another tensor of the same shape and dtype.
+
+    `output_zero_point` and `clip` are those of the convolution's result, before the addition.
+
+    Attributes:
+        addition: how both are added. Its left operand is the convolution's result and its right
+            one the addend, on whichever side the model has them; its first zero point is
+            `output_zero_point`. Zero point and clip of the sum are `addition.output_zero_point`
+            and `addition.clip`.
+    """
+
+    operator: ClassVar[str] = "conv2d_add"
+    POINTERS: ClassVar[tuple[str, ...]] = (
+        "data", "addend", "weights", "bias", "multipliers", "shifts", "result",
+    )  # fmt: skip
+
+    addition: Add
+
+    @property
+    def pointer_types(self) -> dict[str, str]:
+        return super().pointer_types | {"addend": self.output_dtype}
+
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        shapes = super().operand_shapes | {"addend": self.output_shape}
+        return {name: shapes[name] for name in self.POINTERS}
+
+    def ending(self) -> dict[str, int]:
+        """The last arguments of the driver: those of the convolution's result, then the sum's."""
+        added = self.addition
+        convolution, addend, total = zip(added.multipliers, added.shifts, strict=True)
+        return {
+            **self._result_arguments(),
+            "add_left_shift": added.left_shift,
+            "convolution_multiplier": convolution[0],
+            "convolution_shift": convolution[1],
+            "addend_zero_point": added.zero_points[1],
+            "addend_multiplier": addend[0],
+            "addend_shift": addend[1],
+            "sum_multiplier": total[0],
+            "sum_shift": total[1],
+            "sum_zero_point": added.output_zero_point,
+            "sum_lowest": added.clip[0],
+            "sum_highest": added.clip[1],
+            **self._then_arguments(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class QDense(Dense, Weighted):
     """A fully connected layer with bias, activation and change of scale."""
 
@@ -182,3 +232,8 @@ def _with_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
     sums = weights.reshape(len(bias), -1).astype(np.int64).sum(axis=1)
     moved: Array = bias.astype(np.int64) - zero_point * sums
     return moved.astype(bias.dtype)
+
+
+# No network has it: it stands in the place of both operators of a composite, so that an operator
+# strategy of convolutions is not asked for it.
+register([QConv2dAdd])

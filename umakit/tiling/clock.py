@@ -108,7 +108,7 @@ def run(commands: Sequence[Command], hardware: Hardware) -> Run:
         raise ValueError("every command needs an access of a register and a busy cycle")
     schedule = Schedule.empty(_dependencies(commands))
     if hardware.command_queue:
-        _overlap(commands, hardware, busy, issue, schedule)
+        _overlap(commands, hardware, schedule)
     else:
         _one_after_the_other(commands, schedule)
     array_busy = sum([command.busy for command in commands if command.stream == "array"])
@@ -133,13 +133,42 @@ def _one_after_the_other(commands: Sequence[Command], schedule: Schedule) -> Non
             schedule.dma_order.append(index)
 
 
-def _overlap(
-    commands: Sequence[Command],
-    hardware: Hardware,
-    busy: list[int],
-    issue: list[int],
-    schedule: Schedule,
-) -> None:
+class _Engine:
+    """What takes one command after the other.
+
+    Attributes:
+        free: the cycle from which it can take the next one.
+    """
+
+    __slots__ = ("_busy", "_end", "_pipelined", "_running", "_schedule", "_tail", "free")
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        pipelined: bool,
+        schedule: Schedule,
+        running: list[tuple[int, int]],
+    ) -> None:
+        self._busy = [command.busy for command in commands]
+        self._tail = [command.tail for command in commands]
+        self._pipelined, self._schedule, self._running = pipelined, schedule, running
+        self._end = self.free = 0
+
+    def take(self, index: int, start: int) -> None:
+        """Start a command."""
+        busy_end = start + self._busy[index]
+        before, end = self._end, busy_end + self._tail[index]
+        if end < before:  # in order
+            end = before
+        # At most one is in its tail while one is busy.
+        self.free = end if not self._pipelined else busy_end if busy_end > before else before
+        self._end = end
+        self._schedule.starts[index] = start
+        self._schedule.completions[index] = end
+        heappush(self._running, (end, index))
+
+
+def _overlap(commands: Sequence[Command], hardware: Hardware, schedule: Schedule) -> None:
     """Fill the schedule in, one start after the other in order of time.
 
     Of the oldest commands of the three streams it always takes the one that can start first.
@@ -147,19 +176,18 @@ def _overlap(
     only after that one's completion.
     """
     count = len(commands)
-    enqueued, completions, starts = schedule.enqueued, schedule.completions, schedule.starts
-    dma_order, dependencies = schedule.dma_order, schedule.dependencies
-    ends = [command.busy + command.tail for command in commands]
-    heads = {
-        name: iter([i for i, each in enumerate(commands) if each.stream == name] + [count])
-        for name in ("array", "load", "store")
-    }
-    next_array, next_load, next_store = (heads[name].__next__ for name in heads)
-    array, load, store = next_array(), next_load(), next_store()
-    array_ready = load_ready = store_ready = NEVER
-    array_free = dma_free = array_end = dma_end = 0
+    enqueued, completions = schedule.enqueued, schedule.completions
+    dependencies = schedule.dependencies
     running: list[tuple[int, int]] = []
-    driver = _driver(issue, hardware, running, schedule)
+    compute = _Engine(commands, hardware.preload, schedule, running)
+    dma = _Engine(commands, hardware.outstanding, schedule, running)
+    arrays, loads, stores = (
+        iter([i for i, command in enumerate(commands) if command.stream == name] + [count])
+        for name in ("array", "load", "store")
+    )
+    array, load, store = next(arrays), next(loads), next(stores)
+    array_ready = load_ready = store_ready = NEVER
+    driver = _driver([command.issue for command in commands], hardware, running, schedule)
     wake = next(driver)
     while array < count or load < count or store < count:
         if array_ready == NEVER:
@@ -171,35 +199,24 @@ def _overlap(
         if store_ready == NEVER:
             a, b, c = dependencies[store]
             store_ready = max(enqueued[store], completions[a], completions[b], completions[c])
-        array_start = array_ready if array_ready > array_free else array_free
-        load_start = load_ready if load_ready > dma_free else dma_free
-        store_start = store_ready if store_ready > dma_free else dma_free
+        array_start = array_ready if array_ready > compute.free else compute.free
+        load_start = load_ready if load_ready > dma.free else dma.free
+        store_start = store_ready if store_ready > dma.free else dma.free
         is_load = load_start < store_start or (load_start == store_start and load < store)
         dma_start = load_start if is_load else store_start
         if wake <= array_start and wake <= dma_start:
             wake = next(driver)
-            continue
-        if array_start <= dma_start:
-            starts[array] = array_start
-            end = array_start + ends[array]
-            end = end if end > array_end else array_end
-            array_free = max(array_start + busy[array], array_end) if hardware.preload else end
-            completions[array] = array_end = end
-            heappush(running, (end, array))
-            array, array_ready = next_array(), NEVER
+        elif array_start <= dma_start:
+            compute.take(array, array_start)
+            array, array_ready = next(arrays), NEVER
+        elif is_load:
+            dma.take(load, load_start)
+            schedule.dma_order.append(load)
+            load, load_ready = next(loads), NEVER
         else:
-            index = load if is_load else store
-            starts[index] = dma_start
-            end = dma_start + ends[index]
-            end = end if end > dma_end else dma_end
-            dma_free = max(dma_start + busy[index], dma_end) if hardware.outstanding else end
-            completions[index] = dma_end = end
-            dma_order.append(index)
-            heappush(running, (end, index))
-            if is_load:
-                load, load_ready = next_load(), NEVER
-            else:
-                store, store_ready = next_store(), NEVER
+            dma.take(store, store_start)
+            schedule.dma_order.append(store)
+            store, store_ready = next(stores), NEVER
 
 
 def _driver(

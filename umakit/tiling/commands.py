@@ -22,11 +22,13 @@ class DriverCosts:
 
     Attributes:
         begin, configure, finish: once for a layer.
+        configure_add: the same where a second tensor is added.
         transfer, job: to enqueue one.
     """
 
     begin: int
     configure: int
+    configure_add: int
     transfer: int
     job: int
     finish: int
@@ -71,11 +73,13 @@ class _Commands:
             start += buffer.size
 
     def all(self) -> Iterator[Command]:
+        commands = self._tiles_in_order()
+        first = next(commands)
+        yield replace(first, issue=first.issue + self._driver.begin)
+        yield from commands
+
+    def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
-        first = self._driver.begin + self._driver.configure
-        for command in self._parameters():
-            yield replace(command, issue=command.issue + first)
-            first = 0
         loads = [name for name in ("data", "weights", "addend") if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
@@ -85,12 +89,21 @@ class _Commands:
             position.update(zip(tiles.loops, at, strict=True))
             for name in loads:
                 if not any(at[depths[name] :]):
-                    command = self._load(name, position)
-                    yield replace(command, issue=command.issue + first)
-                    first = 0
-            yield self._job(position)
+                    yield self._load(name, position)
+            if not any(at):
+                yield from self._common(position)
+            else:
+                yield self._job(position)
             if at[depths["result"] :] == ends[depths["result"] :]:
                 yield self._store(position)
+
+    def _common(self, position: Position) -> Iterator[Command]:
+        """The first job, with what has to be done once before it."""
+        layer, driver = self._tiles.layer, self._driver
+        configure = driver.configure + (driver.configure_add if layer.adds else 0)
+        for command in (*self._parameters(), self._job(position)):
+            yield replace(command, issue=command.issue + configure)
+            configure = 0
 
     def _banks(self, buffer: str, place: int) -> int:
         """A bit for each bank of a tile."""

@@ -70,6 +70,7 @@ class Layer:
             return cls(
                 kind, *_image(known), known.kernel, *_window(known), known.dilation,
                 known.data_layout == "NCHW", known.scales, known.output_channels + known.fill,
+                isinstance(known, patterns.QConv2dAdd),
             )  # fmt: skip
         if isinstance(known, patterns.QPool2d):
             kind = Kind.MAX_POOL if isinstance(known, patterns.QMaxPool2d) else Kind.AVERAGE_POOL

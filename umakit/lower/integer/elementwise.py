@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from umakit import tvm_api
@@ -69,22 +70,24 @@ def quantize(known: Quantize, shape: tuple[int, ...]) -> Any:
 
 def add(known: Add, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (left, right, output) of a sum or difference."""
-    (left_zero, right_zero), (left_by, right_by, total_by) = known.zero_points, known.multipliers
-    left_shift, right_shift, total_shift = known.shifts
+    factor = (known.multipliers[2], known.shifts[2])
+    return _binary(known, shapes, dtypes, partial(total_of_both, known), factor)
 
-    def scaled(name: str, value: Any, zero_point: int, by: int, shift: int) -> Any:
-        shifted = (int32(value) - int32(zero_point)) * int32(1 << known.left_shift)
+
+def total_of_both(known: Add, left: Any, right: Any) -> tuple[list[Any], Any]:
+    """Statements, and the sum or difference of two elements on the common scale."""
+    values, statements = [], []
+    for name, element, zero_point, by, shift in zip(
+        ("left", "right"), (left, right), known.zero_points, known.multipliers[:2],
+        known.shifts[:2], strict=True,
+    ):  # fmt: skip
+        shifted = (int32(element) - int32(zero_point)) * int32(1 << known.left_shift)
         product = scaled_by(shifted, int32(by), int32(shift), known.rounding_mode)
-        return bound(f"scaled_{name}", product)
-
-    def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
-        left_part, left_value = scaled("left", left, left_zero, left_by, left_shift)
-        right_part, right_value = scaled("right", right, right_zero, right_by, right_shift)
-        subtracts = isinstance(known, Subtract)
-        total = left_value - right_value if subtracts else left_value + right_value
-        return [*left_part, *right_part], total
-
-    return _binary(known, shapes, dtypes, combine, (total_by, total_shift))
+        part, value = bound(f"scaled_{name}", product)
+        statements += part
+        values.append(value)
+    first, second = values
+    return statements, first - second if isinstance(known, Subtract) else first + second
 
 
 def multiplication(known: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:

@@ -6,10 +6,12 @@ A backend's composite runs as these loops until a TIR pass replaces them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.integer.convolution import product
+from umakit.lower.integer.elementwise import total_of_both
 from umakit.lower.integer.loops import (
     accumulators,
     add_to,
@@ -22,14 +24,16 @@ from umakit.lower.integer.loops import (
     store_rescaled,
     total_of,
 )
-from umakit.patterns.weighted import QConv2d, QDense, Weighted
+from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, Weighted
 from umakit.quantization.operators import Requantize
 
 tirx = tvm_api.tirx
 
 
 def linear_kernel(known: Weighted) -> Any:
-    """The prim func (data, weights, bias, multipliers, shifts, result) of a composite."""
+    """The prim func of a composite, with its `POINTERS` as parameters."""
+    if isinstance(known, QConv2dAdd):
+        return _with_addition(_conv2d(known), known)
     if isinstance(known, QConv2d):
         return _conv2d(known)
     assert isinstance(known, QDense)
@@ -45,9 +49,26 @@ def with_change_of_scale(function: Any, change: Requantize) -> Any:
         value = int32(output[place]) - int32(change.input_zero_point)
         return store_rescaled(output, list(place), value, factor, change)
 
-    extents = [(f"i{axis}", n) for axis, n in enumerate(change.output_shape)]
-    body = sequence(function.body.block.body, loops(extents, one))
-    return kernel(list(function.params), body)
+    return kernel(list(function.params), _behind(function, change.output_shape, one))
+
+
+def _with_addition(function: Any, known: QConv2dAdd) -> Any:
+    """A convolution followed by the addition of another tensor, in place."""
+    data, *arrays, output = function.params
+    addend, added = buffer("addend", known.output_shape, known.output_dtype), known.addition
+    factor = (int32(added.multipliers[2]), int32(added.shifts[2]))
+
+    def one(*place: Any) -> Any:
+        statements, total = total_of_both(added, output[place], addend[place])
+        return sequence(*statements, store_rescaled(output, list(place), total, factor, added))
+
+    return kernel([data, addend, *arrays, output], _behind(function, known.output_shape, one))
+
+
+def _behind(function: Any, shape: tuple[int, ...], one: Callable[..., Any]) -> Any:
+    """The body of a kernel, and behind it a statement for each element of its result."""
+    extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
+    return sequence(function.body.block.body, loops(extents, one))
 
 
 def _buffers(known: Weighted) -> list[Any]:
