@@ -98,7 +98,7 @@ class Estimates:
         crosses the bus at least once.
         """
         jobs = self._jobs(cut)
-        return self._begin + max(
+        return self._driver.begin + max(
             self._way_in(cut) + jobs.busy + jobs.tail,
             self._driver.transfer + sum(move.busy for move in self._all_moves(cut).values()),
         ) + self._way_out(cut)  # fmt: skip
@@ -112,16 +112,17 @@ class Estimates:
         dma += self._parameters.busy
         transfers = self._parameters.count + sum(again[n] * moves[n].count for n in moves)
         commands = jobs.count + transfers
-        issue = self._begin + transfers * driver.transfer + jobs.count * driver.job
+        issue = driver.begin + self._configure
+        issue += transfers * driver.transfer + jobs.count * driver.job
         tail, way_out = moves["result"].tail, self._way_out(tiling)
         if not self._hardware.command_queue:
             cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
-        way_in = self._begin + self._way_in(tiling)
+        way_in = driver.begin + self._way_in(tiling)
         last = jobs.tail + way_out
         bound = max(
             way_in + jobs.busy + last,
-            self._begin + driver.transfer + dma + tail + driver.finish,
+            driver.begin + driver.transfer + dma + tail + driver.finish,
             issue + way_out,
         )
         steps = self._steps(tiles, jobs, moves)
@@ -152,8 +153,8 @@ class Estimates:
         return int(cycles)
 
     @cached_property
-    def _begin(self) -> int:
-        return self._driver.begin + self._driver.configure
+    def _configure(self) -> int:
+        return self._driver.configure + (self._driver.configure_add if self._layer.adds else 0)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -167,7 +168,8 @@ class Estimates:
         """Until the array can start: its first operands are loaded, and it is told to."""
         driver = self._driver
         loads = [self._tiles_of(tiling, name) for name in self._names if name != "result"]
-        enqueued = (self._parameters.count + len(loads)) * driver.transfer + driver.job
+        transfers = self._parameters.count + len(loads)
+        enqueued = transfers * driver.transfer + self._configure + driver.job
         loaded = driver.transfer + self._parameters.busy + loads[0].tail
         return max(enqueued, loaded + sum(load.first for load in loads))
 
