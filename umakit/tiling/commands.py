@@ -82,6 +82,7 @@ class _Commands:
         tiles = self._tiles
         loads = [name for name in ("data", "weights", "addend") if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
+        loads.sort(key=lambda name: depths[name])  # of an outer loop: before those of inner ones
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
         ends = tuple(len(loop) - 1 for loop in loops)
         position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
