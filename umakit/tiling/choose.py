@@ -143,7 +143,12 @@ def estimate(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> int:
     way_in = sum(way for name, way in ways.items() if name != "result")
     way_out = ways["result"] + tail
     start = driver.begin + driver.configure + 3 * driver.transfer
-    if tiles.tiling.buffers == 1 or not hardware.command_queue:
+    if not hardware.command_queue:
+        transfers = sum(count for _, count in moved.values())
+        latency = hardware.latency_cycles if hardware.outstanding else 0
+        issue += (jobs + transfers) * driver.check
+        return start + issue + array + jobs * tail + dma + transfers * latency
+    if tiles.tiling.buffers == 1:
         return start + array + jobs * tail + dma + len(moved) * hardware.latency_cycles
     # A buffer is free again when its tile is computed and stored: two of them, a tile each, take
     # turns at loading, computing and storing.
