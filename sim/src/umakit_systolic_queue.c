@@ -149,8 +149,7 @@ static bool append(struct umakit_systolic_array *array, enum umakit_engine name,
         umakit_systolic_report(array, (enum umakit_status)status, address);
         return false;
     }
-    if (name == UMAKIT_ENGINE_DMA &&
-        (!is_enqueued || umakit_systolic_commands_left(array) == 0u)) {
+    if (name == UMAKIT_ENGINE_DMA && !is_enqueued) {
         array->bytes_left = 0u;
     }
     command->number = array->command_number;
@@ -255,6 +254,7 @@ void umakit_systolic_stop(struct umakit_systolic_array *array)
     while (array->command_count > 0u) {
         drop(array, array->command_count - 1u);
     }
+    array->bytes_left = 0u;
     array->dma.is_stopped = false;
     array->dma.is_done = false;
     array->array.is_done = false;

@@ -24,6 +24,7 @@ class DriverCosts:
         begin, configure, finish: once for a layer.
         configure_add: the same where a second tensor is added.
         transfer, job: to enqueue one.
+        check: to find out how one ended; with a queue that is part of `finish`.
     """
 
     begin: int
@@ -31,6 +32,7 @@ class DriverCosts:
     configure_add: int
     transfer: int
     job: int
+    check: int
     finish: int
 
 
@@ -76,7 +78,11 @@ class _Commands:
         commands = self._tiles_in_order()
         first = next(commands)
         yield replace(first, issue=first.issue + self._driver.begin)
-        yield from commands
+        if self._hardware.command_queue:
+            yield from commands
+            return
+        for command in commands:  # after the end of the one before
+            yield replace(command, issue=command.issue + self._driver.check)
 
     def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
