@@ -14,6 +14,7 @@ from umakit.cli.options import (
     BackendOption,
     JsonOption,
     ModelArgument,
+    RecordsOption,
     RoundingOption,
     ShapesOption,
     find_backends,
@@ -65,6 +66,7 @@ def report(
     seed: SeedOption = 0,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
+    records: RecordsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Registered with the help text above."""
@@ -74,6 +76,7 @@ def report(
         _check(destination)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.compile import ExportOptions
         from umakit.page import make_page
         from umakit.run import load_inputs
 
@@ -85,6 +88,7 @@ def report(
             seed=seed,
             input_shapes=shapes,
             rounding=rounding,
+            options=ExportOptions(records=records),
             progress=tell,
         )
     if destination is not None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import unescape
@@ -23,6 +25,7 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.example_networks import QuantizedNetwork
+from umakit.frontend import import_model
 from umakit.library import Library
 from umakit.page import Page, html, make_page
 from umakit.page.collect import page_of
@@ -30,8 +33,10 @@ from umakit.page.figures import LayerFigures
 from umakit.page.memory import panels_of
 from umakit.page.roofline import roofline_of
 from umakit.page.timeline import Timeline, merged, ticks, timeline_of
+from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
 from umakit.run import CommandTimes, run_library
+from umakit.tuning.records import Effort, Owner, Record, Records
 
 CHOCOLATE = "chocolate_accelerator"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -158,6 +163,66 @@ def test_networks_without_macs_or_backends_have_a_page_too(tmp_path: Path) -> No
     text = html(page)
     assert "No layer runs on a simulated accelerator" in text
     assert check_html(text)
+
+
+def test_tilings_of_records_are_those_of_the_page(tmp_path: Path) -> None:
+    backend = umakit.find_backend(CHOCOLATE)
+    assert backend.tiling is not None
+    default = make_page(DIGITS, [backend])
+    model = quantize_to_integers(import_model(DIGITS))
+    with backend.tiling.using({}) as layers:
+        umakit.compile_model(DIGITS, [backend], tmp_path / "library")
+    records = Records(Owner.of(model, CHOCOLATE, backend.tiling))
+    for layer in layers:
+        chosen = backend.tiling.default(layer)
+        assert chosen is not None
+        single = replace(chosen, buffers=1)
+        records = records.with_record(Record(layer, (), single, 1, 1, 1, None, Effort()))
+    records.write(tmp_path / "records.json")
+    options = umakit.ExportOptions(records=tmp_path / "records.json")
+    tuned = make_page(DIGITS, [backend], options=options)
+    assert default.tilings != tuned.tilings == f"tuned for {len(layers)} of {len(layers)} layers"
+    for before, after in zip(default.tiled, tuned.tiled, strict=True):
+        assert before.tiled is not None and after.tiled is not None
+        assert after.difference == pytest.approx(0, abs=2)
+        assert not after.tiled.double_buffered
+        assert after.clock_cycles >= before.clock_cycles
+    assert tuned.clock_cycles > default.clock_cycles
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_program_that_records_is_clean_c(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    library = tmp_path / "library"
+    umakit.compile_model(DIGITS, [umakit.find_backend(CHOCOLATE)], library)
+    flags = "-std=c99 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror".split()
+    prefix = "TVMGEN_DIGITS_INT8"
+    macros = [f"-D{prefix}_PROFILE", f"-D{prefix}_TIMELINE=2u"]
+    for added in ([], macros[:1], macros):
+        result = subprocess.run(
+            [compiler, *flags, *added, "-c", library / "runtime" / "main.c", "-o", "main.o"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+
+
+def test_commands_that_are_not_kept_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = umakit.compile_model(DIGITS, [umakit.find_backend(CHOCOLATE)], tmp_path / "library")
+    inputs = {"image": np.zeros((1, 1, 8, 8), np.float32)}
+    whole = run_library(library.path, inputs, profile=True, record_commands=True)
+    monkeypatch.setattr("umakit.run.MOST_COMMANDS", 5)
+    cut = run_library(library.path, inputs, profile=True, record_commands=True)
+    for all_, few in zip(whole.layers, cut.layers, strict=True):
+        assert all_.commands_left_out == 0
+        assert len(few.commands) == min(5, len(all_.commands))
+        assert few.commands_left_out == len(all_.commands) - len(few.commands)
+        assert set(few.commands) <= set(all_.commands)
 
 
 # --- drawings -----------------------------------------------------------------------------------
@@ -377,8 +442,9 @@ def test_what_a_backend_does_not_tell_is_left_out_by_a_sentence(tmp_path: Path) 
 
 
 def test_the_command_prints_and_writes_the_same_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     output = tmp_path / "digits.html"
     arguments = ["report", str(DIGITS), "--backend", CHOCOLATE]
     assert run_command([*arguments, "-o", str(output)]) == 0
@@ -405,12 +471,7 @@ def test_given_inputs_are_averaged_and_named(tmp_path: Path, capsys: Any) -> Non
     assert run_command(arguments) == 0
     given = json.loads(capsys.readouterr().out)
     assert given["inputs"] == "three.npz"
-    assert run_command(["report", str(DIGITS), "--backend", CHOCOLATE, "--json"]) == 0
-    drawn = json.loads(capsys.readouterr().out)
-    assert drawn["inputs"] == "random, seed 0"
-    assert [layer["clock_cycles"] for layer in given["layers"]] == [
-        layer["clock_cycles"] for layer in drawn["layers"]
-    ]
+    assert given["clock_cycles"] == make_page(DIGITS, [umakit.find_backend(CHOCOLATE)]).clock_cycles
 
 
 def wrong_arguments(folder: Path) -> Iterator[tuple[list[str], str]]:
@@ -432,5 +493,5 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path: Path, capsys: Any
 
 
 def test_figures_of_layers_without_cycles_are_missing() -> None:
-    layer = LayerFigures(1, "x", "cpu", ("add",), "", 0, 0, 0, (), 0, None)
+    layer = LayerFigures(1, "x", "cpu", ("add",), "", 0, 0, 0, (), 0, (), None)
     assert layer.ratio is None and layer.difference is None and layer.macs_per_cycle is None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from umakit.program import KernelCall, Program
 from umakit.quantization import quantize_to_integers
 from umakit.run import LayerProfile, RunResult, run_library, select_inputs
 from umakit.tiling import Prediction, TilePlanner
+from umakit.tuning import using_records
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -54,6 +55,7 @@ def make_page(
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
+    options = options or ExportOptions()
     progress("importing the network")
     imported = import_model(source, input_shapes=input_shapes, rounding=rounding)
     model = quantize_to_integers(imported)
@@ -70,7 +72,8 @@ def make_page(
         )
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else model.name
-    return page_of(file_name, library, backends, result, inputs_name)
+    with using_records(options.records, model, backends):
+        return page_of(file_name, library, backends, result, inputs_name)
 
 
 def page_of(
@@ -101,6 +104,7 @@ def page_of(
         fingerprint=description["model_sha256"],
         umakit_version=description["version"],
         inputs=inputs_name,
+        tilings=_tilings(description["tilings"], planners.values()),
         notices=program.notices,
         accelerators=tuple(accelerators.values()),
         offload=library.report,
@@ -111,6 +115,14 @@ def page_of(
         memory=description["memory"],
         buffers=_buffer_names(program),
     )
+
+
+def _tilings(tuned: Mapping[str, int] | None, planners: Iterable[TilePlanner | None]) -> str:
+    if not any(planner is not None for planner in planners):
+        return ""
+    if tuned is None:
+        return "each layer's own choice"
+    return f"tuned for {tuned['tuned']} of {tuned['layers']} layers"
 
 
 def _accelerator(backend: UMABackend) -> Accelerator:
@@ -149,6 +161,7 @@ def _layer(
         moved_bytes=profile.moved_bytes,
         commands=profile.commands,
         commands_left_out=profile.commands_left_out,
+        beside=tuple(range(number + 1, number + 1 + call.beside)),
         tiled=_tiled(known, planner) if known is not None and planner is not None else None,
     )
     if layer.tiled is None:

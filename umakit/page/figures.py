@@ -127,6 +127,8 @@ class LayerFigures:
         moved_bytes: over the bus, by the device.
         commands: what the device did when; empty where that is not recorded.
         commands_left_out: how many more there were.
+        beside: numbers of the steps on the CPU that run while the accelerator does; only when
+            layers are not measured one by one, as they were for these figures.
         tiled: None for a layer that no planner cut into tiles.
         explanation: what holds it, if it takes more than `NEAR_THE_BOUND` times its bound.
     """
@@ -141,6 +143,7 @@ class LayerFigures:
     moved_bytes: int
     commands: tuple[CommandTimes, ...]
     commands_left_out: int
+    beside: tuple[int, ...]
     tiled: TiledLayer | None
     explanation: str = ""
 
@@ -180,6 +183,7 @@ class LayerFigures:
             "macs_per_cycle": self.macs_per_cycle,
             "commands": [list(asdict(command).values()) for command in self.commands],
             "commands_left_out": self.commands_left_out,
+            "beside": list(self.beside),
             "tiled": None,
         }
         if self.tiled is not None:
@@ -260,6 +264,7 @@ class Page:
         fingerprint: SHA-256 of the model.
         umakit_version: that made it.
         inputs: what the network was run with, in words.
+        tilings: where they are from, in words; empty where no backend cuts layers into tiles.
         notices: what was decided on the user's behalf, and what computes in floating point.
         accelerators: that the network was offered to, in order of priority.
         offload: where each operator went.
@@ -274,6 +279,7 @@ class Page:
     fingerprint: str
     umakit_version: str
     inputs: str
+    tilings: str
     notices: tuple[str, ...]
     accelerators: tuple[Accelerator, ...]
     offload: OffloadReport
@@ -317,6 +323,7 @@ class Page:
             "model_sha256": self.fingerprint,
             "umakit_version": self.umakit_version,
             "inputs": self.inputs,
+            "tilings": self.tilings,
             "notices": list(self.notices),
             "accelerators": [asdict(each) for each in self.accelerators],
             "offloaded_macs": self.offload.offloaded_macs,
