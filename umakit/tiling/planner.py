@@ -16,7 +16,7 @@ from umakit.tiling.commands import DriverCosts, commands_of
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Layer
 from umakit.tiling.space import axis_unit, misfit, tiles_on
-from umakit.tiling.tiles import AXES, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
+from umakit.tiling.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
 
 COST_MODEL = 1
 """Version of how layers are cut and of what that costs; it goes up when either changes."""
@@ -118,13 +118,15 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _choose(self, layer: Layer) -> Tiling | None:
-        """Double buffers if they fit, and whole rows if they do: the fewest transfers are there."""
-        for buffers in (2, 1):
+        """Several buffers if they fit, and whole rows if they do, which take the fewest transfers."""
+        for buffers in (BUFFERS[1:], BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
-                part = whole_space(layer, self.hardware, buffers, uncut)
-                found = best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
+                found: list[Candidate] = []
+                for count in buffers:
+                    part = whole_space(layer, self.hardware, count, uncut)
+                    found += best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
                 if found:
-                    return self._settled(layer, found)
+                    return self._settled(layer, sorted(found))
         return None
 
     def _settled(self, layer: Layer, found: list[Candidate]) -> Tiling:
