@@ -29,7 +29,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def make_page(
-    source: str | Path,
+    source: Any,
     backends: Sequence[UMABackend],
     *,
     inputs: Arrays | None = None,
@@ -43,7 +43,7 @@ def make_page(
     """Compile a network, run it on the simulators of its accelerators, and say how it went.
 
     Args:
-        source: a model file.
+        source: of the network, as in `umakit.compile_model`.
         backends: accelerators in order of priority.
         inputs: arrays by input name; figures are the mean of the inferences they hold. Default:
             one inference of random numbers.
@@ -69,11 +69,12 @@ def make_page(
             folder, select_inputs(folder, inputs), profile=True, record_commands=True
         )
     progress("predicting cycles")
-    return page_of(str(source), library, backends, result, inputs_name)
+    file_name = Path(source).name if isinstance(source, (str, Path)) else model.name
+    return page_of(file_name, library, backends, result, inputs_name)
 
 
 def page_of(
-    source: str,
+    file_name: str,
     library: Library,
     backends: Sequence[UMABackend],
     result: RunResult,
@@ -82,7 +83,7 @@ def page_of(
     """The figures of a library that was compiled here and run with a profile.
 
     Args:
-        source: name of the model file.
+        file_name: of the model.
         library: that was compiled, with its program.
         backends: that it was compiled for.
         result: of its run.
@@ -95,7 +96,7 @@ def page_of(
     planners = {backend.target_name: backend.tiling for backend in backends}
     steps = zip(program.calls, result.layers, strict=True)
     return Page(
-        model=Path(source).name,
+        model=file_name,
         name=program.name,
         fingerprint=description["model_sha256"],
         umakit_version=description["version"],
@@ -185,7 +186,7 @@ def _spent(prediction: Prediction) -> Spent:
 
 def _buffer_names(program: Program) -> dict[str, str]:
     """How the backend's pass calls working memory, by the name it has in the program."""
-    names = {}
+    names: dict[str, str] = {}
     for call in program.calls:
         if call.kernel:
             scratch = program.kernels[call.kernel].scratch

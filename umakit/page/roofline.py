@@ -175,7 +175,7 @@ def _points(
         else:
             group[3].append(layer)
     taken = [Label("", px, py, 2 * RADIUS) for px, py, *_ in groups]
-    taken += _along(roof)
+    taken += [*_along(roof), *_along([(x, y - LINE) for x, y in roof])]  # the roof and its names
     points = []
     for px, py, shape, members in groups:
         label = _placed(_numbers([layer.number for layer in members]), px, py, taken)
