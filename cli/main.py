@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from umakit.cli import diff as diff_command
+from umakit.cli import report as report_command
 from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
@@ -22,6 +23,7 @@ from umakit.cli.options import (
     ModelArgument,
     PlannerOption,
     PoolOption,
+    RecordsOption,
     RoundingOption,
     ShapesOption,
     WeightsOption,
@@ -152,6 +154,7 @@ def compile_(
     pool: PoolOption = None,
     planner: PlannerOption = "optimal",
     weights: WeightsOption = "c",
+    records: RecordsOption = None,
     memory_map: Annotated[
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
@@ -167,7 +170,7 @@ def compile_(
         tell("loading TVM")
         from umakit.compile import compile_model
 
-        options = export_options(pool, planner, weights)
+        options = export_options(pool, planner, weights, records)
         library = compile_model(
             model,
             find_backends(backend),
@@ -191,6 +194,8 @@ def compile_(
         return
     console().print(tables.offload_summary(library.report), highlight=False)
     console().print(tables.memory_summary(library.metadata["umakit"]["memory"]), highlight=False)
+    if records is not None:
+        console().print(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")
@@ -266,6 +271,7 @@ def run(
 
 app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
+app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 

@@ -104,6 +104,7 @@ def write_library(
     values = {
         **common_values(program, plan, layout),
         "backends": metadata["umakit"]["backends"],
+        "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
         "layers": program.calls,
         "simulator_sources": {
             name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()

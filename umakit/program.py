@@ -69,6 +69,8 @@ class KernelCall:
         outputs: names of the tensors that are written in full.
         scratch: names of the tensors that are working memory of this step.
         kept: those of the scratch that hold an earlier step's result, in a scratchpad.
+        beside: how many of the following steps run on the CPU while this one may still run on its
+            accelerator; it is waited for behind them.
         label: what the user sees in a profile, for example `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
@@ -84,6 +86,7 @@ class KernelCall:
     macs: int
     rows: tuple[int, ...] = ()
     kept: tuple[str, ...] = ()
+    beside: int = 0
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -127,6 +130,19 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Tilings:
+    """How many layers records of a search say how to cut.
+
+    Attributes:
+        layers: that are cut into tiles.
+        tuned: those that have a record.
+    """
+
+    layers: int
+    tuned: int
+
+
+@dataclass(frozen=True)
 class Program:
     """A network as straight-line code.
 
@@ -140,6 +156,7 @@ class Program:
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
         traffic: between shared memory and scratchpads; None if no backend has transfers.
+        tilings: how many layers are tuned; None if no records were given.
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
     """
@@ -153,6 +170,7 @@ class Program:
     outputs: tuple[str, ...]
     fingerprint: str = ""
     traffic: Traffic | None = None
+    tilings: Tilings | None = None
     notices: tuple[str, ...] = ()
 
 

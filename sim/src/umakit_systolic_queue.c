@@ -67,16 +67,15 @@ static bool has_commands(const struct umakit_systolic_array *array, enum umakit_
 static bool conflict(const struct umakit_systolic_command *left,
                      const struct umakit_systolic_command *right)
 {
-    const uint32_t shared = (left->reads | left->writes) & (right->reads | right->writes);
-
     if (umakit_systolic_engine_of(left) != umakit_systolic_engine_of(right)) {
-        return shared != 0u;
+        return ((left->reads | left->writes) & (right->reads | right->writes)) != 0u;
     }
     if (left->stream != right->stream && left->state != UMAKIT_SYSTOLIC_STOPPED &&
         umakit_systolic_ranges_overlap(&left->transfer.bus, &right->transfer.bus)) {
         return true;
     }
-    return (shared & (left->writes | right->writes)) != 0u;
+    /* Two that write a bank write it in their order. */
+    return ((left->reads & right->writes) | (left->writes & right->reads)) != 0u;
 }
 
 /* At most one command is busy on an engine and one in its tail. */

@@ -22,9 +22,10 @@
  *   - no older command that has not completed conflicts with it.
  *
  * Two commands conflict if they share a bank of the scratchpad and one is a
- * transfer and the other a job, or one of them writes the bank; and a load and a
- * store also if their ranges on the bus overlap, from first to last byte. Jobs
- * of a START take part as commands do.
+ * transfer and the other a job, or one of them reads what the other writes (two
+ * that write do so in their order); and a load and a store also if their ranges
+ * on the bus overlap, from first to last byte. Jobs of a START take part as
+ * commands do.
  *
  * Time. A command occupies its engine for `busy` cycles and completes `tail`
  * cycles after that, but not before the one that its engine took before it. An
