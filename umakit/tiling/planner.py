@@ -118,7 +118,7 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _choose(self, layer: Layer) -> Tiling | None:
-        """Several buffers if they fit, and whole rows if they do, which take the fewest transfers."""
+        """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
         for buffers in (BUFFERS[1:], BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
                 found: list[Candidate] = []
