@@ -31,8 +31,8 @@ HELP = """Find the best tiling for each layer, and write it down for `uma compil
 
 A layer larger than the scratchpad is cut into tiles. Without records the backend chooses at once \
 how, by an estimate; here all sizes of tiles, dataflows, orders of loops and numbers of buffers \
-are looked at: all by the estimate, the best --clock of them on the exact clock of the cost model, the \
-best --simulate of those in the simulator, each as a library of this layer alone.
+are looked at: all by the estimate, the best --clock of them on the exact clock of the cost model, \
+the best --simulate of those in the simulator, each as a library of this layer alone.
 
 Each layer is written down when it is done. After Ctrl-C the same command goes on where it \
 stopped: layers that have a record of this effort are skipped, unless --again asks for them.
