@@ -200,8 +200,8 @@ def test_hardware_is_what_the_configuration_says() -> None:
         rows=16, columns=8, scratchpad_bytes=4096, scratchpad_banks=8,
         dataflows=(Dataflow.WEIGHT_STATIONARY, Dataflow.OUTPUT_STATIONARY), drain_cycles=3,
         preload=True, preload_rows=3, pack_columns=True, depthwise=True, pooling_lanes=5,
-        accumulator_bytes=1024, bytes_per_cycle=32, latency_cycles=7, burst_bytes=64, outstanding=True, alignment=2,
-        command_queue=6, completion="polling",
+        accumulator_bytes=1024, bytes_per_cycle=32, latency_cycles=7, burst_bytes=64,
+        outstanding=True, alignment=2, command_queue=6, completion="polling",
     )  # fmt: skip
     assert (found.bank_bytes, found.cells) == (512, 128)
 
