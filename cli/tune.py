@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HELP = """Find the best tiling for each layer, and write it down for `uma compile --records`.
 
 A layer larger than the scratchpad is cut into tiles. Without records the backend chooses at once \
-how, by an estimate; here all sizes of tiles, dataflows, orders of loops and numbers of buffers \
+how, by an estimate; here all sizes of tiles, dataflows, orders of loops and one or two buffers \
 are looked at: all by the estimate, the best --clock of them on the exact clock of the cost model, \
 the best --simulate of those in the simulator, each as a library of this layer alone.
 
@@ -42,7 +42,7 @@ hardware, or the way in which umakit counts cycles has changed.
 
 The result does not depend on who does the work: this process, --workers more of them, or the \
 workers of a dask scheduler, which need umakit and the backend at the same path \
-(`pip install 'umakit[cluster]'`).
+(`pip install 'umakit\\[cluster]'`).
 
 Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
 the simulator failed."""
@@ -209,12 +209,19 @@ def _layer_text(layer: Layer) -> str:
 
 
 def _tiling_text(tiling: Tiling, layer: Layer) -> str:
-    """Such as `os, 4x16x16 of 8 inputs, rows outside`."""
+    """Dataflow, rows x columns x channels of a tile, and loops from outside to inside, such as
+    `os, 4x16x16 by 8 inputs, channels > rows`."""
+    from umakit.tiling.space import sizes_of
+
     flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))
     text = f"{flow}, {tiling.rows}x{tiling.columns}x{tiling.output_channels}"
     if not layer.per_channel and tiling.input_channels < layer.input_channels:
         text += f" by {tiling.input_channels} inputs"
-    text += ", " + " > ".join(name.replace("output_", "") for name in tiling.order)
+    whole = {"rows": layer.output_size[0], "columns": layer.output_size[1]}
+    whole["output_channels"] = layer.output_channels
+    sizes = sizes_of(tiling)
+    loops = [name.replace("output_", "") for name in tiling.order if sizes[name] < whole[name]]
+    text += f", {' > '.join(loops)}" if loops else ", whole"
     return text + (", one buffer" if tiling.buffers == 1 else "")
 
 

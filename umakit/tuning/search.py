@@ -13,14 +13,19 @@ What each step looks at depends on the results of the one before only, never on 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from umakit.backend import UMABackend
 from umakit.registry import load_backend_folder
 from umakit.tiling import DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.tiling.choose import MOST_COMMANDS, Candidate, Part, best_of, neighbours, whole_space
-from umakit.tiling.space import OUTPUT_CHANNELS, Key, tiles_on, tiling_key
+from umakit.tiling.space import Key, tiles_on, tiling_key
+from umakit.tiling.tiles import OUTPUT_CHANNELS
 from umakit.tuning.records import Effort
+from umakit.tuning.simulate import simulated_cycles
 from umakit.tuning.workers import Workers
 
 BATCH = 32
@@ -110,7 +115,7 @@ def search(
     if default is None:
         raise ValueError("the layer does not fit in any way")
     found = planner.predict(tiles_on(problem.layer, default, problem.hardware))
-    walk = _Walk(problem, effort, workers, tell or (lambda progress: None))
+    walk = _Walk(problem, effort, workers, tell or (lambda progress: None), default)
     walk.known[default] = found.cycles
     walk.space()
     walk.refine()
@@ -125,9 +130,7 @@ def search(
         if measured:
             simulated, number = min(measured)
             tiling, predicted = finalists[number], walk.known[finalists[number]]
-    return Best(
-        tiling, found.bound.cycles, found.cycles, predicted, simulated, walk.seen + 1
-    )  # fmt: skip
+    return Best(tiling, found.bound.cycles, found.cycles, predicted, simulated, walk.seen + 1)
 
 
 def walk_part(problem: Problem, part: Part, keep: int, below: int) -> tuple[list[Candidate], int]:
@@ -144,21 +147,17 @@ def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
     return [planner.predict(each).cycles for each in tiles]
 
 
-_BACKENDS: dict[str, object] = {}
+_backends: dict[str, UMABackend] = {}
+_one_at_a_time = threading.Lock()
+"""A worker of a cluster may have several threads; a backend cuts layers for one compilation."""
 
 
 def simulate(folder: str, layer: Layer, tiling: Tiling) -> int | None:
     """A task: cycles of a tiling in the simulator of a backend; None if it has none."""
-    from pathlib import Path
-
-    from umakit.backend import UMABackend
-    from umakit.tuning.simulate import simulated_cycles
-
-    if folder not in _BACKENDS:
-        _BACKENDS[folder] = load_backend_folder(Path(folder))
-    backend = _BACKENDS[folder]
-    assert isinstance(backend, UMABackend)
-    return simulated_cycles(backend, layer, tiling)
+    with _one_at_a_time:
+        if folder not in _backends:
+            _backends[folder] = load_backend_folder(Path(folder))
+        return simulated_cycles(_backends[folder], layer, tiling)
 
 
 @dataclass
@@ -166,6 +165,7 @@ class _Walk:
     """A search that is under way.
 
     Attributes:
+        default: where it starts.
         known: exact cycles by tiling.
         seen: tilings so far.
     """
@@ -174,6 +174,7 @@ class _Walk:
     effort: Effort
     workers: Workers
     tell: Tell
+    default: Tiling
     known: dict[Tiling, int] = field(default_factory=dict)
     seen: int = 0
 
@@ -183,10 +184,10 @@ class _Walk:
         return min(self.known.values())
 
     def ranked(self) -> list[Tiling]:
-        """Tilings that were run on the clock, the best first."""
+        """Tilings that were run on the clock, the best first; the default before its equals."""
 
-        def key(tiling: Tiling) -> tuple[int, Key]:
-            return self.known[tiling], tiling_key(tiling)
+        def key(tiling: Tiling) -> tuple[int, bool, Key]:
+            return self.known[tiling], tiling != self.default, tiling_key(tiling)
 
         return sorted(self.known, key=key)
 
