@@ -301,6 +301,7 @@ def _layer_json(layer: Any) -> dict[str, Any]:
         "where": layer.where,
         "macs": layer.macs,
         "device_macs": layer.device_macs,
+        "clock_cycles": layer.clock_cycles,
         "cycles": layer.cycles,
         "array_cycles": layer.array_cycles,
         "dma_cycles": layer.dma_cycles,

@@ -37,7 +37,9 @@ class LayerProfile:
         where: `cpu` or the backend.
         macs: multiply-accumulates by the shapes.
         device_macs: multiply-accumulates that the device counted.
-        cycles: that the device counted in which one of its engines worked; 0 on the CPU.
+        clock_cycles: of the device's clock, from the layer's begin to its end: those in which an
+            engine worked and those in which the device waited for the driver; 0 on the CPU.
+        cycles: those in which one of its engines worked.
         array_cycles: those in which its array worked.
         dma_cycles: those in which its DMA engine worked; 0 if it has none.
         moved_bytes: over the bus, by the device.
@@ -51,6 +53,7 @@ class LayerProfile:
     where: str
     macs: int
     device_macs: int
+    clock_cycles: int
     cycles: int
     array_cycles: int
     dma_cycles: int
@@ -295,6 +298,7 @@ def _profiles(
             where=layer["where"],
             macs=int(layer["macs"]),
             device_macs=round(figures["macs"] / runs),
+            clock_cycles=round(figures["clock_cycles"] / runs),
             cycles=round(figures["cycles"] / runs),
             array_cycles=round(figures["array_cycles"] / runs),
             dma_cycles=round(figures["dma_cycles"] / runs),
