@@ -22,6 +22,7 @@ from umakit.cli.options import (
     ModelArgument,
     PlannerOption,
     PoolOption,
+    RecordsOption,
     RoundingOption,
     ShapesOption,
     WeightsOption,
@@ -152,6 +153,7 @@ def compile_(
     pool: PoolOption = None,
     planner: PlannerOption = "optimal",
     weights: WeightsOption = "c",
+    records: RecordsOption = None,
     memory_map: Annotated[
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
@@ -167,7 +169,7 @@ def compile_(
         tell("loading TVM")
         from umakit.compile import compile_model
 
-        options = export_options(pool, planner, weights)
+        options = export_options(pool, planner, weights, records)
         library = compile_model(
             model,
             find_backends(backend),
@@ -191,6 +193,8 @@ def compile_(
         return
     console().print(tables.offload_summary(library.report), highlight=False)
     console().print(tables.memory_summary(library.metadata["umakit"]["memory"]), highlight=False)
+    if records is not None:
+        console().print(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")

@@ -66,6 +66,14 @@ PlannerOption = Annotated[
 WeightsOption = Annotated[
     str, typer.Option(help="Where constants go: c, or blob (one binary file and its loader).")
 ]
+RecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        help="Tilings that `uma tune` found for this model; default: each layer's own choice.",
+        show_default=False,
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
@@ -102,8 +110,10 @@ def find_backends(names: list[str] | None) -> list[Any]:
     return [find_backend(name) for name in names or []]
 
 
-def export_options(pools: list[str] | None, planner: str, weights: str) -> ExportOptions:
-    """What `--pool`, `--planner` and `--weights` say.
+def export_options(
+    pools: list[str] | None, planner: str, weights: str, records: Path | None = None
+) -> ExportOptions:
+    """What `--pool`, `--planner`, `--weights` and `--records` say.
 
     Raises:
         UmakitError: one of them cannot be read.
@@ -112,5 +122,8 @@ def export_options(pools: list[str] | None, planner: str, weights: str) -> Expor
     from umakit.memory import parse_pool
 
     return ExportOptions(
-        planner, tuple(parse_pool(text) for text in pools or []), parse_weights(weights)
+        planner,
+        tuple(parse_pool(text) for text in pools or []),
+        parse_weights(weights),
+        records=records,
     )

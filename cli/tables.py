@@ -63,6 +63,13 @@ def memory_summary(memory: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def tilings_summary(tilings: Mapping[str, int]) -> str:
+    """How many layers are cut as records say."""
+    layers, tuned = tilings["layers"], tilings["tuned"]
+    rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
+    return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
+
+
 def _traffic_summary(traffic: Mapping[str, Any]) -> str:
     """What moves to and from scratchpads, and what need not."""
     saved = sum(kept["saved"] for kept in traffic["kept"])

@@ -15,6 +15,8 @@ from systolic_device import BOTH, VALUES, Array, Config, Device
 Draw = Any
 
 BANK_BYTES = 256
+# Small enough for transfers to meet on the bus.
+BUFFER_BYTES = 192
 # The last bank holds the shifts of all jobs: other bytes would not be sound as shifts.
 SHIFTS_AT_FROM_END = 64
 CHANNELS = 3
@@ -53,11 +55,11 @@ def banks(start: int, size: int) -> frozenset[int]:
 @st.composite
 def transfers(draw: Draw, bank_count: int) -> Command:
     """A 2-D transfer between the buffer and a bank other than the last."""
-    row_bytes, rows = draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    row_bytes, rows = draw(st.integers(1, 40)), draw(st.integers(1, 4))
     stride = row_bytes + draw(st.integers(0, 8))
     size = (rows - 1) * stride + row_bytes
     start = draw(st.integers(0, (bank_count - 1) * BANK_BYTES - size))
-    bus = draw(st.integers(0, 512 - size))
+    bus = draw(st.integers(0, BUFFER_BYTES - size))
     is_out = draw(st.booleans())
     registers = {
         "DMA_BUS_ADDRESS": bus, "DMA_SCRATCHPAD_START": start, "DMA_DIRECTION": int(is_out),
@@ -127,7 +129,7 @@ def configurations(draw: Draw) -> Config:
     count = draw(st.integers(3, 6))
     return Config(
         array_rows=draw(st.sampled_from([1, 4, 8])), array_columns=draw(st.sampled_from([1, 4, 8])),
-        drain_cycles_per_fold=draw(st.integers(0, 3)), pooling_lanes=2,
+        drain_cycles_per_fold=draw(st.integers(0, 3) | st.just(100)), pooling_lanes=2,
         preload=draw(st.booleans()), pack_columns=draw(st.booleans()),
         scratchpad_bytes=count * BANK_BYTES, scratchpad_banks=count,
         dma_bytes_per_cycle=draw(st.sampled_from([1, 4, 8])),
@@ -154,7 +156,7 @@ class Machine:
         self.device.scratchpad[:] = random.integers(0, 256, config.scratchpad_bytes)
         shifts = config.scratchpad_bytes - SHIFTS_AT_FROM_END
         self.device.scratchpad[shifts] = 256 - 9
-        self.buffer = random.integers(0, 256, 512).astype(np.uint8)
+        self.buffer = random.integers(0, 256, BUFFER_BYTES).astype(np.uint8)
         self.address = self.device.map(self.buffer, BOTH)
 
     def program(self, command: Command) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +22,10 @@ from umakit.memory import (
 )
 from umakit.memory_validator import validate_plan
 from umakit.partitioner import Partitioned, partition
-from umakit.program import build_program
+from umakit.program import Tilings, build_program
 from umakit.quantization import quantize_to_integers
 from umakit.residency import keep_in_scratchpads
+from umakit.tuning import using_records
 
 Progress = Callable[[str], None]
 
@@ -39,12 +40,14 @@ class ExportOptions:
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
             can; else every layer loads and stores its tensors.
+        records: a file of `uma tune`, whose tilings are used; None for the default ones.
     """
 
     planner: str = DEFAULT_PLANNER
     pools: tuple[MemoryPool, ...] = ()
     weights: Literal["c", "blob"] = "c"
     keep_in_scratchpads: bool = True
+    records: Path | None = None
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Names of the C interface that no tensor may have."""
@@ -126,11 +129,14 @@ def export_program(
     """
     options = options or ExportOptions()
     progress("lowering to kernels")
-    lowered = lower(partitioned, backends)
+    with using_records(options.records, model, backends) as tuned:
+        lowered = lower(partitioned, backends)
     used = {kernel.target for kernel in lowered.kernels.values()}
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     pools = memory_pools(list(by_target.values()), options.pools)
     program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
+    if tuned is not None:
+        program = replace(program, tilings=Tilings(len(tuned.layers), len(tuned.tuned)))
     progress("planning memory")
     if options.keep_in_scratchpads:
         program = keep_in_scratchpads(program, by_target, pools, options.planner)

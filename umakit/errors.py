@@ -12,6 +12,7 @@
     |-- ScaffoldError            `uma new` cannot write what was asked for
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
+    |-- RecordsError             tuning records that cannot be read, or of something else
     |-- LibraryError             an exported folder that is missing, damaged or cannot be written
     |-- BuildError               a compiler or emulator is missing, or refused the sources
     `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
@@ -79,6 +80,10 @@ class LoweringError(UmakitError):
 
 class MemoryPlanError(UmakitError):
     """A memory plan that overlaps, overflows or is misaligned."""
+
+
+class RecordsError(UmakitError):
+    """Tuning records that cannot be read or written, or that are of something else."""
 
 
 class LibraryError(UmakitError):

@@ -55,6 +55,7 @@ def describe(
             "outputs": [_tensor(program.tensors[name]) for name in program.outputs],
             "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
             "memory": _memory(program, plan),
+            "tilings": None if program.tilings is None else asdict(program.tilings),
             "layers": _layers(program, plan, code),
             "operators": report.as_json(),
             "notices": list(program.notices),

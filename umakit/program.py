@@ -127,6 +127,19 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Tilings:
+    """How many layers records of a search say how to cut.
+
+    Attributes:
+        layers: that are cut into tiles.
+        tuned: those that have a record.
+    """
+
+    layers: int
+    tuned: int
+
+
+@dataclass(frozen=True)
 class Program:
     """A network as straight-line code.
 
@@ -140,6 +153,7 @@ class Program:
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
         traffic: between shared memory and scratchpads; None if no backend has transfers.
+        tilings: how many layers are tuned; None if no records were given.
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
     """
@@ -153,6 +167,7 @@ class Program:
     outputs: tuple[str, ...]
     fingerprint: str = ""
     traffic: Traffic | None = None
+    tilings: Tilings | None = None
     notices: tuple[str, ...] = ()
 
 

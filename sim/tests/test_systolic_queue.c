@@ -3,6 +3,7 @@
  * driver gets to see of faults. tests/test_systolic_queue.py compares results and
  * cycles of drawn programs. */
 #include "systolic.h"
+#include "umakit/mac_array.h"
 
 #define DEPTH 4u
 #define QUEUE_EVENTS (EVENT(QUEUE_DONE) | EVENT(COMMAND_DONE) | EVENT(ERROR))
@@ -342,6 +343,38 @@ static void test_stuck(void)
     }
 }
 
+static void test_timeline(void)
+{
+    static const struct umakit_mac_array_config config = {4u, 4u, 0u};
+    static struct umakit_mac_array other;
+    struct umakit_systolic_timeline_entry entries[2] = {{.command = 9u}, {.command = 9u}};
+    struct umakit_simulator_counters counters;
+
+    set_up_queue();
+    umakit_systolic_record_timeline(&array.device, entries, 2u);
+    umakit_simulator_counters(&array.device, &counters);
+    CHECK_EQUAL(run_all(), UMAKIT_OK);
+    CHECK_EQUAL(umakit_systolic_timeline(&array.device), 3u);
+    /* The job came behind the transfer of the same write, and a bit later another. */
+    CHECK_EQUAL(entries[0].command, 0u);
+    CHECK_EQUAL(entries[0].stream, UMAKIT_SYSTOLIC_LOAD);
+    CHECK_EQUAL(entries[0].issued, counters.clock + 1u);
+    CHECK_EQUAL(entries[0].start, counters.clock + 1u);
+    CHECK_EQUAL(entries[0].completion, counters.clock + 1u + TRANSFER_CYCLES);
+    CHECK_EQUAL(entries[1].command, 2u);
+    CHECK_EQUAL(entries[1].issued, counters.clock + 2u);
+    CHECK_EQUAL(entries[1].start, entries[0].completion);
+    /* What is dropped is left out, and of other devices there is nothing. */
+    WRITE(CONTROL, COMMAND(ENQUEUE_ARRAY));
+    WRITE(CONTROL, COMMAND(CLEAR));
+    CHECK_EQUAL(umakit_systolic_timeline(&array.device), 3u);
+    CHECK_EQUAL(umakit_mac_array_init(&other, &config), UMAKIT_OK);
+    umakit_systolic_record_timeline(&other.device, entries, 2u);
+    CHECK_EQUAL(umakit_systolic_timeline(&other.device), 0u);
+    umakit_systolic_record_timeline(NULL, entries, 2u);
+    CHECK_EQUAL(umakit_systolic_timeline(NULL), 0u);
+}
+
 /* Random programs, some of them wrong: nothing crashes or hangs. */
 static void test_random_programs(void)
 {
@@ -388,6 +421,7 @@ int main(void)
     test_faults();
     test_lost_interrupts();
     test_stuck();
+    test_timeline();
     test_random_programs();
     return check_result();
 }

@@ -11,18 +11,21 @@
     costs.py      Cost          cycles of an array job, a pool and a transfer
     clock.py      run           a list of commands on the clock of the device
     bound.py      Bound         what no tiling can beat
-    choose.py     tilings       the search space, and its estimate
+    space.py      misfit        which tilings there are
+    estimate.py   Estimates     about how long one takes, at once
+    choose.py     best_of       which are good
     planner.py    TilePlanner   what a backend asks
 """
 
 from umakit.tiling.commands import DriverCosts
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Kind, Layer
-from umakit.tiling.planner import Prediction, TilePlanner
+from umakit.tiling.planner import COST_MODEL, Prediction, TilePlanner
 from umakit.tiling.schedules import loops_of, tile_schedule, with_calls
 from umakit.tiling.tiles import Tiles, Tiling
 
 __all__ = [
+    "COST_MODEL",
     "DriverCosts",
     "Hardware",
     "Kind",

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from umakit.systolic import Product
+from umakit.systolic import Dataflow, Product
 from umakit.tiling.clock import Command
 from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
 from umakit.tiling.hardware import Hardware
-from umakit.tiling.layer import Kind
-from umakit.tiling.tiles import Job, Position, Tiles, Transfer
+from umakit.tiling.layer import Kind, Layer
+from umakit.tiling.tiles import Position, Tiles, Transfer
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,24 @@ class DriverCosts:
     finish: int
 
 
-def job_cost(hardware: Hardware, tiles: Tiles, job: Job) -> Cost:
-    """Cycles of a job of the array or of the pooling stage."""
-    layer, (height, width) = tiles.layer, job.output_size
+def job_cost(
+    hardware: Hardware,
+    layer: Layer,
+    dataflow: Dataflow,
+    output_size: tuple[int, int],
+    channels: tuple[int, int],
+) -> Cost:
+    """Cycles of a job of the array or of the pooling stage.
+
+    Args:
+        output_size: height and width of the tile.
+        channels: input channels and output channels of the tile.
+    """
+    positions, (inputs, outputs) = output_size[0] * output_size[1], channels
     if layer.is_pool:
-        return pool_cost(hardware, height * width, layer.window, job.output_channels)
-    k = layer.window * (1 if layer.per_channel else job.input_channels)
-    size = Product(height * width, job.output_channels, k)
-    depthwise = layer.kind is Kind.DEPTHWISE
-    return array_cost(hardware, tiles.tiling.dataflow, size, depthwise=depthwise)
+        return pool_cost(hardware, positions, layer.window, outputs)
+    size = Product(positions, outputs, layer.window * (1 if layer.per_channel else inputs))
+    return array_cost(hardware, dataflow, size, depthwise=layer.kind is Kind.DEPTHWISE)
 
 
 def commands_of(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> list[Command]:
@@ -125,7 +134,10 @@ class _Commands:
 
     def _job(self, position: Position) -> Command:
         tiles, job = self._tiles, self._tiles.job(position)
-        cost = job_cost(self._hardware, tiles, job)
+        cost = job_cost(
+            self._hardware, tiles.layer, tiles.tiling.dataflow, job.output_size,
+            (job.input_channels, job.output_channels),
+        )  # fmt: skip
         reads = self._banks("data", job.data)
         if not tiles.layer.is_pool:
             reads |= self._banks("weights", job.weights) | self._banks("parameters", 0)

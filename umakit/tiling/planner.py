@@ -4,23 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from umakit.patterns import Composite
 from umakit.tiling.bound import Bound, lower_bound
-from umakit.tiling.choose import channel_unit, estimate, misfit, tiles_on, tilings
+from umakit.tiling.choose import Candidate, best_of, whole_space
 from umakit.tiling.clock import Run, run
 from umakit.tiling.commands import DriverCosts, commands_of
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Layer
-from umakit.tiling.tiles import AXES, COLUMNS, INPUT_CHANNELS, Tiles, Tiling
+from umakit.tiling.space import axis_unit, misfit, tiles_on
+from umakit.tiling.tiles import AXES, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
 
-FINALISTS = 4
-"""Of the default's candidates, how many are run on the clock."""
+COST_MODEL = 1
+"""Version of how layers are cut and of what that costs; it goes up when either changes."""
 
-MOST_COMMANDS = 20_000
-"""A default with more is not run on the clock, which would take seconds."""
+FINALISTS = 12
+"""Of the default's candidates, how many are run on the clock,"""
+
+FINALISTS_COMMANDS = 2_000
+"""unless they have more commands than these together: then the clock would take too long, and the
+estimate, whose error is a few commands' time, is good."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,22 @@ class TilePlanner:
         self.hardware = hardware
         self.driver = driver
         self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
+        self._asked: list[Layer] = []
         self._defaults: dict[Layer, Tiling | None] = {}
 
-    def use(self, tuned: Mapping[Layer, Tiling]) -> None:
-        """Prefer these tilings to the defaults from now on."""
-        self._tuned = MappingProxyType(dict(tuned))
+    @contextmanager
+    def using(self, tuned: Mapping[Layer, Tiling]) -> Iterator[list[Layer]]:
+        """Prefer these tilings to the defaults until the end of the block.
+
+        Yields:
+            A list of the layers that are cut in it, in the order of the questions.
+        """
+        before, asked = self._tuned, self._asked
+        self._tuned, self._asked = MappingProxyType(dict(tuned)), []
+        try:
+            yield self._asked
+        finally:
+            self._tuned, self._asked = before, asked
 
     def judge(self, known: Composite) -> bool | str:
         """A predicate for `umakit.patterns`: whether the layer can be cut into tiles that fit."""
@@ -67,7 +84,7 @@ class TilePlanner:
         for axis, name in enumerate(("rows", "columns")):
             if _sees_padding_only(layer, axis):
                 return f"a window sees {name} of the padding only"
-        if self.default(layer) is None:
+        if layer not in self._tuned and self.default(layer) is None:
             return misfit(self._tiles(layer, self._smallest(layer)), self.hardware)
         return True
 
@@ -78,6 +95,7 @@ class TilePlanner:
             ValueError: it cannot be cut to fit.
         """
         layer = Layer.of(known)
+        self._asked.append(layer)
         tiling = self._tuned.get(layer) or self.default(layer)
         if tiling is None:
             raise ValueError("the layer does not fit in any way")
@@ -100,35 +118,29 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _choose(self, layer: Layer) -> Tiling | None:
+        """Double buffers if they fit, and whole rows if they do: the fewest transfers are there."""
         for buffers in (2, 1):
-            found = {
-                tiling: estimate(self._tiles(layer, tiling), self.hardware, self.driver)
-                for tiling in self._few(layer, buffers)
-            }
-            best = sorted(found, key=lambda tiling: found[tiling])[:FINALISTS]
-            if best:
-                return min(best, key=lambda tiling: self._settle(layer, tiling))
+            for uncut in ((COLUMNS,), ()):
+                part = whole_space(layer, self.hardware, buffers, uncut)
+                found = best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
+                if found:
+                    return self._settled(layer, found)
         return None
 
-    def _settle(self, layer: Layer, tiling: Tiling) -> int:
-        tiles = self._tiles(layer, tiling)
-        commands = commands_of(tiles, self.hardware, self.driver)
-        if len(commands) > MOST_COMMANDS:
-            return estimate(tiles, self.hardware, self.driver)
-        return run(commands, self.hardware).cycles
-
-    def _few(self, layer: Layer, buffers: int) -> Iterator[Tiling]:
-        """Part of the space that holds good tilings: as few axes cut as fit needs."""
-        for whole in ((COLUMNS, INPUT_CHANNELS), (COLUMNS,), (INPUT_CHANNELS,), ()):
-            found = False
-            for tiling in tilings(layer, self.hardware, buffers, whole):
-                found = True
-                yield tiling
-            if found:
-                return
+    def _settled(self, layer: Layer, found: list[Candidate]) -> Tiling:
+        """The best of some candidates on the clock."""
+        commands, best, least = 0, found[0].tiling, None
+        for each in found:
+            commands += each.commands
+            if commands > FINALISTS_COMMANDS:
+                break
+            cycles = self.predict(self._tiles(layer, each.tiling)).cycles
+            if least is None or cycles < least:
+                best, least = each.tiling, cycles
+        return best
 
     def _smallest(self, layer: Layer) -> Tiling:
-        unit = channel_unit(layer, self.hardware)
+        unit = axis_unit(layer, self.hardware, OUTPUT_CHANNELS)
         return Tiling(self.hardware.dataflows[0], 1, 1, unit, 1, AXES, 1)
 
 

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a search over tilings found: a file of one model on one backend.
+
+Records hold for what they were made of. They are refused where the model, a figure of the hardware
+or the way in which cycles are counted is another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from umakit.errors import LibraryError, RecordsError, short_path
+from umakit.frontend import Model
+from umakit.staging import write_file
+from umakit.tiling import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
+from umakit.tiling.space import invalid
+
+FORMAT = "umakit tuning records"
+VERSION = 1
+"""Of the file's structure."""
+
+TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
+AGAIN = "tune again, into another file"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Effort:
+    """How long a layer was looked at.
+
+    Attributes:
+        clock: candidates that were run on the clock of the cost model.
+        simulate: of the best of them, those that were run in the simulator.
+    """
+
+    clock: int = 64
+    simulate: int = 3
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Record:
+    """What is known about a layer.
+
+    Attributes:
+        layer: its sizes.
+        operators: names of the model's operators that it computes.
+        tiling: the best one.
+        bound: cycles that no tiling can beat.
+        default: cycles of the tiling that is taken without records.
+        predicted: cycles of the best one, by the cost model.
+        simulated: cycles of the best one in the simulator; None if it was not run there.
+        effort: of the search.
+    """
+
+    layer: Layer
+    operators: tuple[str, ...]
+    tiling: Tiling
+    bound: int
+    default: int
+    predicted: int
+    simulated: int | None
+    effort: Effort
+
+    @property
+    def cycles(self) -> int:
+        """Of the best tiling, measured if it was."""
+        return self.predicted if self.simulated is None else self.simulated
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class ModelView:
+    """A model: its name in C and the SHA-256 of its file, empty for an object in memory."""
+
+    name: str
+    sha256: str
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class BackendView:
+    """A backend: its name, and all figures that decide what a tile costs."""
+
+    name: str
+    hardware: Hardware
+    driver: DriverCosts
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Owner:
+    """What records are of.
+
+    Attributes:
+        cost_model: version of the way in which layers are cut and cycles counted.
+    """
+
+    model: ModelView
+    backend: BackendView
+    cost_model: int = COST_MODEL
+
+    @classmethod
+    def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
+        """Of a model on a backend of that name."""
+        view = BackendView(backend, planner.hardware, planner.driver)
+        return cls(ModelView(model.name, model.fingerprint), view)
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Records:
+    """All records of a model on a backend."""
+
+    owner: Owner
+    layers: tuple[Record, ...] = ()
+    format: str = FORMAT
+    version: int = VERSION
+
+    @property
+    def tilings(self) -> Mapping[Layer, Tiling]:
+        """The best tiling of each layer."""
+        return {record.layer: record.tiling for record in self.layers}
+
+    def of(self, layer: Layer) -> Record | None:
+        """The record of a layer; None if there is none."""
+        return next((record for record in self.layers if record.layer == layer), None)
+
+    def with_record(self, record: Record) -> Records:
+        """The same with one more record, which replaces that of the same layer."""
+        others = [each for each in self.layers if each.layer != record.layer]
+        layers = sorted([*others, record], key=lambda each: (each.operators, repr(each.layer)))
+        return Records(self.owner, tuple(layers))
+
+    def write(self, path: Path) -> None:
+        """Write the file, all of it or nothing.
+
+        Raises:
+            RecordsError: it cannot be written.
+        """
+        text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
+        try:
+            write_file(path, (_compact(text) + "\n").encode())
+        except LibraryError as error:
+            raise RecordsError(error.what, where=error.where) from None
+
+
+_ADAPTER = TypeAdapter(Records)
+
+
+def _compact(text: str) -> str:
+    """Lists of words and numbers on one line each, so that a layer can be read at a glance."""
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{_one_line(found[1])}]", text)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", text)
+
+
+def read_records(path: Path) -> Records:
+    """Read a file.
+
+    Raises:
+        RecordsError: no such file, no records, or of another version.
+    """
+    where = short_path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        header = json.loads(text)
+    except FileNotFoundError:
+        raise RecordsError("no such file", where=where, fix=TUNE) from None
+    except OSError as error:
+        raise RecordsError(f"cannot be read: {error.strerror}", where=where) from None
+    except ValueError as error:
+        raise RecordsError(f"is not valid JSON: {error}", where=where, fix=AGAIN) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise RecordsError("holds no tuning records", where=where, fix=TUNE)
+    if header.get("version") != VERSION:
+        raise RecordsError(
+            f"is of version {header.get('version')}, this umakit reads {VERSION}",
+            where=where,
+            fix=AGAIN,
+        )
+    try:
+        return _ADAPTER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RecordsError(f"{key}: {first['msg']}", where=where, fix=AGAIN) from None
+
+
+def check_owner(records: Records, owner: Owner, path: Path) -> None:
+    """Refuse records that are not of a model on a backend.
+
+    Raises:
+        RecordsError: another model, backend, figure of it or cost model; or a tiling that its
+            layer does not have.
+    """
+    where, mine = short_path(path), records.owner
+    if mine.backend.name != owner.backend.name:
+        raise RecordsError(
+            f"records are of {mine.backend.name}, not of {owner.backend.name}",
+            where=where,
+            fix="tune for this backend, into another file",
+        )
+    for kind in ("hardware", "driver"):
+        old, new = getattr(mine.backend, kind), getattr(owner.backend, kind)
+        for field in fields(old):
+            was, now = _text(getattr(old, field.name)), _text(getattr(new, field.name))
+            if was != now:
+                raise RecordsError(
+                    f"records are for {kind} with {field.name} {was}, "
+                    f"{owner.backend.name} has {now}",
+                    where=where,
+                    fix=AGAIN,
+                )
+    if mine.cost_model != owner.cost_model:
+        raise RecordsError(
+            f"records are of version {mine.cost_model} of the cost model, this is "
+            f"{owner.cost_model}",
+            where=where,
+            fix=AGAIN,
+        )
+    if mine.model.sha256 != owner.model.sha256:
+        raise RecordsError(
+            f"records are of {mine.model.name} (SHA-256 {mine.model.sha256[:12]}...), not of "
+            f"{owner.model.name} ({owner.model.sha256[:12]}...)",
+            where=where,
+            fix="tune this model, into another file",
+        )
+    _check_tilings(records, where)
+
+
+def _check_tilings(records: Records, where: str) -> None:
+    for number, record in enumerate(records.layers):
+        reason = invalid(record.layer, record.tiling, records.owner.backend.hardware)
+        if reason:
+            raise RecordsError(
+                f"the tiling of layer {number} ({', '.join(record.operators)}) does not fit: "
+                f"{reason}",
+                where=where,
+                fix=AGAIN,
+            )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(getattr(value, "value", value))

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles of a layer in the simulator: a library of this layer alone, built and run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from umakit.backend import UMABackend
+from umakit.compile import compile_model
+from umakit.run import run_library
+from umakit.tiling import Layer, Tiling
+from umakit.tuning.networks import network_of
+
+
+def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int | None:
+    """Cycles of the device's clock that a layer takes, from its first register access to its last.
+
+    Args:
+        backend: that cuts layers into tiles.
+        layer: what is computed.
+        tiling: how it is cut.
+
+    Returns:
+        None where the layer is more than one operator, or the backend has no simulator.
+
+    Raises:
+        BuildError: there is no C compiler.
+        DeviceError: the run failed.
+    """
+    if layer.adds or backend.tiling is None:
+        return None
+    with (
+        tempfile.TemporaryDirectory(prefix="umakit-tune-") as temporary,
+        backend.tiling.using({layer: tiling}) as asked,
+    ):
+        library = compile_model(network_of(layer), [backend], Path(temporary) / "layer")
+        if asked != [layer]:
+            return None
+        (data,) = library.metadata["umakit"]["inputs"]
+        inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
+        profile = run_library(library.path, inputs, profile=True).layers
+        return sum(each.clock_cycles for each in profile if each.where == backend.target_name)
