@@ -50,11 +50,13 @@ class TilePlanner:
     Args:
         hardware: its figures.
         driver: what its driver's calls cost.
+        most_buffers: for each tensor's tiles that the default may use; 1: no double buffering.
     """
 
-    def __init__(self, hardware: Hardware, driver: DriverCosts) -> None:
+    def __init__(self, hardware: Hardware, driver: DriverCosts, most_buffers: int = 2) -> None:
         self.hardware = hardware
         self.driver = driver
+        self.most_buffers = most_buffers
         self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
         self._asked: list[Layer] = []
         self._defaults: dict[Layer, Tiling | None] = {}
@@ -119,7 +121,7 @@ class TilePlanner:
 
     def _choose(self, layer: Layer) -> Tiling | None:
         """Double buffers if they fit, and whole rows if they do: the fewest transfers are there."""
-        for buffers in (2, 1):
+        for buffers in range(self.most_buffers, 0, -1):
             for uncut in ((COLUMNS,), ()):
                 part = whole_space(layer, self.hardware, buffers, uncut)
                 found = best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
