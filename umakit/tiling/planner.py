@@ -50,11 +50,15 @@ class TilePlanner:
     Args:
         hardware: its figures.
         driver: what its driver's calls cost.
+        most_buffers: for each tensor's tiles that the default may use; 1: no double buffering.
     """
 
-    def __init__(self, hardware: Hardware, driver: DriverCosts) -> None:
+    def __init__(
+        self, hardware: Hardware, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
+    ) -> None:
         self.hardware = hardware
         self.driver = driver
+        self.most_buffers = most_buffers
         self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
         self._asked: list[Layer] = []
         self._defaults: dict[Layer, Tiling | None] = {}
@@ -119,7 +123,8 @@ class TilePlanner:
 
     def _choose(self, layer: Layer) -> Tiling | None:
         """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
-        for buffers in (BUFFERS[1:], BUFFERS[:1]):
+        several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
+        for buffers in (several, BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
                 found: list[Candidate] = []
                 for count in buffers:
