@@ -134,7 +134,7 @@ class Buffer:
 
     Attributes:
         tile_bytes: of the largest tile, up to whole banks.
-        tiles: how many lie there: 2 with double buffering.
+        tiles: how many lie there: at least 2 with double buffering.
     """
 
     tile_bytes: int
