@@ -15,6 +15,7 @@ from umakit.cli import report as report_command
 from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
+from umakit.cli import tune as tune_command
 from umakit.cli.console import console, progress, say
 from umakit.cli.options import (
     BackendOption,
@@ -273,6 +274,7 @@ app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
 app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)
+app.command(help=tune_command.HELP, epilog=tune_command.EPILOG)(tune_command.tune)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 

@@ -42,6 +42,7 @@ def hardware_of(config: Config, completion: str) -> Hardware:
         dataflows=tuple(Dataflow),
         drain_cycles=config.drain_cycles_per_fold,
         preload=config.preload,
+        preload_rows=max(config.preload_rows, 1),
         pack_columns=config.pack_columns,
         depthwise=config.depthwise,
         pooling_lanes=config.pooling_lanes,

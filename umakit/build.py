@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from umakit import sim
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
@@ -22,6 +25,16 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 
 KEPT_PROGRAMS = 4
 """Older builds of a library are deleted."""
+
+KEPT_SIMULATORS = 8
+"""Older objects of the simulator are deleted."""
+
+SIMULATOR_FILES = {
+    Path(source).name
+    for kind in sim.KINDS.values()
+    for source in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
+}
+"""C files that are the same in every library with a simulated device."""
 
 TELLING = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
 """What a line of a compiler or linker that says what is wrong looks like."""
@@ -129,11 +142,49 @@ def build_runner(
     programs = sorted(program.parent.glob("run-*"), key=lambda path: path.stat().st_mtime)
     for stale in programs[:-KEPT_PROGRAMS]:
         stale.unlink(missing_ok=True)
+    if device is HOST:
+        sources = _with_objects(sources)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
         compile_c(sources, built, flags, device)
         built.replace(program)
     return program
+
+
+def _with_objects(sources: list[Path]) -> list[Path]:
+    """The sources, with those of the simulator as objects from the user's cache.
+
+    They are the same in every library, and most of what there is to compile.
+    """
+    shared = [source for source in sources if source.name in SIMULATOR_FILES]
+    if not shared:
+        return sources
+    headers = sorted((shared[0].parent / "umakit").glob("*.h"))
+    digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
+    for path in (*shared, *headers):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    folder = user_cache() / "simulator" / digest.hexdigest()[:16]
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for stale in sorted(folder.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
+            shutil.rmtree(stale, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            built = Path(temporary) / "objects"
+            built.mkdir()
+            for source in shared:
+                compile_c([source], built / f"{source.stem}.o", ["-c"])
+            # Another process may have been faster.
+            with contextlib.suppress(OSError):
+                built.rename(folder)
+    objects = [folder / f"{source.stem}.o" for source in shared]
+    return [*(source for source in sources if source not in shared), *objects]
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process deleted it
+        return 0.0
 
 
 def _build_folder(library: Path, device: Device) -> Path:

@@ -26,7 +26,7 @@ from umakit.partitioner import Partitioned, partition
 from umakit.program import Tilings, build_program
 from umakit.quantization import quantize_to_integers
 from umakit.residency import keep_in_scratchpads
-from umakit.tuning import using_records
+from umakit.use_records import using_records
 
 Progress = Callable[[str], None]
 

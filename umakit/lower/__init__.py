@@ -24,7 +24,7 @@ from umakit.partitioner import Partitioned, run_passes
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.report import CPU
 
-__all__ = ["Kernel", "Lowered", "expand_requantize", "lower"]
+__all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "lower"]
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,7 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
     """
     by_target = {backend.target_name: backend for backend in backends}
-    module = dissolve_regions(partitioned.module)
-    for backend in backends:
-        module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)
-    if partitioned.provenance is not None:
-        module = partitioned.provenance.note(module)
-    module = lower_composites(module, by_target)
-    module = lower_cpu_operators(module, partitioned.report)
+    module = lower_cpu_operators(accelerator_kernels(partitioned, backends), partitioned.report)
     results = _result_counts(module["main"])
     kernels: dict[str, Kernel] = {}
     unique: list[tuple[Any, Kernel]] = []
@@ -72,6 +66,20 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
         if target != CPU and kernel is None:
             unique.append((plain, kernels[name]))
     return Lowered(module["main"], kernels)
+
+
+def accelerator_kernels(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Any:
+    """The network with a prim func for each composite, before their backends' TIR passes.
+
+    Raises:
+        LoweringError: a backend's strategy or pass failed.
+    """
+    module = dissolve_regions(partitioned.module)
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.POST_PARTITIONING_1)
+    if partitioned.provenance is not None:
+        module = partitioned.provenance.note(module)
+    return lower_composites(module, {backend.target_name: backend for backend in backends})
 
 
 def _result_counts(main: Any) -> dict[str, int]:

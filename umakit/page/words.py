@@ -33,7 +33,7 @@ def tiling_in_words(tiles: Tiles) -> str:
     """How a layer is cut, the outer loop first.
 
     For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
-    loaded once; double-buffered`.
+    loaded once; 4 buffers`.
     """
     tiling, layer = tiles.tiling, tiles.layer
     sizes = {
@@ -56,7 +56,7 @@ def tiling_in_words(tiles: Tiles) -> str:
     if count * steps > 1 and stays:
         words.append(f"{' and '.join(stays)} loaded once")
     if count * steps > 1:
-        words.append("double-buffered" if tiling.buffers > 1 else "one buffer")
+        words.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
     return "; ".join(words)
 
 

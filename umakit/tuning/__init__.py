@@ -3,10 +3,28 @@
 
 ::
 
+    layers.py     tiled_layers     what there is to tune
+    search.py     search           the best tiling of a layer
+    simulate.py   simulated_cycles a layer alone in the simulator
+    networks.py   network_of       a network of one layer
+    workers.py    Workers          who does the work
     records.py    Records          the file
-    apply.py      using_records    compiling with it
+    tune.py       tune_model       all layers of a model
 """
 
-from umakit.tuning.apply import TunedLayers, using_records
+from umakit.tuning.records import Effort, Record, Records, read_records
+from umakit.tuning.tune import LayerProgress, TunedLayer, tune_model
+from umakit.tuning.workers import Workers, cluster_workers, local_workers
 
-__all__ = ["TunedLayers", "using_records"]
+__all__ = [
+    "Effort",
+    "LayerProgress",
+    "Record",
+    "Records",
+    "TunedLayer",
+    "Workers",
+    "cluster_workers",
+    "local_workers",
+    "read_records",
+    "tune_model",
+]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
@@ -42,6 +43,10 @@ class Effort:
     clock: int = 64
     simulate: int = 3
 
+    def covers(self, other: Effort) -> bool:
+        """Whether nothing of the other one is left to do."""
+        return self.clock >= other.clock and self.simulate >= other.simulate
+
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Record:
 
     Attributes:
         layer: its sizes.
-        operators: names of the model's operators that it computes.
+        operators: names of the model's operators that it computes, for each time that the model
+            has it.
         tiling: the best one.
         bound: cycles that no tiling can beat.
         default: cycles of the tiling that is taken without records.
@@ -72,6 +78,11 @@ class Record:
     def cycles(self) -> int:
         """Of the best tiling, measured if it was."""
         return self.predicted if self.simulated is None else self.simulated
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is in the file."""
+        view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
+        return view
 
 
 @with_config(ConfigDict(extra="forbid"))

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma tune`: the best tiling for each layer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import console, progress, say
+from umakit.cli.options import (
+    JsonOption,
+    ModelArgument,
+    RoundingOption,
+    ShapesOption,
+    find_backends,
+    parse_shapes,
+)
+from umakit.cli.tables import new_table
+
+if TYPE_CHECKING:
+    from umakit.tiling import Layer, Tiling
+    from umakit.tuning import LayerProgress, TunedLayer, Workers
+
+HELP = """Find the best tiling for each layer, and write it down for `uma compile --records`.
+
+A layer larger than the scratchpad is cut into tiles. Without records the backend chooses at once \
+how, by an estimate; here all sizes of tiles, dataflows, orders of loops and one or two buffers \
+are looked at: all by the estimate, the best --clock of them on the exact clock of the cost model, \
+the best --simulate of those in the simulator, each as a library of this layer alone.
+
+Each layer is written down when it is done. After Ctrl-C the same command goes on where it \
+stopped: layers that have a record of this effort are skipped, unless --again asks for them.
+
+Records are of one model and one backend. They are refused when the model, a figure of the \
+hardware, or the way in which umakit counts cycles has changed.
+
+The result does not depend on who does the work: this process, --workers more of them, or the \
+workers of a dask scheduler, which need umakit and the backend at the same path \
+(`pip install 'umakit\\[cluster]'`).
+
+Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
+the simulator failed."""
+
+EPILOG = "Example:  uma tune net.tflite --backend my_npu --records net.json --workers 4"
+
+TunedBackendOption = Annotated[
+    str,
+    typer.Option("--backend", "-b", help="Name or folder of the accelerator.", show_default=False),
+]
+RecordsOption = Annotated[
+    Path,
+    typer.Option(
+        "--records", "-r", help="The file to write, or to go on with.", show_default=False
+    ),
+]
+ClockOption = Annotated[
+    int, typer.Option(min=1, max=100_000, help="Tilings of a layer to run on the exact clock.")
+]
+SimulateOption = Annotated[
+    int,
+    typer.Option(
+        min=0, max=100, help="Of the best of them, how many to run in the simulator; 0 for none."
+    ),
+]
+WorkersOption = Annotated[int, typer.Option(min=1, max=1024, help="Processes of this machine.")]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Use the workers of the dask scheduler at this address, such as tcp://host:8786.",
+        show_default=False,
+    ),
+]
+AgainOption = Annotated[
+    bool, typer.Option("--again", help="Also look at layers that have a record.")
+]
+
+
+def tune(
+    model: ModelArgument,
+    backend: TunedBackendOption,
+    records: RecordsOption,
+    clock: ClockOption = 64,
+    simulate: SimulateOption = 3,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
+    again: AgainOption = False,
+    input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Registered with the help text above."""
+    shapes = parse_shapes(input_shapes)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.frontend import import_model
+        from umakit.tuning import Effort, tune_model
+
+        (found,) = find_backends([backend])
+        tell("importing the network")
+        imported = import_model(model, input_shapes=shapes, rounding=rounding)
+    for notice in imported.notices:
+        say(f"note: {notice}", error=True)
+    finished: list[TunedLayer] = []
+    try:
+        with _workers(workers, scheduler) as pool, _shown() as (show, done):
+
+            def keep(tuned: TunedLayer) -> None:
+                finished.append(tuned)
+                done(tuned)
+
+            tune_model(
+                imported, found, records, effort=Effort(clock, simulate), again=again,
+                workers=pool, tell=show, done=keep,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        say(
+            f"interrupted; {len(finished)} layers are in {records}, the same command goes on",
+            error=True,
+        )
+        return 130
+    if as_json:
+        print(json.dumps(_view(records, finished), indent=2))
+        return 0
+    console().print(_table(finished))
+    say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
+    say(f"Next: uma compile {model} --backend {backend} --records {records} -o LIBRARY")
+    return 0
+
+
+def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
+    from umakit.tuning import cluster_workers, local_workers
+
+    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
+
+
+Show = Callable[["LayerProgress"], None]
+Done = Callable[["TunedLayer"], None]
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[tuple[Show, Done]]:
+    """A bar on a terminal; elsewhere a line for each layer that was tuned."""
+    if not sys.stderr.isatty():
+        yield lambda at: None, _say_done
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}"))
+    with Progress(*columns, console=console(error=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(at: LayerProgress) -> None:
+            now = at.progress
+            text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings, best {now.best:,} cycles"
+            bar.update(task, total=at.count, completed=at.number - 1, description=text)
+
+        yield show, lambda tuned: bar.advance(task)
+
+
+def _say_done(tuned: TunedLayer) -> None:
+    if tuned.seen:
+        record = tuned.record
+        say(
+            f"{record.operators[0]}: {tuned.seen:,} tilings, best {record.cycles:,} cycles",
+            error=True,
+        )
+
+
+def _table(layers: list[TunedLayer]) -> Any:
+    """Cycles of each layer; the total counts each as often as the model has it."""
+    numbers = ["times", "default", "best", "bound", "best/bound"]
+    table = new_table("layer", *numbers, "tiling", right=numbers)
+    default = best = bound = 0
+    for tuned in layers:
+        record, times = tuned.record, len(tuned.record.operators)
+        default, best = default + times * record.default, best + times * record.cycles
+        bound += times * record.bound
+        table.add_row(
+            _layer_text(record.layer), str(times), f"{record.default:,}", f"{record.cycles:,}",
+            f"{record.bound:,}", f"{record.cycles / record.bound:.3f}",
+            _tiling_text(record.tiling, record.layer),
+        )  # fmt: skip
+    table.add_section()
+    table.add_row(
+        "total", str(sum(len(each.record.operators) for each in layers)), f"{default:,}",
+        f"{best:,}", f"{bound:,}", f"{best / bound:.3f}", "", style="bold",
+    )  # fmt: skip
+    return table
+
+
+def _layer_text(layer: Layer) -> str:
+    """Such as `convolution 3x3/2, 32x32x16 to 16x16x32`."""
+    stride = "" if layer.strides == (1, 1) else f"/{layer.strides[0]}"
+    sizes = [
+        "x".join(map(str, (*size, channels)))
+        for size, channels in (
+            (layer.input_size, layer.input_channels),
+            (layer.output_size, layer.output_channels),
+        )
+    ]
+    kind = layer.kind.value + (" + add" if layer.adds else "")
+    return f"{kind} {layer.kernel[0]}x{layer.kernel[1]}{stride}, {sizes[0]} to {sizes[1]}"
+
+
+def _tiling_text(tiling: Tiling, layer: Layer) -> str:
+    """Dataflow, rows x columns x channels of a tile, and loops from outside to inside, such as
+    `os, 4x16x16 by 8 inputs, channels > rows`."""
+    from umakit.tiling.space import sizes_of
+
+    flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))
+    text = f"{flow}, {tiling.rows}x{tiling.columns}x{tiling.output_channels}"
+    if not layer.per_channel and tiling.input_channels < layer.input_channels:
+        text += f" by {tiling.input_channels} inputs"
+    whole = {"rows": layer.output_size[0], "columns": layer.output_size[1]}
+    whole["output_channels"] = layer.output_channels
+    sizes = sizes_of(tiling)
+    loops = [name.replace("output_", "") for name in tiling.order if sizes[name] < whole[name]]
+    text += f", {' > '.join(loops)}" if loops else ", whole"
+    return text + (", one buffer" if tiling.buffers == 1 else "")
+
+
+def _view(records: Path, layers: list[TunedLayer]) -> dict[str, Any]:
+    return {
+        "records": str(records),
+        "layers": [
+            {**each.record.as_json(), "cycles": each.record.cycles, "seen": each.seen}
+            for each in layers
+        ],
+    }

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who does the work of a search: this process, more of this machine, or a cluster.
+
+Tasks are functions of modules, called with what can be pickled. Results come in the order of the
+tasks, so that a search finds the same whoever does its work.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from umakit.errors import InputError
+
+T = TypeVar("T")
+
+MOST_WORKERS = 1024
+
+
+class Workers(Protocol):
+    """Calls functions, perhaps several at a time."""
+
+    def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Results of calls with these arguments, in their order."""
+        ...
+
+
+class ThisProcess:
+    """Does one task after the other, each when its result is wanted."""
+
+    def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Results of calls with these arguments, in their order."""
+        for task in tasks:
+            yield function(*task)
+
+
+class _Executor:
+    """Hands tasks to what has `submit`."""
+
+    def __init__(self, submit: Callable[..., Any], cancel: Callable[[list[Any]], object]) -> None:
+        self._submit = submit
+        self._cancel = cancel
+
+    def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Results of calls with these arguments, in their order."""
+        futures = [self._submit(function, *task) for task in tasks]
+        try:
+            for future in futures:
+                yield future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker process was ended from outside, perhaps for want of memory",
+                fix="use fewer --workers",
+            ) from None
+        finally:
+            self._cancel(futures)
+
+
+def local_workers(count: int) -> AbstractContextManager[Workers]:
+    """Processes of this machine; one is this process itself.
+
+    Programs that ask for more have to start under `if __name__ == "__main__":`, because each
+    process imports them again.
+
+    Raises:
+        InputError: no number of workers.
+    """
+    if not 1 <= count <= MOST_WORKERS:
+        raise InputError(f"{count} workers are not 1 to {MOST_WORKERS}")
+    return _this_process() if count == 1 else _processes(count)
+
+
+@contextmanager
+def _this_process() -> Iterator[Workers]:
+    yield ThisProcess()
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Workers]:
+    # Not forked: TVM has threads.
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(count, mp_context=context, initializer=_ignore_interrupts)
+    try:
+        yield _Executor(executor.submit, _cancel_all)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _cancel_all(futures: list[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the one that waits for the others ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def cluster_workers(address: str) -> Iterator[Workers]:
+    """The workers of a dask scheduler, on which umakit and the backend are installed.
+
+    Args:
+        address: of the scheduler, for example `tcp://host:8786`.
+
+    Raises:
+        InputError: dask.distributed is not installed, or nothing answers at the address.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError(
+            "a cluster needs dask.distributed", fix="pip install 'umakit[cluster]'"
+        ) from None
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"no dask scheduler answers: {reason}", where=address) from None
+    try:
+        yield _Executor(lambda f, *task: client.submit(f, *task, pure=False), client.cancel)
+    finally:
+        client.close()
