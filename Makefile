@@ -10,14 +10,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean \
-  bench bench-library bench-quantized bench-sim
+  bench bench-library bench-quantized bench-sim bench-chocolate
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
 	@echo "make soak       comparisons again, with SOAK_EXAMPLES networks each and SOAK_INFERENCES inputs"
-	@echo "make bench      size and speed beside lower bounds and other compilers, in build/bench"
+	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
@@ -112,7 +112,7 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-quantized bench-sim
+bench: bench-library bench-quantized bench-sim bench-chocolate
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
@@ -124,6 +124,10 @@ bench-quantized: $(VENV)/installed-bench
 
 bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py
+
+# $UMAKIT_MODELS as above; about five minutes.
+bench-chocolate: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/chocolate.py
 
 backends: install
 	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator

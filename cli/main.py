@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from umakit.cli import diff as diff_command
+from umakit.cli import report as report_command
 from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
@@ -271,6 +272,7 @@ def run(
 
 app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
+app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)
 app.command(help=tune_command.HELP, epilog=tune_command.EPILOG)(tune_command.tune)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
@@ -307,6 +309,7 @@ def _layer_json(layer: Any) -> dict[str, Any]:
         "where": layer.where,
         "macs": layer.macs,
         "device_macs": layer.device_macs,
+        "clock_cycles": layer.clock_cycles,
         "cycles": layer.cycles,
         "array_cycles": layer.array_cycles,
         "dma_cycles": layer.dma_cycles,

@@ -21,9 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """On CI a missing compiler, emulator or package is a failure: tests would be skipped unseen."""
+    """On CI a missing program or package is a failure: tests would be skipped unseen."""
     if os.environ.get("UMAKIT_CI"):
-        programs = ["gcc", "clang"]
+        programs = ["gcc", "clang", "chromium"]
         for device in DEVICES:
             programs += [device.command, device.size, *device.emulator[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]

@@ -136,6 +136,26 @@ def driven(folder: Path, *, blocked: bool = False) -> Npu:
     return Npu(folder, everything(**options), DRIVERS | {"qconv2d": "npu_qconv2d_blocked"})
 
 
+SUM = {"qconv2d_add": "npu_qconv2d_add"}
+
+
+def residual_npu(folder: Path, *, blocked: bool = False, driver: bool = True) -> Npu:
+    """A backend of all patterns, and the sum behind a convolution."""
+    options: dict[str, Any] = {}
+    drivers = DRIVERS | SUM
+    if blocked:
+        options = {"weight_layout": BLOCKED, "fold_zero_point": True}
+        drivers |= {"qconv2d": "npu_qconv2d_blocked", "qconv2d_add": "npu_qconv2d_add_blocked"}
+    registrations = [patterns.qconv2d_add(groups=None, dilation=None, **options)]
+    return Npu(folder, [*registrations, *everything(**options)], drivers if driver else None)
+
+
+def fused(library: Any) -> int:
+    """Number of layers that are a convolution and a sum."""
+    layers = library.metadata["umakit"]["layers"]
+    return sum("qconv2d_add" in layer["kernel"] for layer in layers)
+
+
 # --- networks -----------------------------------------------------------------------------------
 
 random = np.random.default_rng(0)

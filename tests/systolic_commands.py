@@ -130,7 +130,8 @@ def configurations(draw: Draw) -> Config:
     return Config(
         array_rows=draw(st.sampled_from([1, 4, 8])), array_columns=draw(st.sampled_from([1, 4, 8])),
         drain_cycles_per_fold=draw(st.integers(0, 3) | st.just(100)), pooling_lanes=2,
-        preload=draw(st.booleans()), pack_columns=draw(st.booleans()),
+        preload=draw(st.booleans()), preload_rows=draw(st.integers(0, 5)),
+        pack_columns=draw(st.booleans()),
         scratchpad_bytes=count * BANK_BYTES, scratchpad_banks=count,
         dma_bytes_per_cycle=draw(st.sampled_from([1, 4, 8])),
         dma_latency_cycles=draw(st.integers(0, 40)), dma_burst_bytes=draw(st.sampled_from([0, 8])),
@@ -229,8 +230,8 @@ def job_cycles(config: Config, dataflow: int, m: int, n: int, k: int) -> tuple[i
     through = (k, m, n)[dataflow]
     stays = rows if dataflow else 0
     if config.preload:
-        one = max(through, rows) if dataflow else through
-        return count * one, rows + columns - 2 + drain + stays
+        stays = math.ceil(stays / max(config.preload_rows, 1))
+        return count * max(through, stays), rows + columns - 2 + drain + stays
     return count * (through + rows + columns - 2 + stays + drain), 0
 
 
@@ -253,13 +254,12 @@ def cycles(config: Config, command: Command) -> tuple[int, int]:
 
 def conflict(one: Command, other: Command) -> bool:
     """Whether the younger of two waits for the end of the older."""
-    shared = (one.reads | one.writes) & (other.reads | other.writes)
     if one.is_array != other.is_array:
-        return bool(shared)
+        return bool((one.reads | one.writes) & (other.reads | other.writes))
     overlap = one.bus[0] < other.bus[1] and other.bus[0] < one.bus[1]
     if {one.stream, other.stream} == {"load", "store"} and overlap:
         return True
-    return bool(shared & (one.writes | other.writes))
+    return bool(one.writes & other.reads or one.reads & other.writes)
 
 
 @dataclass

@@ -64,6 +64,7 @@ class Config:
     input_stationary: bool = True
     depthwise: bool = True
     preload: bool = False
+    preload_rows: int = 0
     pack_columns: bool = False
     pooling_lanes: int = 8
     scratchpad_bytes: int = 1 << 16

@@ -72,6 +72,7 @@ def test_what_cannot_be_is_named(sections: dict[str, str], message: str, tmp_pat
     ("section", "line"),
     [
         ("array", "preload = true"),
+        ("array", "preload_rows = 2"),
         ("array", "pack_columns = true"),
         ("array", "accumulator_bytes = 64"),
         ("array", 'dataflows = ["output_stationary", "input_stationary"]'),

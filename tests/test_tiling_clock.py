@@ -124,14 +124,13 @@ class Stepped:
 
 
 def conflict(older: Command, younger: Command) -> bool:
-    shared = (older.reads | older.writes) & (younger.reads | younger.writes)
     if (older.stream == "array") != (younger.stream == "array"):
-        return shared != 0
+        return (older.reads | older.writes) & (younger.reads | younger.writes) != 0
     if older.stream != younger.stream and older.bus and younger.bus:
         first, end = older.bus
         if younger.bus[0] < end and first < younger.bus[1]:
             return True
-    return (shared & (older.writes | younger.writes)) != 0
+    return (older.writes & younger.reads) | (older.reads & younger.writes) != 0
 
 
 # ---- Comparison ----
@@ -256,13 +255,13 @@ def test_a_pipelined_array_is_filled_and_drained_once() -> None:
 def test_at_most_one_command_is_in_its_tail_beside_a_busy_one() -> None:
     program = [Command("array", 5, 20, 0, 0) for _ in range(3)]
     assert run(program, PIPELINED).timeline == [
-        Span(1, 6, 26), Span(6, 11, 31), Span(26, 31, 51),
+        Span(1, 1, 6, 26), Span(2, 6, 11, 31), Span(3, 26, 31, 51),
     ]  # fmt: skip
 
 
 def test_a_short_command_does_not_overtake_the_tail_of_the_one_before() -> None:
     program = [Command("array", 5, 20, 0, 0), Command("array", 3, 0, 0, 0)]
-    assert run(program, PIPELINED).timeline == [Span(1, 6, 26), Span(6, 9, 26)]
+    assert run(program, PIPELINED).timeline == [Span(1, 1, 6, 26), Span(2, 6, 9, 26)]
 
 
 def test_of_two_transfers_that_could_start_the_older_one_does() -> None:

@@ -60,16 +60,19 @@ def folds(dataflow: Dataflow, product: Product, device: Hardware) -> list[int]:
 @given(
     m=SIZES, n=SIZES, k=SIZES, rows=st.integers(1, 9), columns=st.integers(1, 9),
     drain=st.integers(0, 9), dataflow=st.sampled_from(list(Dataflow)), preload=st.booleans(),
-    pack=st.booleans(),
+    pack=st.booleans(), at_once=st.integers(1, 5),
 )  # fmt: skip
 def test_a_job_costs_what_its_folds_cost(
     m: int, n: int, k: int, rows: int, columns: int, drain: int, dataflow: Dataflow,
-    preload: bool, pack: bool,
+    preload: bool, pack: bool, at_once: int,
 ) -> None:  # fmt: skip
-    device = hardware(rows, columns, drain_cycles=drain, preload=preload, pack_columns=pack)
+    device = hardware(rows, columns, drain_cycles=drain, preload=preload, pack_columns=pack,
+                      preload_rows=at_once)  # fmt: skip
     product = Product(m, n, k)
     found = array_cost(device, dataflow, product)
     stays = 0 if dataflow is Dataflow.OUTPUT_STATIONARY else rows
+    if preload:
+        stays = len(range(0, stays, at_once))
     busy = 0
     for through in folds(dataflow, product, device):
         if preload:  # the next fold's operand that stays comes in beside
@@ -184,7 +187,7 @@ def test_hardware_is_what_the_configuration_says() -> None:
         array={
             "rows": 16, "columns": 8, "dataflows": ["weight_stationary", "output_stationary"],
             "drain_cycles": 3, "depthwise": True, "pooling_lanes": 5, "preload": True,
-            "pack_columns": True, "accumulator_bytes": 1024,
+            "preload_rows": 3, "pack_columns": True, "accumulator_bytes": 1024,
         },
         dma={
             "bytes_per_cycle": 32, "latency_cycles": 7, "burst_bytes": 64, "alignment": 2,
@@ -196,9 +199,9 @@ def test_hardware_is_what_the_configuration_says() -> None:
     assert found == Hardware(
         rows=16, columns=8, scratchpad_bytes=4096, scratchpad_banks=8,
         dataflows=(Dataflow.WEIGHT_STATIONARY, Dataflow.OUTPUT_STATIONARY), drain_cycles=3,
-        preload=True, pack_columns=True, depthwise=True, pooling_lanes=5, accumulator_bytes=1024,
-        bytes_per_cycle=32, latency_cycles=7, burst_bytes=64, outstanding=True, alignment=2,
-        command_queue=6, completion="polling",
+        preload=True, preload_rows=3, pack_columns=True, depthwise=True, pooling_lanes=5,
+        accumulator_bytes=1024, bytes_per_cycle=32, latency_cycles=7, burst_bytes=64,
+        outstanding=True, alignment=2, command_queue=6, completion="polling",
     )  # fmt: skip
     assert (found.bank_bytes, found.cells) == (512, 128)
 

@@ -3,17 +3,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from random import Random
+
 import numpy as np
 from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from systolic_commands import CHANNELS, Machine, programs, sum_of_bits
+from systolic_commands import (
+    BANK_BYTES,
+    CHANNELS,
+    Machine,
+    configurations,
+    jobs,
+    programs,
+    sum_of_bits,
+    transfers,
+)
 from systolic_commands import Command as Programmed
 from systolic_device import VALUES, Config, Device
 from systolic_layers import Job, Layer, draw_weights
 
 from umakit.systolic import Dataflow, Product
-from umakit.tiling.clock import Command, run
+from umakit.tiling.clock import Command, Span, run
 from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
 from umakit.tiling.hardware import Hardware
 
@@ -21,6 +33,7 @@ FLOWS = {VALUES["DATAFLOW"][flow.name]: flow for flow in Dataflow}
 
 
 def hardware_of(config: Config, completion: str) -> Hardware:
+    """What the configuration of the simulator says."""
     return Hardware(
         rows=config.array_rows,
         columns=config.array_columns,
@@ -29,6 +42,7 @@ def hardware_of(config: Config, completion: str) -> Hardware:
         dataflows=tuple(Dataflow),
         drain_cycles=config.drain_cycles_per_fold,
         preload=config.preload,
+        preload_rows=max(config.preload_rows, 1),
         pack_columns=config.pack_columns,
         depthwise=config.depthwise,
         pooling_lanes=config.pooling_lanes,
@@ -55,34 +69,78 @@ def cost_of(hardware: Hardware, command: Programmed) -> Cost:
     return array_cost(hardware, FLOWS[value["DATAFLOW"]], product)
 
 
-def command_of(hardware: Hardware, command: Programmed) -> Command:
-    cost = cost_of(hardware, command)
+@st.composite
+def dense_programs(draw: st.DrawFn) -> tuple[Config, list[Programmed]]:
+    """Jobs of one size with operands and results in any banks: few registers change."""
+    config = replace(draw(configurations()), scratchpad_banks=6, scratchpad_bytes=6 * BANK_BYTES)
+    base = draw(jobs(config)).registers | {"ACCUMULATE": 0, "ADD": 0}
+    moves = draw(st.lists(transfers(6), min_size=1, max_size=6))
+    random = Random(draw(st.integers(0, 2**32 - 1)))
+
+    def job() -> Programmed:
+        operand, weights, result = random.sample(range(5), 3)
+        is_pool = random.random() < 0.4
+        registers = base | {
+            "OPERATION": VALUES["OPERATION"]["MAX_POOL" if is_pool else "CONVOLUTION"],
+            "DATAFLOW": random.randrange(3),
+            "IFMAP_START": operand * BANK_BYTES, "OFMAP_START": result * BANK_BYTES,
+            "WEIGHTS_START": weights * BANK_BYTES, "BIAS_START": weights * BANK_BYTES + 128,
+            "MULTIPLIERS_START": weights * BANK_BYTES + 140,
+        }  # fmt: skip
+        reads = {operand} if is_pool else {operand, weights, 5}
+        return Programmed("array", registers, frozenset(reads), frozenset({result}))
+
+    count = draw(st.integers(5, 25))
+    return config, [job() if random.random() < 0.6 else random.choice(moves) for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A command, and what the driver writes for it: registers that hold something else."""
+
+    programmed: Programmed
+    registers: dict[str, int]
+
+
+def written(commands: list[Programmed]) -> list[Written]:
+    known: dict[str, int] = {}
+    result = []
+    for each in commands:
+        changed = {name: v for name, v in each.registers.items() if known.get(name) != v}
+        result.append(Written(each, changed))
+        known |= each.registers
+    return result
+
+
+def command_of(hardware: Hardware, command: Written) -> Command:
+    programmed = command.programmed
+    cost = cost_of(hardware, programmed)
     return Command(
-        stream=command.stream,  # type: ignore[arg-type]
+        stream=programmed.stream,  # type: ignore[arg-type]
         busy=cost.busy,
         tail=cost.tail,
-        reads=sum(1 << bank for bank in command.reads),
-        writes=sum(1 << bank for bank in command.writes),
+        reads=sum(1 << bank for bank in programmed.reads),
+        writes=sum(1 << bank for bank in programmed.writes),
         issue=len(command.registers) + 1,
-        bus=None if command.is_array else command.bus,
+        bus=None if programmed.is_array else programmed.bus,
     )
 
 
-def drive(machine: Machine, commands: list[Programmed], polls: bool) -> int:
+def drive(machine: Machine, commands: list[Written], polls: bool) -> int:
     """What a driver does; the cycles until the last command has ended."""
     device = machine.device
     machine.enable("ERROR", "COMMAND_DONE")
     free = device.read("QUEUE_DEPTH")
     device.control("RESET_COUNTERS")
     for command in commands:
-        machine.program(command)
+        machine.program(replace(command.programmed, registers=command.registers))
         while free == 0:
             if not polls:
                 device.write("INTERRUPT_PENDING", sum_of_bits(["COMMAND_DONE"]))
             free = device.read("QUEUE_FREE")
             if free == 0 and not polls:
                 assert device.wait(10**6) == 0
-        device.control("ENQUEUE_ARRAY" if command.is_array else "ENQUEUE_DMA")
+        device.control("ENQUEUE_ARRAY" if command.programmed.is_array else "ENQUEUE_DMA")
         free -= 1
     machine.enable("ERROR", "QUEUE_DONE")
     assert device.wait(10**6) == 0
@@ -91,18 +149,28 @@ def drive(machine: Machine, commands: list[Programmed], polls: bool) -> int:
     return cycles
 
 
-@examples(150)
-@given(program=programs(), seed=st.integers(0, 2**32 - 1), polls=st.booleans())
+@examples(200)
+@given(
+    program=programs() | dense_programs(), drain=st.sampled_from([0, 3, 90]),
+    seed=st.integers(0, 2**32 - 1), polls=st.booleans(),
+)  # fmt: skip
 def test_the_clock_predicts_every_cycle_of_the_simulator(
-    program: tuple[Config, list[Programmed]], seed: int, polls: bool
+    program: tuple[Config, list[Programmed]], drain: int, seed: int, polls: bool
 ) -> None:
-    config, programmed = program
+    config, commands = program[0], written(program[1])
+    config = replace(config, drain_cycles_per_fold=drain)
     hardware = hardware_of(config, "polling" if polls else "interrupt")
-    found = run([command_of(hardware, each) for each in programmed], hardware)
+    found = run([command_of(hardware, each) for each in commands], hardware)
+    spans = found.timeline
     machine = Machine(config, seed)
-    cycles = drive(machine, programmed, polls)
+    entries = machine.device.record_timeline(len(commands))
+    cycles = drive(machine, commands, polls)
     # The driver enables QUEUE_DONE after the last command, which may end meanwhile.
-    assert cycles == max(found.cycles, found.schedule.enqueued[len(programmed) - 1] + 1)
+    assert cycles == max(found.cycles, spans[-1].enqueued + 1)
+    entries.sort(order="command")
+    begin = int(entries["issued"][0]) - spans[0].enqueued
+    times = ("issued", "start", "end_of_busy", "completion")
+    assert [Span(*(int(entry[name]) - begin for name in times)) for entry in entries] == spans
     counters = machine.device.counters()
     held = found.held_by
     assert counters["COMPUTE_CYCLES"] + counters["DRAIN_CYCLES"] == held.compute + held.drain

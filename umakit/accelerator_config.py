@@ -47,6 +47,7 @@ class ArraySection(_Section):
         dataflows: what a job may choose from; `[dataflow]` if nothing is said. `dataflow` is one
             of them, the one to take where nothing speaks for another.
         preload: a fold is filled and drained while its neighbours compute.
+        preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
         pack_columns: few output channels are computed for several groups of positions at a time.
         accumulator_bytes: of a memory of int32 sums that jobs can continue, 0 for none.
     """
@@ -59,6 +60,7 @@ class ArraySection(_Section):
     pooling_lanes: Count = 0
     dataflows: list[DataflowName] = Field(default=[])
     preload: bool = False
+    preload_rows: ArrayExtent = 1
     pack_columns: bool = False
     accumulator_bytes: Annotated[int, Field(ge=0, le=2**28, multiple_of=4)] = 0
 
@@ -167,6 +169,7 @@ def _check_mac_array(config: AcceleratorConfig) -> None:
         f'dataflow = "{array.dataflow}"': array.dataflow != "output_stationary",
         f"dataflows = {array.dataflows}": array.allowed_dataflows != ["output_stationary"],
         "preload = true": array.preload,
+        f"preload_rows = {array.preload_rows}": array.preload_rows != 1,
         "pack_columns = true": array.pack_columns,
         f"accumulator_bytes = {array.accumulator_bytes}": array.accumulator_bytes != 0,
         "outstanding = true": config.dma.outstanding,

@@ -142,6 +142,7 @@ class UMABackend(ABC):
         self.driver = Driver()
         self.transfers: Transfers | None = None
         self.tiling: TilePlanner | None = None
+        self.completion: str | None = None
         self._configuration: AcceleratorConfig | None = None
 
     @property
@@ -281,6 +282,18 @@ class UMABackend(ABC):
             store: name of `int store(uint32_t offset, void *destination, int32_t bytes)`.
         """
         self.transfers = Transfers(load, store)
+
+    def _register_completion(self, function: str) -> None:
+        """Name the driver call that waits until the accelerator is done.
+
+        TIR passes put it at the end of every kernel. Where steps on the CPU follow that need
+        nothing of the layer, it is called behind them instead. All other driver calls must then be
+        able to return before their work is done.
+
+        Args:
+            function: name of `int finish(void)`.
+        """
+        self.completion = function
 
     def _register_tiling(self, planner: TilePlanner) -> None:
         """Say who cuts layers into tiles, so that the kit can tune them and predict their cycles.

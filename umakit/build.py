@@ -110,7 +110,9 @@ def library_sources(library: Path) -> list[Path]:
     return sorted((library_folder(library) / "codegen" / "host" / "src").glob("*.c"))
 
 
-def build_runner(library: Path, interface: str, profile: bool, device: Device = HOST) -> Path:
+def build_runner(
+    library: Path, interface: str, profile: bool, device: Device = HOST, most_commands: int = 0
+) -> Path:
     """Build the program that runs a library on a device; kept until its sources change.
 
     Args:
@@ -118,6 +120,7 @@ def build_runner(library: Path, interface: str, profile: bool, device: Device = 
         interface: its `tvmgen_NAME` prefix.
         profile: whether layers are counted one by one.
         device: what it will run on.
+        most_commands: of a layer that are recorded, if layers are counted.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -131,6 +134,7 @@ def build_runner(library: Path, interface: str, profile: bool, device: Device = 
     runtime = library / "runtime"
     sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
+    flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
     program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
     if program.exists():

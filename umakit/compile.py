@@ -21,6 +21,7 @@ from umakit.memory import (
     plan_memory,
 )
 from umakit.memory_validator import validate_plan
+from umakit.overlap import Overlap, overlap_with_cpu
 from umakit.partitioner import Partitioned, partition
 from umakit.program import Tilings, build_program
 from umakit.quantization import quantize_to_integers
@@ -40,6 +41,7 @@ class ExportOptions:
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
             can; else every layer loads and stores its tensors.
+        overlap: whether the CPU works while an accelerator does, see `umakit.overlap`.
         records: a file of `uma tune`, whose tilings are used; None for the default ones.
     """
 
@@ -47,6 +49,7 @@ class ExportOptions:
     pools: tuple[MemoryPool, ...] = ()
     weights: Literal["c", "blob"] = "c"
     keep_in_scratchpads: bool = True
+    overlap: Overlap = "free"
     records: Path | None = None
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
@@ -135,6 +138,7 @@ def export_program(
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     pools = memory_pools(list(by_target.values()), options.pools)
     program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
+    program = overlap_with_cpu(program, by_target, options.overlap)
     if tuned is not None:
         program = replace(program, tilings=Tilings(len(tuned.layers), len(tuned.tuned)))
     progress("planning memory")

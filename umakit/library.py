@@ -52,11 +52,13 @@ class Library:
         path: the folder or tar file.
         metadata: what is in its `metadata.json`.
         report: what runs where.
+        program: the code that it was printed from; None for one that was read.
     """
 
     path: Path
     metadata: dict[str, Any]
     report: OffloadReport
+    program: Program | None = None
 
 
 def write_library(
@@ -102,6 +104,7 @@ def write_library(
     values = {
         **common_values(program, plan, layout),
         "backends": metadata["umakit"]["backends"],
+        "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
         "layers": program.calls,
         "simulator_sources": {
             name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
@@ -122,7 +125,7 @@ def write_library(
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
     write_files(destination, files)
-    return Library(destination, metadata, report)
+    return Library(destination, metadata, report, program)
 
 
 def write_files(destination: Path, files: Mapping[str, str | bytes]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import colorsys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +89,7 @@ def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
     height = max(used, size or 0, 1)
     taken = {tensor["takes_over"] for tensor in pool["tensors"]}
     for number, tensor in enumerate(pool["tensors"]):
-        # Where one tensor takes over another's memory, both get half of that layer.
-        start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
-        end = tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)
-        _draw_tensor(axes, tensor, (start, end), _colour(number), height)
+        _draw_tensor(axes, tensor, lifetime(tensor, taken), _colour(number), height)
     limit = f" of {size:,} B" if size else " B"
     axes.set_title(f"{pool['name']}: {used:,}{limit}", loc="left", fontsize="medium")
     axes.axhline(used, color="black", linewidth=1)
@@ -104,6 +101,19 @@ def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_axisbelow(True)
     axes.grid(axis="x", color="0.9")
+
+
+def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[float, float]:
+    """From where to where on the axis of layers a tensor is drawn.
+
+    Where one takes over another's memory, both get half of that layer.
+
+    Args:
+        tensor: of the memory plan, as in `metadata.json`.
+        taken: C names of the tensors whose memory is taken over.
+    """
+    start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
+    return start, tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)
 
 
 def _draw_tensor(

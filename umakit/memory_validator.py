@@ -104,6 +104,15 @@ class _Replay:
             given_up = {name for name in inputs if self._may_take_over(call, name)}
             for name in (*(n for n in inputs if n not in given_up), *written):
                 self._check(name, step, call)
+            self._check_running(step)
+
+    def _check_running(self, step: int) -> None:
+        """Raises if a step has taken bytes of an earlier one that may still run beside it."""
+        for earlier, call in enumerate(self._program.calls[:step]):
+            if call.beside and earlier + call.beside >= step:
+                for name in call.arguments:
+                    if name in self._offsets:
+                        self._check(name, step, call)
 
     def _slice(self, name: str) -> slice:
         start = self._offsets[name]

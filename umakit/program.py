@@ -69,6 +69,8 @@ class KernelCall:
         outputs: names of the tensors that are written in full.
         scratch: names of the tensors that are working memory of this step.
         kept: those of the scratch that hold an earlier step's result, in a scratchpad.
+        beside: how many of the following steps run on the CPU while this one may still run on its
+            accelerator; it is waited for behind them.
         label: what the user sees in a profile, for example `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
@@ -84,6 +86,7 @@ class KernelCall:
     macs: int
     rows: tuple[int, ...] = ()
     kept: tuple[str, ...] = ()
+    beside: int = 0
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -12,14 +12,14 @@ import jinja2
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def _environment(escape: bool = False) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(template_folder())),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # C and Python are not HTML
+        autoescape=escape,
     )
     environment.filters["quoted"] = _c_string
     environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
@@ -34,6 +34,11 @@ def template_folder() -> Path:
 def render(template: str, **values: Any) -> str:
     """The text of a template; a value it needs and does not get is an error."""
     return _environment().get_template(template).render(**values)
+
+
+def render_html(template: str, **values: Any) -> str:
+    """The same for HTML: special characters in values are escaped."""
+    return _environment(escape=True).get_template(template).render(**values)
 
 
 def _c_string(text: str) -> str:

@@ -28,6 +28,30 @@ MOST_REPEATS = 1_000_000
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
+STREAMS = ("load", "array", "store")
+"""Of the commands of a simulated systolic array, in the order of their numbers."""
+
+MOST_COMMANDS = 65_536
+"""Of a layer that are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTimes:
+    """When a command of a simulated systolic array ran, in cycles since the layer's begin.
+
+    Attributes:
+        stream: which of `STREAMS` it belongs to.
+        start: its first cycle.
+        busy_end: the cycle after the last one in which it occupied its engine.
+        completion: the cycle from which its effect is seen.
+    """
+
+    stream: str
+    start: int
+    busy_end: int
+    completion: int
+
+
 @dataclass(frozen=True)
 class LayerProfile:
     """What one layer did in one inference.
@@ -47,6 +71,8 @@ class LayerProfile:
             device has no time of its own.
         instructions: that the processor executed, the simulator's among them; None where the
             device counts none.
+        commands: of the device, in the first inference; empty unless they were recorded.
+        commands_left_out: how many more there were.
     """
 
     name: str
@@ -60,6 +86,8 @@ class LayerProfile:
     moved_bytes: int
     seconds: float | None
     instructions: int | None
+    commands: tuple[CommandTimes, ...] = ()
+    commands_left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +161,7 @@ def run_library(
     *,
     repeat: int = 1,
     profile: bool = False,
+    record_commands: bool = False,
     device: str = HOST.name,
     timeout: float | None = None,
 ) -> RunResult:
@@ -144,6 +173,8 @@ def run_library(
             leading dimension run that many inferences.
         repeat: how often each inference is run, for timing.
         profile: count layer by layer.
+        record_commands: keep the times of the commands of each layer too, if its accelerator is
+            a simulated systolic array; needs `profile`.
         device: its name in `umakit.devices.DEVICES`.
         timeout: seconds that the run may take; default: 600 under emulation, any on the host.
 
@@ -160,7 +191,8 @@ def run_library(
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
     machine.check_emulator()
-    runner = build_runner(library, description["interface"], profile, machine)
+    most_commands = MOST_COMMANDS if profile and record_commands else 0
+    runner = build_runner(library, description["interface"], profile, machine, most_commands)
     with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
         folder = Path(temporary)
         with (folder / INPUTS).open("wb") as stream:
@@ -180,7 +212,9 @@ def run_library(
     return RunResult(
         outputs,
         times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
-        layers=_profiles(machine, layers, report["layers"], count * repeat) if profile else (),
+        layers=_profiles(machine, layers, report["layers"], count * repeat, _recorded(lines))
+        if profile
+        else (),
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
         runs=len(runs),
     )
@@ -291,7 +325,9 @@ def _profiles(
     layers: Sequence[Mapping[str, Any]],
     measured: Sequence[Mapping[str, Any]],
     runs: int,
+    recorded: Mapping[int, tuple[tuple[CommandTimes, ...], int]],
 ) -> tuple[LayerProfile, ...]:
+    commands = [recorded.get(number, ((), 0)) for number in range(len(layers))]
     return tuple(
         LayerProfile(
             name=layer["name"],
@@ -307,6 +343,27 @@ def _profiles(
             instructions=round(figures["instructions"] / runs)
             if device.counts_instructions
             else None,
+            commands=kept,
+            commands_left_out=left_out,
         )
-        for layer, figures in zip(layers, measured, strict=True)
+        for layer, figures, (kept, left_out) in zip(layers, measured, commands, strict=True)
     )
+
+
+def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
+    """Commands in the order of their starts and how many were left out, by the layer's number."""
+    counts: dict[int, int] = {}
+    kept: dict[int, list[CommandTimes]] = {}
+    layer = 0
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "commands":
+            layer, count = map(int, rest.split())
+            counts[layer] = counts.get(layer, 0) + count
+        elif word == "command":
+            stream, *times = map(int, rest.split())
+            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], *times))
+    return {
+        layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
+        for layer, commands in kept.items()
+    }

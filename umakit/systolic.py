@@ -52,6 +52,7 @@ class SystolicArray:
             array is filled and drained once a product and not once a fold.
         pack_columns: whether channels that fill at most half of the columns are computed for
             several groups of positions at a time; output stationary only.
+        preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
     """
 
     rows: int
@@ -60,10 +61,12 @@ class SystolicArray:
     drain_cycles: int = 0
     preload: bool = False
     pack_columns: bool = False
+    preload_rows: int = 1
 
     def __post_init__(self) -> None:
         _check("rows", self.rows)
         _check("columns", self.columns)
+        _check("preload rows", self.preload_rows)
         _check("drain cycles", self.drain_cycles, least=0)
 
 
@@ -141,7 +144,7 @@ def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
     """What a product costs on an array.
 
     With preload folds follow each other without a gap: each takes as long as what moves through
-    the array, but no less than it takes to bring in what stays in the next fold, a row a cycle.
+    the array, but no less than it takes to bring in what stays in the next fold.
     """
     m, n, k = product.m, product.n, product.k
     rows, columns = array.rows, array.columns
@@ -152,6 +155,8 @@ def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
     }[array.dataflow]
     # An operand that stays has to be brought in first, a row a cycle.
     load = 0 if array.dataflow is Dataflow.OUTPUT_STATIONARY else rows
+    if array.preload:
+        load = -(-load // array.preload_rows)
     if array.pack_columns and array.dataflow is Dataflow.OUTPUT_STATIONARY:
         folds = _packed_folds(product, array)
     else:

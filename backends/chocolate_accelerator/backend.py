@@ -5,7 +5,7 @@ from umakit.backend import PassPhase, UMABackend
 from umakit.tiling import Hardware, TilePlanner
 
 from .codegen import gen_includes
-from .passes import DRIVER_COSTS, ChocolateLayerPass
+from .passes import DRIVER_COSTS, FINISH, ChocolateLayerPass
 from .patterns import layers
 
 
@@ -26,6 +26,9 @@ class ChocolateAcceleratorBackend(UMABackend):
         # How an operator becomes loops over tiles, and these driver calls.
         layer_pass = ChocolateLayerPass(planner, self.configuration.device)
         self._register_tir_pass(PassPhase.TIR_PHASE_0, layer_pass)
+
+        # Which of them waits for the device: it moves behind what the CPU can do meanwhile.
+        self._register_completion(FINISH)
 
         # What the generated C includes, and the driver it is linked with.
         self._register_codegen(fmt="c", includes=gen_includes)

@@ -33,7 +33,9 @@ UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
                          SUPPORTED_MAJOR_VERSION,
                      register_map_is_the_one_this_driver_was_written_for);
 UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERROR) &&
-                         MASK(INTERRUPT_ENABLE_QUEUE_DONE) == MASK(INTERRUPT_PENDING_QUEUE_DONE),
+                         MASK(INTERRUPT_ENABLE_QUEUE_DONE) == MASK(INTERRUPT_PENDING_QUEUE_DONE) &&
+                         MASK(INTERRUPT_ENABLE_DMA_DONE) == MASK(INTERRUPT_PENDING_DMA_DONE) &&
+                         MASK(INTERRUPT_ENABLE_ARRAY_DONE) == MASK(INTERRUPT_PENDING_ARRAY_DONE),
                      interrupts_are_enabled_by_their_own_bit);
 UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
                          OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u &&
@@ -49,7 +51,8 @@ UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
 #define CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES 4000000000u
 #endif
 
-/* How often the driver asks when it polls: a read takes a cycle at least. */
+/* How often the driver asks when it polls, before it gives up: a read takes a
+ * cycle at least. */
 #ifndef CHOCOLATE_ACCELERATOR_POLLS
 #define CHOCOLATE_ACCELERATOR_POLLS 400000000u
 #endif
@@ -58,8 +61,11 @@ UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
 static struct {
     umakit_device *device; /* NULL: none is open */
     uint32_t bus_address[CHOCOLATE_ACCELERATOR_TENSORS];
+    uint32_t bytes[CHOCOLATE_ACCELERATOR_TENSORS];
     bool is_bound[CHOCOLATE_ACCELERATOR_TENSORS];
     bool polls;
+    bool is_configured;
+    bool has_commands; /* that the device was given */
     bool channels_first;
     uint32_t depth; /* of the queue; 0: there is none */
     uint32_t room;  /* free entries, at least */
@@ -155,15 +161,19 @@ static int poll_events(uint32_t events)
     return UMAKIT_TIMEOUT;
 }
 
-/* Wait for an event of INTERRUPT_PENDING, or an error. */
-static int wait_for(uint32_t event)
+/* Wait for an event of INTERRUPT_PENDING, or an error, and find out how it all
+ * ended. A copy that says that it is done may have stopped half way. */
+static int wait_for_end(uint32_t event)
 {
     const uint32_t events = event | MASK(INTERRUPT_PENDING_ERROR);
     int status;
 
-    umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), layer.polls ? 0u : events);
-    status = layer.polls ? poll_events(events)
-                         : umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
+    if (layer.polls) {
+        status = poll_events(events);
+    } else {
+        umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
+        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
+    }
     if (status == UMAKIT_TIMEOUT) {
         return why_late();
     }
@@ -173,30 +183,65 @@ static int wait_for(uint32_t event)
     if ((umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u) {
         return device_error();
     }
-    return UMAKIT_OK;
+    return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == 0u ? UMAKIT_OK
+                                                                            : UMAKIT_DMA_STOPPED;
 }
 
-/* Wait until the queue has a free entry. */
+/* Ask for free entries until there is one. */
+static int poll_room(void)
+{
+    uint32_t asked;
+
+    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_POLLS; ++asked) {
+        layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
+        if (layer.room != 0u) {
+            return UMAKIT_OK;
+        }
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* In this order, so that a command that ends in between is not missed. */
+static void look_for_room(void)
+{
+    umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
+                          MASK(INTERRUPT_PENDING_COMMAND_DONE));
+    layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
+}
+
+/* Wait for the end of a command, if that makes room. */
+static int sleep_for_room(void)
+{
+    int status = UMAKIT_OK;
+
+    look_for_room();
+    if (layer.room == 0u) {
+        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
+        if (status == UMAKIT_OK) {
+            look_for_room();
+        }
+    }
+    return status;
+}
+
+/* Wait until the queue has a free entry. After an error it has: `finish` will
+ * tell about it. */
 static int wait_for_room(void)
 {
     int status;
 
-    while (layer.room == 0u) {
-        /* In this order, so that a command that ends in between is not missed. */
-        umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
-                              MASK(INTERRUPT_PENDING_COMMAND_DONE));
-        layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
-        if (layer.room > layer.depth) {
-            return UMAKIT_DEVICE_ERROR;
-        }
-        if (layer.room == 0u) {
-            status = wait_for(MASK(INTERRUPT_PENDING_COMMAND_DONE));
-            if (status != UMAKIT_OK) {
-                return status;
-            }
-        }
+    if (layer.room != 0u) {
+        return UMAKIT_OK;
     }
-    return UMAKIT_OK;
+    status = layer.polls ? poll_room() : sleep_for_room();
+    if (status == UMAKIT_TIMEOUT) {
+        return why_late();
+    }
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    /* A device that woke the driver for nothing is not to be trusted. */
+    return layer.room == 0u || layer.room > layer.depth ? device_error() : UMAKIT_OK;
 }
 
 /* Hand what the registers say to the device: into its queue, or, if it has
@@ -205,16 +250,15 @@ static int submit(uint32_t enqueue, uint32_t start, uint32_t done)
 {
     int status;
 
-    if (layer.depth != 0u) {
+    layer.has_commands = true;
+    if (layer.depth == 0u) {
+        umakit_device_write32(layer.device, OFFSET(CONTROL), start);
+        return wait_for_end(done);
+    }
+    status = wait_for_room();
+    if (status == UMAKIT_OK) {
         umakit_device_write32(layer.device, OFFSET(CONTROL), enqueue);
         --layer.room;
-        return UMAKIT_OK;
-    }
-    umakit_device_write32(layer.device, OFFSET(CONTROL), start);
-    status = wait_for(done);
-    if (status == UMAKIT_OK &&
-        umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) != 0u) {
-        return UMAKIT_DMA_STOPPED;
     }
     return status;
 }
@@ -250,6 +294,20 @@ static void program_transfer(uint32_t bus_address, uint32_t scratchpad, uint32_t
     umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE), bytes * (uint32_t)rows);
 }
 
+/* Whether a copy stays inside of its tensor, and its addresses inside of 32 bits;
+ * the device knows how large its scratchpad is. */
+static bool is_in_range(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place,
+                        int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
+                        int32_t row_stride)
+{
+    const uint64_t all_rows = (uint64_t)planes * (uint64_t)rows;
+    const uint64_t end = (uint64_t)offset + ((uint64_t)planes - 1u) * (uint64_t)plane_stride +
+                         ((uint64_t)rows - 1u) * (uint64_t)row_stride + (uint64_t)row_bytes;
+
+    return end <= layer.bytes[tensor] && all_rows <= UINT32_MAX &&
+           buffer + (uint64_t)place + all_rows * (uint64_t)row_bytes <= UINT32_MAX;
+}
+
 static int transfer(int32_t tensor, uint32_t direction, uint32_t buffer, int32_t offset,
                     int32_t place, int32_t planes, int32_t rows, int32_t row_bytes,
                     int32_t plane_stride, int32_t row_stride)
@@ -261,14 +319,53 @@ static int transfer(int32_t tensor, uint32_t direction, uint32_t buffer, int32_t
         plane_stride < 0 || row_stride < 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
-    status = wait_for_room();
-    if (status == UMAKIT_OK) {
-        program_transfer(layer.bus_address[tensor] + (uint32_t)offset, buffer + (uint32_t)place,
-                         direction, planes, rows, row_bytes, plane_stride, row_stride);
-        status = submit(MASK(CONTROL_ENQUEUE_DMA), MASK(CONTROL_DMA_START),
-                        MASK(INTERRUPT_PENDING_DMA_DONE));
+    if (!is_in_range(tensor, buffer, offset, place, planes, rows, row_bytes, plane_stride,
+                     row_stride)) {
+        return give_up(UMAKIT_OUT_OF_RANGE);
     }
+    program_transfer(layer.bus_address[tensor] + (uint32_t)offset, buffer + (uint32_t)place,
+                     direction, planes, rows, row_bytes, plane_stride, row_stride);
+    status = submit(MASK(CONTROL_ENQUEUE_DMA), MASK(CONTROL_DMA_START),
+                    MASK(INTERRUPT_PENDING_DMA_DONE));
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
+}
+
+static bool are_positive(const int32_t *values, uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        if (values[i] <= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a tile of height x width x channels has offsets of 31 bits. */
+static bool is_tile(const int32_t *sizes)
+{
+    const uint64_t plane = (uint64_t)sizes[0] * (uint64_t)sizes[1];
+
+    return plane <= INT32_MAX && plane * (uint64_t)sizes[2] <= INT32_MAX;
+}
+
+/* Offsets in the scratchpad from buffers and places in them. */
+static int find_places(const uint32_t *buffers, const int32_t *in_buffers, uint32_t *places,
+                       uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        if (in_buffers[i] < 0) {
+            return UMAKIT_INVALID_ARGUMENT;
+        }
+        if ((uint32_t)in_buffers[i] > UINT32_MAX - buffers[i]) {
+            return UMAKIT_OUT_OF_RANGE;
+        }
+        places[i] = buffers[i] + (uint32_t)in_buffers[i];
+    }
+    return UMAKIT_OK;
 }
 
 /* Bytes from one row, column and channel of a tile to the next. */
@@ -301,8 +398,16 @@ int chocolate_accelerator_begin(int32_t columns, int32_t completion)
     umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
     layer.device = device;
     layer.polls = completion == (int32_t)CHOCOLATE_ACCELERATOR_POLLING;
+    layer.is_configured = false;
+    layer.has_commands = false;
     layer.depth = umakit_device_read32(device, OFFSET(QUEUE_DEPTH));
-    layer.room = layer.depth == 0u ? 1u : layer.depth;
+    layer.room = layer.depth;
+    /* While the layer runs, the driver sleeps only until there is room. */
+    umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE),
+                          layer.polls || layer.depth == 0u
+                              ? 0u
+                              : MASK(INTERRUPT_ENABLE_COMMAND_DONE) |
+                                    MASK(INTERRUPT_ENABLE_ERROR));
     return UMAKIT_OK;
 }
 
@@ -321,7 +426,9 @@ int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes
     if (status != UMAKIT_OK) {
         return give_up(status);
     }
+    layer.bytes[tensor] = (uint32_t)bytes;
     layer.is_bound[tensor] = true;
+    umakit_device_barrier(layer.device); /* the device sees what the host wrote */
     return UMAKIT_OK;
 }
 
@@ -335,17 +442,18 @@ int chocolate_accelerator_configure(
                                stride_x,      dilation_y,   dilation_x};
     const int32_t ending[5] = {input_zero_point, output_zero_point, lowest, highest, rounding};
 
-    if (layer.device == NULL) {
-        return UMAKIT_INVALID_ARGUMENT;
+    if (layer.device == NULL || operation < 0 || dataflow < 0 || !are_positive(window, 6u) ||
+        lowest > highest || rounding < 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     layer.channels_first = channels_first != 0;
+    layer.is_configured = true;
     umakit_device_write32(layer.device, OFFSET(OPERATION), (uint32_t)operation);
     umakit_device_write32(layer.device, OFFSET(DATAFLOW), (uint32_t)dataflow);
     write_all(OFFSET(KERNEL_HEIGHT), window, 6u);
     write_all(OFFSET(INPUT_ZERO_POINT), ending, 5u);
     umakit_device_write32(layer.device, OFFSET(ADD), 0u);
     umakit_device_write32(layer.device, OFFSET(ACCUMULATOR_START), 0u);
-    umakit_device_barrier(layer.device); /* the device sees what the host wrote */
     return UMAKIT_OK;
 }
 
@@ -359,8 +467,8 @@ int chocolate_accelerator_configure_add(
                                   multiplier,        shift,        sum_zero_point,
                                   sum_lowest,        sum_highest};
 
-    if (layer.device == NULL) {
-        return UMAKIT_INVALID_ARGUMENT;
+    if (layer.device == NULL || !layer.is_configured || sum_lowest > sum_highest) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     umakit_device_write32(layer.device, OFFSET(ADD), 1u);
     write_all(OFFSET(ADDEND_ZERO_POINT), addition, 11u);
@@ -370,6 +478,9 @@ int chocolate_accelerator_configure_add(
 int chocolate_accelerator_load(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place, int32_t planes,
                     int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
+    if (tensor == (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
     return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN, buffer, offset, place, planes,
                     rows, row_bytes, plane_stride, row_stride);
 }
@@ -378,6 +489,9 @@ int chocolate_accelerator_store(int32_t tensor, uint32_t buffer, int32_t offset,
                      int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
                      int32_t row_stride)
 {
+    if (tensor != (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
     return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT, buffer, offset, place, planes,
                     rows, row_bytes, plane_stride, row_stride);
 }
@@ -392,21 +506,23 @@ int chocolate_accelerator_compute(
 {
     const int32_t sizes[6] = {height,        width,        input_channels,
                               output_height, output_width, output_channels};
-    const uint32_t places[6] = {data_buffer + (uint32_t)data,
-                                weights_buffer + (uint32_t)weights,
-                                parameters_buffer + (uint32_t)bias,
-                                parameters_buffer + (uint32_t)multipliers,
-                                parameters_buffer + (uint32_t)shifts,
-                                result_buffer + (uint32_t)result};
+    const uint32_t buffers[7] = {data_buffer,       weights_buffer,    parameters_buffer,
+                                 parameters_buffer, parameters_buffer, result_buffer,
+                                 addend_buffer};
+    const int32_t in_buffers[7] = {data, weights, bias, multipliers, shifts, result, addend};
     const uint32_t accumulate = (continues != 0 ? MASK(ACCUMULATE_CONTINUE) : 0u) |
                                 (keeps != 0 ? MASK(ACCUMULATE_KEEP) : 0u);
+    uint32_t places[7];
     int status;
     uint32_t i;
 
-    if (layer.device == NULL) {
-        return UMAKIT_INVALID_ARGUMENT;
+    if (layer.device == NULL || !layer.is_configured || !are_positive(sizes, 6u) ||
+        pad_top < 0 || pad_left < 0 || scales <= 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
     }
-    status = wait_for_room();
+    status = is_tile(&sizes[0]) && is_tile(&sizes[3])
+                 ? find_places(buffers, in_buffers, places, 7u)
+                 : UMAKIT_OUT_OF_RANGE;
     if (status != UMAKIT_OK) {
         return give_up(status);
     }
@@ -420,7 +536,7 @@ int chocolate_accelerator_compute(
     write_strides(OFFSET(OFMAP_ROW_STRIDE), output_height, output_width, output_channels);
     umakit_device_write32(layer.device, OFFSET(SCALE_COUNT), (uint32_t)scales);
     umakit_device_write32(layer.device, OFFSET(ACCUMULATE), accumulate);
-    umakit_device_write32(layer.device, OFFSET(ADDEND_START), addend_buffer + (uint32_t)addend);
+    umakit_device_write32(layer.device, OFFSET(ADDEND_START), places[6]);
     status = submit(MASK(CONTROL_ENQUEUE_ARRAY), MASK(CONTROL_ARRAY_START),
                     MASK(INTERRUPT_PENDING_ARRAY_DONE));
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
@@ -433,12 +549,8 @@ int chocolate_accelerator_finish(void)
     if (layer.device == NULL) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    if (layer.depth != 0u) {
-        status = wait_for(MASK(INTERRUPT_PENDING_QUEUE_DONE));
-        if (status == UMAKIT_OK &&
-            umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) != 0u) {
-            status = UMAKIT_DMA_STOPPED;
-        }
+    if (layer.depth != 0u && layer.has_commands) {
+        status = wait_for_end(MASK(INTERRUPT_PENDING_QUEUE_DONE));
     }
     umakit_device_barrier(layer.device); /* the host sees the result */
     return give_up(status);

@@ -17,7 +17,9 @@
  * time whatever the device does. After a failure the layer is over: the device
  * is stopped, nothing is bound any more, and its results are not to be used.
  *
- *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound
+ *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
+ *                              of order
+ *     UMAKIT_OUT_OF_RANGE      beyond the end of a tensor or of the scratchpad
  *     UMAKIT_NO_DEVICE         something else answers, or another version
  *     UMAKIT_UNSUPPORTED       the device lacks what the layer was compiled for
  *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so

@@ -46,7 +46,9 @@ Call = tuple[str, list[Any]]
 """A C function's name and its arguments."""
 
 # Register accesses of the driver's calls, a cycle each: part of what a layer costs.
-DRIVER_COSTS = DriverCosts(begin=5, configure=15, configure_add=12, transfer=11, job=24, finish=3)
+DRIVER_COSTS = DriverCosts(
+    begin=6, configure=15, configure_add=12, transfer=11, job=24, check=2, finish=3
+)
 
 
 def ChocolateLayerPass(planner: TilePlanner, device: DeviceSection) -> Any:

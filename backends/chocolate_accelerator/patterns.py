@@ -23,17 +23,18 @@ def layers(planner: TilePlanner) -> list[patterns.Offer]:
     common: dict[str, Any] = {"predicate": planner.judge}
     weighted: dict[str, Any] = {"rounding": ("tflm", "ort"), **common}
     images: dict[str, Any] = {"layouts": ("NHWC", "NCHW"), "batch": None}
+    windows: dict[str, Any] = {"dilation": None, **images}
     # Weights are arranged at compile time: the output channels of one fold of the array lie side
     # by side, and the last block is filled up with zeros.
     convolution: dict[str, Any] = {"weight_layout": f"O/{columns} HWI {columns}o", **weighted}
     found: list[patterns.Offer] = [
-        patterns.qconv2d_add(**convolution, **images),  # first: both operators in one
-        patterns.qconv2d(**convolution, **images),
+        patterns.qconv2d_add(**convolution, **windows),  # first: both operators in one
+        patterns.qconv2d(**convolution, **windows),
         patterns.qdense(weight_layout=f"O/{columns} I {columns}o", **weighted),
     ]
     if hardware.depthwise:
         found.append(
-            patterns.qdepthwise(weight_layout="HWIO", multipliers=None, **weighted, **images)
+            patterns.qdepthwise(weight_layout="HWIO", multipliers=None, **weighted, **windows)
         )
     if hardware.pooling_lanes:
         found.append(patterns.qmax_pool2d(**common, **images))

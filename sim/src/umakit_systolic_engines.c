@@ -37,6 +37,27 @@ static bool runs(const struct umakit_systolic_array *array,
 
 /* ---- End ---- */
 
+/* Keep an engine busy with a command that has had its effect. What it has taken
+ * behind that one waits as if it had not begun: nothing of it is left. */
+static void get_stuck(struct umakit_systolic_array *array,
+                      struct umakit_systolic_command *command)
+{
+    const enum umakit_engine name = umakit_systolic_engine_of(command);
+    uint32_t i;
+
+    for (i = 0u; i < array->command_count; ++i) {
+        struct umakit_systolic_command *other = &array->commands[i];
+
+        if (umakit_systolic_engine_of(other) == name && runs(array, other)) {
+            other->state = UMAKIT_SYSTOLIC_WAITING;
+        }
+    }
+    command->state = UMAKIT_SYSTOLIC_STOPPED;
+    command->reads = 0u;
+    command->writes = 0u;
+    umakit_systolic_engine(array, name)->is_stuck = true;
+}
+
 /* DONE, unless a fault keeps the engine busy, and its interrupt, unless a fault
  * swallows it. */
 static void end(struct umakit_systolic_array *array, uint32_t index)
@@ -50,10 +71,7 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
         name == UMAKIT_ENGINE_DMA ? INTERRUPT(DMA_DONE) : INTERRUPT(ARRAY_DONE);
 
     if (umakit_simulator_strike(&array->device, UMAKIT_FAULT_STUCK_BUSY, name) != NULL) {
-        command->state = UMAKIT_SYSTOLIC_STOPPED;
-        command->reads = 0u;
-        command->writes = 0u;
-        umakit_systolic_engine(array, name)->is_stuck = true;
+        get_stuck(array, command);
         return;
     }
     umakit_systolic_record(array, command);

@@ -49,18 +49,27 @@ static uint64_t packed_folds(const struct umakit_systolic_array_config *config,
                              size.m, config->array_columns / rest * config->array_rows);
 }
 
+/* Cycles until an operand that stays is in the array; 0 if none does. */
+static uint64_t preload_cycles(const struct umakit_systolic_array_config *config,
+                               uint32_t dataflow)
+{
+    const uint32_t rows = config->preload_rows == 0u ? 1u : config->preload_rows;
+
+    return dataflow == UMAKIT_OUTPUT_STATIONARY ? 0u
+                                                : divide_rounding_up(config->array_rows, rows);
+}
+
 /* Cycles of a fold beside others: what moves through the array, while what stays
- * for the next one comes in, a row in a cycle. */
+ * for the next one comes in. */
 static uint64_t preloaded_fold_cycles(const struct umakit_systolic_array_config *config,
                                       uint32_t dataflow, struct umakit_product_size size)
 {
     const uint64_t through = dataflow == UMAKIT_OUTPUT_STATIONARY   ? size.k
                              : dataflow == UMAKIT_WEIGHT_STATIONARY ? size.m
                                                                     : size.n;
+    const uint64_t preload = preload_cycles(config, dataflow);
 
-    return dataflow == UMAKIT_OUTPUT_STATIONARY || through > config->array_rows
-               ? through
-               : config->array_rows;
+    return through > preload ? through : preload;
 }
 
 static void plan_product(const struct umakit_systolic_array_config *config,
@@ -90,7 +99,7 @@ static void plan_product(const struct umakit_systolic_array_config *config,
         job->fold_cycles = preloaded_fold_cycles(config, job->dataflow, size);
         command->busy = umakit_systolic_product(job->folds, job->fold_cycles);
         command->tail = (uint64_t)(config->array_rows - 1u) + (config->array_columns - 1u) +
-                        drain + (stays ? config->array_rows : 0u);
+                        drain + preload_cycles(config, job->dataflow);
     } else {
         command->busy = umakit_systolic_product(job->folds, job->fold_cycles + drain);
     }

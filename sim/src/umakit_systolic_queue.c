@@ -67,16 +67,15 @@ static bool has_commands(const struct umakit_systolic_array *array, enum umakit_
 static bool conflict(const struct umakit_systolic_command *left,
                      const struct umakit_systolic_command *right)
 {
-    const uint32_t shared = (left->reads | left->writes) & (right->reads | right->writes);
-
     if (umakit_systolic_engine_of(left) != umakit_systolic_engine_of(right)) {
-        return shared != 0u;
+        return ((left->reads | left->writes) & (right->reads | right->writes)) != 0u;
     }
     if (left->stream != right->stream && left->state != UMAKIT_SYSTOLIC_STOPPED &&
         umakit_systolic_ranges_overlap(&left->transfer.bus, &right->transfer.bus)) {
         return true;
     }
-    return (shared & (left->writes | right->writes)) != 0u;
+    /* Two that write a bank write it in their order. */
+    return ((left->reads & right->writes) | (left->writes & right->reads)) != 0u;
 }
 
 /* At most one command is busy on an engine and one in its tail. */
@@ -150,8 +149,7 @@ static bool append(struct umakit_systolic_array *array, enum umakit_engine name,
         umakit_systolic_report(array, (enum umakit_status)status, address);
         return false;
     }
-    if (name == UMAKIT_ENGINE_DMA &&
-        (!is_enqueued || umakit_systolic_commands_left(array) == 0u)) {
+    if (name == UMAKIT_ENGINE_DMA && !is_enqueued) {
         array->bytes_left = 0u;
     }
     command->number = array->command_number;
@@ -256,6 +254,7 @@ void umakit_systolic_stop(struct umakit_systolic_array *array)
     while (array->command_count > 0u) {
         drop(array, array->command_count - 1u);
     }
+    array->bytes_left = 0u;
     array->dma.is_stopped = false;
     array->dma.is_done = false;
     array->array.is_done = false;

@@ -141,9 +141,10 @@ static void test_clear_stops(void)
     CHECK_EQUAL(READ(STATUS), BIT(ARRAY_BUSY) | BIT(DMA_BUSY));
     WRITE(CONTROL, COMMAND(ARRAY_START));
     CHECK_EQUAL(READ(ERROR), UMAKIT_BUSY);
+    CHECK(READ(DMA_BYTES_LEFT) != 0u);
     WRITE(CONTROL, COMMAND(CLEAR));
     CHECK_EQUAL(READ(STATUS), BIT(IDLE));
-    CHECK_EQUAL(READ(DMA_BYTES_LEFT), 128u);
+    CHECK_EQUAL(READ(DMA_BYTES_LEFT), 0u);
     CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_TIMEOUT);
     CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
     CHECK(bytes_are(scratchpad() + FREE_AT, 128u, 0x55));

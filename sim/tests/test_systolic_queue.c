@@ -280,6 +280,19 @@ static void test_faults(void)
     CHECK_EQUAL(READ(DMA_BYTES_LEFT), 78u);
     expect_queue_recovery();
 
+    /* Nor does a queue that ran empty meanwhile; CLEAR does. */
+    set_up_queue();
+    inject(fault);
+    WRITE(CONTROL, COMMAND(ENQUEUE_DMA));
+    CHECK_EQUAL(diagnose(), UMAKIT_DMA_STOPPED);
+    CHECK_EQUAL(READ(COMMANDS_LEFT), 0u);
+    CHECK_EQUAL(run_all(), UMAKIT_DMA_STOPPED);
+    CHECK_EQUAL(READ(DMA_BYTES_LEFT), 78u);
+    WRITE(CONTROL, COMMAND(CLEAR));
+    CHECK_EQUAL(READ(DMA_BYTES_LEFT), 0u);
+    CHECK_EQUAL(run_all(), UMAKIT_OK);
+    expect_queue_recovery();
+
     set_up_queue();
     inject((struct umakit_fault){
         .kind = UMAKIT_FAULT_BUS_ERROR, .address = buffer_address + 100u, .bytes = 4u});

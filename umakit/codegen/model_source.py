@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,7 @@ def generate_code(
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
     printer = _StepPrinter(program, plan, layout, symbols)
     steps = [printer.step(call) for call in program.calls]
+    _add_waits(steps, program, backends)
     if not all(call.kernel for call in program.calls):
         headers.add(MEMORY_HEADER)
     pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
@@ -187,6 +188,19 @@ def generate_code(
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
     return GeneratedCode(sources, functions, weights_blob(program, layout, identity))
+
+
+def _add_waits(
+    steps: Sequence[dict[str, Any]], program: Program, backends: Mapping[str, UMABackend]
+) -> None:
+    """Say which steps run on beside later ones, and behind which they are waited for."""
+    for number, call in enumerate(program.calls):
+        steps[number].setdefault("waits", [])
+        steps[number]["runs_on"] = ""
+        if call.beside:
+            function = backends[call.target].completion
+            steps[number]["runs_on"] = function
+            steps[number + call.beside].setdefault("waits", []).append(function)
 
 
 def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:

@@ -42,19 +42,21 @@ def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str
 
 
 def random_inferences(model: Model) -> list[dict[str, Array]]:
-    """An inference for each of the seeds 0, 1, ...
+    """An inference for each of the seeds 0, 1, ..., see `random_inference`."""
+    return [random_inference(model, seed) for seed in range(SEEDS)]
+
+
+def random_inference(model: Model, seed: int) -> dict[str, Array]:
+    """An inference of random numbers, the same for the same seed.
 
     Quantized integers take every value of their dtype, floats that are quantized first cover the
     range of that scale, other floats are normally distributed.
     """
     ranges = _quantized_ranges(model)
-    return [
-        {
-            item.name: _random(item, np.random.default_rng(seed), ranges.get(item.name))
-            for item in model.inputs
-        }
-        for seed in range(SEEDS)
-    ]
+    return {
+        item.name: _random(item, np.random.default_rng(seed), ranges.get(item.name))
+        for item in model.inputs
+    }
 
 
 def _random(

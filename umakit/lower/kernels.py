@@ -8,6 +8,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.in_place import in_place_inputs
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
+from umakit.patterns.parameters import Composite
 
 KEEPS_NAMES = "umakit.keeps_names"
 """Attribute of a prim func whose parameters have names of its own."""
@@ -58,6 +60,8 @@ class Kernel:
         in_place: positions of inputs whose memory the output may take over.
         keeps_names: whether parameters have names of their own, and not those of the network's
             tensors.
+        known: parameters of the integer operator that it computes, without its arrays; None where
+            it came from no pattern of `umakit.patterns`.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Kernel:
     returns_status: bool
     in_place: tuple[int, ...] = ()
     keeps_names: bool = False
+    known: Composite | None = None
 
 
 def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
@@ -107,6 +112,7 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         statements=tuple(tvm_api.flatten_statements(body)),
         returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
+        known=parameters_of(function.without_attr(ARRAYS_ATTRIBUTE)),
     )
 
 

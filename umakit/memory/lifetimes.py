@@ -33,7 +33,7 @@ def tensor_lifetimes(program: Program) -> list[Lifetime]:
         for name in call.arguments:
             if program.tensors[name].role in IN_ARENA:
                 first.setdefault(name, step)
-                last[name] = step
+                last[name] = max(last.get(name, step), step + call.beside)
     return [Lifetime(name, program.tensors[name].size, first[name], last[name]) for name in first]
 
 
@@ -70,6 +70,7 @@ def shared_memory(
             if (
                 source is None
                 or source.last != step
+                or source.name in running_beside(program, step)
                 or source.size != output.size
                 or call.inputs.count(source.name) != 1
             ):
@@ -81,6 +82,16 @@ def shared_memory(
                 users[owner] = together
                 break
     return shared
+
+
+def running_beside(program: Program, step: int) -> set[str]:
+    """Tensors of earlier steps that may still run while a step does."""
+    return {
+        name
+        for earlier, call in enumerate(program.calls[:step])
+        if call.beside and earlier + call.beside >= step
+        for name in call.arguments
+    }
 
 
 def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Lifetime]:

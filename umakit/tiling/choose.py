@@ -29,7 +29,7 @@ from umakit.tiling.space import (
     tiles_on,
     tiling_key,
 )
-from umakit.tiling.tiles import AXES, Tiling
+from umakit.tiling.tiles import AXES, BUFFERS, Tiling
 
 MOST_COMMANDS = 20_000
 """A tiling with more is not run on the clock, which would take seconds."""
@@ -169,7 +169,7 @@ def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Part]:
     own = (tiling.dataflow,)
     parts = [
         Part(dataflows_of(layer, hardware), sizes, tiling.buffers),
-        Part(own, sizes, 3 - tiling.buffers),
+        *(Part(own, sizes, count) for count in BUFFERS if count != tiling.buffers),
     ]
     for axis in SIZED:
         every = axis_sizes(layer, hardware, axis, every=True)

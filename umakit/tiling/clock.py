@@ -53,11 +53,13 @@ class Span:
     """When a command ran.
 
     Attributes:
+        enqueued: the cycle in which the driver had enqueued it.
         start: its first cycle.
         busy_end: the cycle after the last one in which it occupied its engine.
         completion: the cycle from which its effect is seen.
     """
 
+    enqueued: int
     start: int
     busy_end: int
     completion: int
@@ -83,8 +85,13 @@ class Run:
     @property
     def timeline(self) -> list[Span]:
         """When each command ran."""
-        times = zip(self.commands, self.schedule.starts, self.schedule.completions, strict=False)
-        return [Span(start, start + each.busy, end) for each, start, end in times]
+        times = self.schedule
+        return [
+            Span(enqueued, start, start + command.busy, end)
+            for command, enqueued, start, end in zip(
+                self.commands, times.enqueued, times.starts, times.completions, strict=False
+            )
+        ]
 
     @property
     def held_by(self) -> HeldBy:
@@ -270,33 +277,38 @@ def _dependencies(commands: Sequence[Command]) -> list[tuple[int, int, int]]:
     It is enough to wait for these, because the commands of a stream end in order.
     """
     banks = max([(each.reads | each.writes).bit_length() for each in commands], default=0)
-    # The newest command of each stream that touches a bank, and that writes it.
+    # The newest command of each stream that touches a bank, that reads it, and that writes it.
     on_array, on_load, on_store = ([-1] * banks for _ in range(3))
+    to_array, to_load, to_store = ([-1] * banks for _ in range(3))
     by_array, by_load, by_store = ([-1] * banks for _ in range(3))
-    by_array_or_dma = {
-        "array": (on_array, by_array, by_array, on_load, on_store),
-        "load": (on_load, by_load, on_array, by_load, by_store),
-        "store": (on_store, by_store, on_array, by_load, by_store),
+    # An array command and a transfer conflict in any shared bank, others if one of them reads
+    # what the other writes: those that both write do so in their order.
+    jobs = ((to_array, on_load, on_store), (by_array, on_load, on_store))
+    transfers = ((on_array, to_load, to_store), (on_array, by_load, by_store))
+    tables = {
+        "array": (on_array, to_array, by_array, *jobs),
+        "load": (on_load, to_load, by_load, *transfers),
+        "store": (on_store, to_store, by_store, *transfers),
     }
     bits: dict[int, list[int]] = {}
     ranges: dict[str, list[tuple[int, int, int]]] = {"load": [], "store": []}
     result = []
     for index, command in enumerate(commands):
-        # An array command and a transfer conflict in any shared bank, others if either writes it.
-        touched, written, read_array, read_load, read_store = by_array_or_dma[command.stream]
+        touched, read, written, if_writes, if_reads = tables[command.stream]
         array = load = store = -1
         for mask in (command.writes, command.reads):
             if mask not in bits:
                 bits[mask] = [bank for bank in range(banks) if mask >> bank & 1]
-        for bank in bits[command.writes]:
-            array = on_array[bank] if on_array[bank] > array else array
-            load = on_load[bank] if on_load[bank] > load else load
-            store = on_store[bank] if on_store[bank] > store else store
+        for mask, (arrays, loads, stores) in (
+            (command.writes, if_writes),
+            (command.reads, if_reads),
+        ):
+            for bank in bits[mask]:
+                array = arrays[bank] if arrays[bank] > array else array
+                load = loads[bank] if loads[bank] > load else load
+                store = stores[bank] if stores[bank] > store else store
         for bank in bits[command.reads]:
-            array = read_array[bank] if read_array[bank] > array else array
-            load = read_load[bank] if read_load[bank] > load else load
-            store = read_store[bank] if read_store[bank] > store else store
-            touched[bank] = index
+            touched[bank] = read[bank] = index
         for bank in bits[command.writes]:
             touched[bank] = written[bank] = index
         if command.bus is not None:

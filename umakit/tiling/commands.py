@@ -24,6 +24,7 @@ class DriverCosts:
         begin, configure, finish: once for a layer.
         configure_add: the same where a second tensor is added.
         transfer, job: to enqueue one.
+        check: to find out how one ended; with a queue that is part of `finish`.
     """
 
     begin: int
@@ -31,6 +32,7 @@ class DriverCosts:
     configure_add: int
     transfer: int
     job: int
+    check: int
     finish: int
 
 
@@ -76,12 +78,17 @@ class _Commands:
         commands = self._tiles_in_order()
         first = next(commands)
         yield replace(first, issue=first.issue + self._driver.begin)
-        yield from commands
+        if self._hardware.command_queue:
+            yield from commands
+            return
+        for command in commands:  # after the end of the one before
+            yield replace(command, issue=command.issue + self._driver.check)
 
     def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
         loads = [name for name in ("data", "weights", "addend") if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
+        loads.sort(key=lambda name: depths[name])  # of an outer loop: before those of inner ones
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
         ends = tuple(len(loop) - 1 for loop in loops)
         position: dict[str, int] = dict.fromkeys(tiles.extents, 0)

@@ -66,6 +66,7 @@ def array_cost(
             hardware.drain_cycles,
             hardware.preload,
             hardware.pack_columns,
+            hardware.preload_rows,
         ),
     )
     return Cost(found.cycles - found.tail_cycles, found.tail_cycles, found.macs)

@@ -117,6 +117,7 @@ class Estimates:
         issue += transfers * driver.transfer + jobs.count * driver.job
         tail, way_out = moves["result"].tail, self._way_out(tiling)
         if not self._hardware.command_queue:
+            issue += commands * driver.check
             cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
         way_in = driver.begin + self._way_in(tiling)
@@ -133,8 +134,8 @@ class Estimates:
         """Cycles of all jobs if each waits for what is copied beside the one before.
 
         In a step of a loop those tensors are copied whose tiles it or a loop inside of it changes.
-        With two buffers the copies for a job can start when the job before the last has ended, and
-        the store of its result comes first; with one, when the last has.
+        With n buffers the copies for a job can start when the job n before it has ended, and the
+        store of its result comes first.
         """
         job = jobs.busy / jobs.count
         one = {name: move.busy / move.count for name, move in moves.items()}
@@ -145,12 +146,13 @@ class Estimates:
             copies = sum(one[name] for name, depth in depths.items() if depth > number)
             if copies:
                 copies += jobs.tail + moves["result"].tail
-            if tiles.tiling.buffers == 1:
+            buffers = tiles.tiling.buffers
+            if buffers == 1:
                 cycles += steps * (job + copies)
-            elif number == len(tiles.loops) - 1:  # every other job is late, or each half as much
-                cycles += steps * max(job, (job + copies) / 2)
+            elif number == len(tiles.loops) - 1:  # one of n jobs is late, or each a part as much
+                cycles += steps * max(job, (job + copies) / buffers)
             else:
-                cycles += steps * max(job, copies)
+                cycles += steps * max(job, copies / (buffers - 1))
         return int(cycles)
 
     @cached_property

@@ -24,6 +24,7 @@ class Hardware:
         dataflows: what a job may choose from.
         drain_cycles: to move the results of a fold out of the array.
         preload: whether the next fold's, and the next job's, operands enter while one computes.
+        preload_rows: of an operand that stays, how many enter in a cycle with preload.
         pack_columns: whether few channels share the columns among groups of positions.
         depthwise: whether each column can have an input of its own.
         pooling_lanes: channels that the pooling stage takes in a cycle; 0 for none.
@@ -45,6 +46,7 @@ class Hardware:
     dataflows: tuple[Dataflow, ...] = (Dataflow.OUTPUT_STATIONARY,)
     drain_cycles: int = 0
     preload: bool = False
+    preload_rows: int = 1
     pack_columns: bool = False
     depthwise: bool = False
     pooling_lanes: int = 0
@@ -91,6 +93,7 @@ class Hardware:
             dataflows=tuple(map(Dataflow, array.allowed_dataflows)),
             drain_cycles=array.drain_cycles,
             preload=array.preload,
+            preload_rows=array.preload_rows,
             pack_columns=array.pack_columns,
             depthwise=array.depthwise,
             pooling_lanes=array.pooling_lanes,

@@ -16,7 +16,7 @@ from umakit.tiling.commands import DriverCosts, commands_of
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Layer
 from umakit.tiling.space import axis_unit, misfit, tiles_on
-from umakit.tiling.tiles import AXES, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
+from umakit.tiling.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
 
 COST_MODEL = 1
 """Version of how layers are cut and of what that costs; it goes up when either changes."""
@@ -50,11 +50,15 @@ class TilePlanner:
     Args:
         hardware: its figures.
         driver: what its driver's calls cost.
+        most_buffers: for each tensor's tiles that the default may use; 1: no double buffering.
     """
 
-    def __init__(self, hardware: Hardware, driver: DriverCosts) -> None:
+    def __init__(
+        self, hardware: Hardware, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
+    ) -> None:
         self.hardware = hardware
         self.driver = driver
+        self.most_buffers = most_buffers
         self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
         self._asked: list[Layer] = []
         self._defaults: dict[Layer, Tiling | None] = {}
@@ -122,13 +126,16 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _choose(self, layer: Layer) -> Tiling | None:
-        """Double buffers if they fit, and whole rows if they do: the fewest transfers are there."""
-        for buffers in (2, 1):
+        """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
+        several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
+        for buffers in (several, BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
-                part = whole_space(layer, self.hardware, buffers, uncut)
-                found = best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
+                found: list[Candidate] = []
+                for count in buffers:
+                    part = whole_space(layer, self.hardware, count, uncut)
+                    found += best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
                 if found:
-                    return self._settled(layer, found)
+                    return self._settled(layer, sorted(found))
         return None
 
     def _settled(self, layer: Layer, found: list[Candidate]) -> Tiling:

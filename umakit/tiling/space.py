@@ -11,6 +11,7 @@ from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Layer
 from umakit.tiling.tiles import (
     AXES,
+    BUFFERS,
     COLUMNS,
     INPUT_CHANNELS,
     OUTPUT_CHANNELS,
@@ -149,6 +150,6 @@ def invalid(layer: Layer, tiling: Tiling, hardware: Hardware) -> str:
         return "input_channels are cut where no sum goes over them"
     if sorted(tiling.order) != sorted(AXES):
         return f"order is {', '.join(tiling.order)}, not each of {', '.join(AXES)}"
-    if tiling.buffers not in (1, 2):
-        return f"buffers is {tiling.buffers}, not 1 or 2"
+    if tiling.buffers not in BUFFERS:
+        return f"buffers is {tiling.buffers}, not one of {', '.join(map(str, BUFFERS))}"
     return misfit(tiles_on(layer, tiling, hardware), hardware)

@@ -29,6 +29,9 @@ AXES = (OUTPUT_CHANNELS, ROWS, COLUMNS)
 """Axes whose loops may be in any order; that over images is outside and that over input channels
 inside of them."""
 
+BUFFERS = (1, 2, 4)
+"""What `Tiling.buffers` may be."""
+
 Position = Mapping[str, Number]
 """A tile's number along each axis."""
 
@@ -43,7 +46,8 @@ class Tiling:
         input_channels: of one step towards it.
         order: loops over tiles, the outermost first: a permutation of `AXES`. What does not
             depend on the inner loops stays in the scratchpad while they run.
-        buffers: 2 to load the next tile while one is computed, else 1.
+        buffers: tiles of a tensor that lie in the scratchpad at a time: 2 to load the next one
+            while one is computed, 4 to be further ahead, which hides latencies; else 1.
     """
 
     dataflow: Dataflow
@@ -130,7 +134,7 @@ class Buffer:
 
     Attributes:
         tile_bytes: of the largest tile, up to whole banks.
-        tiles: how many lie there: 2 with double buffering.
+        tiles: how many lie there: at least 2 with double buffering.
     """
 
     tile_bytes: int

@@ -23,7 +23,7 @@ from umakit.registry import load_backend_folder
 from umakit.tiling import DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.tiling.choose import MOST_COMMANDS, Candidate, Part, best_of, neighbours, whole_space
 from umakit.tiling.space import Key, tiles_on, tiling_key
-from umakit.tiling.tiles import OUTPUT_CHANNELS
+from umakit.tiling.tiles import BUFFERS, OUTPUT_CHANNELS
 from umakit.tuning.records import Effort
 from umakit.tuning.simulate import simulated_cycles
 from umakit.tuning.workers import Workers
@@ -208,7 +208,7 @@ class _Walk:
         layer, hardware = self.problem.layer, self.problem.hardware
         parts = [
             Part((dataflow,), {**whole.sizes, OUTPUT_CHANNELS: [size]}, whole.buffers)
-            for whole in (whole_space(layer, hardware, buffers) for buffers in (2, 1))
+            for whole in (whole_space(layer, hardware, buffers) for buffers in reversed(BUFFERS))
             for dataflow in whole.dataflows
             for size in whole.sizes[OUTPUT_CHANNELS]
         ]

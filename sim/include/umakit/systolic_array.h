@@ -22,9 +22,10 @@
  *   - no older command that has not completed conflicts with it.
  *
  * Two commands conflict if they share a bank of the scratchpad and one is a
- * transfer and the other a job, or one of them writes the bank; and a load and a
- * store also if their ranges on the bus overlap, from first to last byte. Jobs
- * of a START take part as commands do.
+ * transfer and the other a job, or one of them reads what the other writes (two
+ * that write do so in their order); and a load and a store also if their ranges
+ * on the bus overlap, from first to last byte. Jobs of a START take part as
+ * commands do.
  *
  * Time. A command occupies its engine for `busy` cycles and completes `tail`
  * cycles after that, but not before the one that its engine took before it. An
@@ -49,8 +50,10 @@
  * rows and C columns is paid once:
  *
  *   output stationary   busy = folds * k           tail = R + C - 2 + drain
- *   weight stationary   busy = folds * max(m, R)   tail = R + C - 2 + drain + R
- *   input stationary    busy = folds * max(n, R)   tail = R + C - 2 + drain + R
+ *   weight stationary   busy = folds * max(m, P)   tail = R + C - 2 + drain + P
+ *   input stationary    busy = folds * max(n, P)   tail = R + C - 2 + drain + P
+ *
+ * where P = ceil(R / preload_rows) cycles bring in what stays.
  *
  * Folds and their cycles are those of systolic_cycles.h. A depthwise
  * convolution has one channel on each column: n = output channels and
@@ -108,6 +111,7 @@ struct umakit_systolic_array_config {
     bool input_stationary;
     bool depthwise; /* each column can have an input of its own */
     bool preload;   /* see above; false: each fold fills and drains the array */
+    uint32_t preload_rows; /* of what stays, that enter in a cycle; 0 is 1 */
     bool pack_columns;
     uint32_t pooling_lanes; /* 0: no pooling stage */
     /* The scratchpad's bytes, at a multiple of 4; the caller's, and the

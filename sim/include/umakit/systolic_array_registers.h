@@ -338,9 +338,10 @@
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_SCRATCHPAD_PLANE_STRIDE_RESET 0x00000000u
 
 /*
- * DMA_BYTES_LEFT, read only. Bytes of the last transfer that were not moved:
- * 0 after a transfer that ran to its end. With a queue: of all transfers that
- * started since the last DMA_START, or ENQUEUE while COMMANDS_LEFT was 0.
+ * DMA_BYTES_LEFT, read only. Bytes that transfers have not moved, of all that
+ * started since the last CLEAR or DMA_START: 0 if they ran to their ends. A
+ * transfer that stopped before its end is not forgotten because another one
+ * follows.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BYTES_LEFT_OFFSET 0x0088u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BYTES_LEFT_RESET 0x00000000u

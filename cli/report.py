@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma report`: a network on an accelerator as one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from umakit.cli.console import console, progress, say
+from umakit.cli.options import (
+    BackendOption,
+    JsonOption,
+    ModelArgument,
+    RecordsOption,
+    RoundingOption,
+    ShapesOption,
+    find_backends,
+    parse_shapes,
+)
+from umakit.cli.tables import new_table, offload_summary
+
+from umakit.errors import InputError, LibraryError
+
+if TYPE_CHECKING:
+    from umakit.page.figures import LayerFigures, Page
+
+HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
+
+The network is compiled and run on this machine, accelerators are simulated. The page is one HTML
+file that loads nothing: what was offloaded and why not the rest, cycles of each layer as predicted
+and simulated beside their lower bound and what holds them, a timeline of DMA and array, a roofline
+and a memory map."""
+
+EPILOG = "Example:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html"
+DEFAULT_OUTPUT = Path("report.html")
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The HTML file to write; default: report.html, none with --json.",
+        show_default=False,
+    ),
+]
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        "-i",
+        help="Arrays by input name (npz); default: random ones, the same every time.",
+        show_default=False,
+    ),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of the random inputs.")]
+
+
+def report(
+    model: ModelArgument,
+    backend: BackendOption = None,
+    output: OutputOption = None,
+    inputs: InputsOption = None,
+    seed: SeedOption = 0,
+    input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
+    records: RecordsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Registered with the help text above."""
+    shapes = parse_shapes(input_shapes)
+    destination = output or (None if as_json else DEFAULT_OUTPUT)
+    if destination is not None:
+        _check(destination)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.compile import ExportOptions
+        from umakit.page import make_page
+        from umakit.run import load_inputs
+
+        page = make_page(
+            model,
+            find_backends(backend),
+            inputs=None if inputs is None else load_inputs(inputs),
+            inputs_name="" if inputs is None else inputs.name,
+            seed=seed,
+            input_shapes=shapes,
+            rounding=rounding,
+            options=ExportOptions(records=records),
+            progress=tell,
+        )
+    if destination is not None:
+        _write(page, destination)
+    if as_json:
+        print(json.dumps(page.as_json(), indent=2))
+        return
+    for notice in page.notices:
+        say(f"note: {notice}", error=True)
+    console().print(layer_table(page))
+    console().print(offload_summary(page.offload), highlight=False)
+    say(f"Wrote {destination}")
+
+
+def _check(destination: Path) -> None:
+    """Say what is wrong with a file name before anything is compiled."""
+    if destination.is_dir():
+        raise InputError(
+            "is a folder", where=str(destination), fix="name the HTML file to write in it"
+        )
+    if not destination.parent.is_dir():
+        raise InputError("no such folder", where=str(destination.parent))
+
+
+def _write(page: Page, destination: Path) -> None:
+    from umakit.page import html
+    from umakit.staging import write_file
+
+    try:
+        write_file(destination, html(page).encode("utf-8"))
+    except LibraryError as error:
+        raise InputError(error.what, where=error.where) from None
+
+
+def layer_table(page: Page) -> Table:
+    """Cycles of each layer beside their prediction and bound, and what holds it."""
+    if not page.tiled:
+        table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
+        for layer in page.layers:
+            table.add_row(layer.name, layer.where, *_counts(layer.macs, layer.clock_cycles))
+        return table
+    numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
+    table = new_table("layer", *numbers, "held by", right=numbers)
+    for layer in page.layers:
+        table.add_row(layer.name, *_counts(layer.macs, layer.clock_cycles), *_tiled_cells(layer))
+    table.add_section()
+    for total in page.totals:
+        table.add_row(
+            total.name,
+            *_counts(total.macs, total.clock_cycles, total.predicted_cycles),
+            f"{total.difference:+.2f} %",
+            *_counts(total.bound),
+            f"{total.ratio:.3f}",
+            style="bold",
+        )
+    return table
+
+
+def _tiled_cells(layer: LayerFigures) -> list[str]:
+    tiled, difference, ratio = layer.tiled, layer.difference, layer.ratio
+    if tiled is None or difference is None or ratio is None:
+        return ["", "", "", "", "CPU" if layer.on_cpu else ""]
+    held = tiled.spent.held_by if layer.explanation else ""
+    figures = _counts(tiled.predicted_cycles), _counts(tiled.bound)
+    return [*figures[0], f"{difference:+.2f} %", *figures[1], f"{ratio:.3f}", held]
+
+
+def _counts(*values: int) -> list[str]:
+    return [f"{value:,}" if value else "" for value in values]

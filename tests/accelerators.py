@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accelerators of the tutorials with other hardware, and networks on them beside the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from umakit import compile_model, run_library
+from umakit.backend import UMABackend
+from umakit.example_networks import QuantizedNetwork
+from umakit.library import Library
+from umakit.registry import load_backend_folder
+from umakit.run import RunResult
+from umakit.scaffold import new_backend
+from umakit.tiling.commands import moved_bytes
+
+Array = npt.NDArray[Any]
+
+SECTION = re.compile(r"(?m)^\[+(\w+)\]+$")
+
+
+def accelerator_with(
+    folder: Path, tutorial: str, values: Mapping[str, Any], name: str = "edited"
+) -> UMABackend:
+    """A new backend whose `accel.toml` has other values.
+
+    Args:
+        folder: to write it to.
+        tutorial: that it is made from.
+        values: by section and key, as `array.rows`.
+        name: of the backend.
+    """
+    written = new_backend(name, folder, tutorial).folder
+    path = written / "accel.toml"
+    head, *parts = SECTION.split(path.read_text(encoding="utf-8"))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    for place, value in values.items():
+        section, key = place.split(".")
+        text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+        edited, count = re.subn(rf"(?m)^{key} = ([^#\n]*)", f"{key} = {text} ", sections[section])
+        assert count == 1, place
+        sections[section] = edited
+    body = [f"[[{name}]]{text}" if name == "memory" else f"[{name}]{text}"
+            for name, text in sections.items()]  # fmt: skip
+    path.write_text(head + "".join(body), encoding="utf-8")
+    return load_backend_folder(written)
+
+
+def same_as_the_cpu(
+    network: QuantizedNetwork, backend: UMABackend, folder: Path
+) -> tuple[Library, RunResult]:
+    """A network's library and its run, whose outputs are those of the CPU's kernels."""
+    model = network.model()
+    inputs = dict(model.inputs)
+    library = compile_model(model.module, [backend], folder / "library", name="net")
+    accelerated = run_library(library.path, inputs, profile=True)
+    plain = compile_model(model.module, [], folder / "cpu", name="net")
+    for name, values in run_library(plain.path, inputs).outputs.items():
+        np.testing.assert_array_equal(accelerated.outputs[name], values)
+        assert len(np.unique(values)) > 3 or values.size < 8
+    return library, accelerated
+
+
+def inputs_of(library: Library, count: int) -> dict[str, Array]:
+    """Noise and smooth signals for a network with an int8 input, twice `count` but for 1."""
+    (known,) = library.metadata["umakit"]["inputs"]
+    shape = (count, *known["shape"])
+    random = np.random.default_rng(8)
+    smooth = np.clip(random.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
+    both = np.concatenate([random.integers(-128, 128, shape), smooth])[:: 2 if count == 1 else 1]
+    return {known["name"]: both.astype(np.int8)}
+
+
+def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> int:
+    """The cost model predicts cycles and traffic of each layer that is cut into tiles.
+
+    Returns:
+        How many layers are.
+    """
+    program, planner = library.program, backend.tiling
+    assert program is not None and planner is not None
+    count = 0
+    for call, profile in zip(program.calls, ran.layers, strict=True):
+        if profile.where == "cpu":
+            continue
+        count += 1
+        known = program.kernels[call.kernel].known if call.kernel else None
+        assert known is not None
+        tiles = planner.tiles_of(known)
+        where = (profile.name, tiles.layer, tiles.tiling, planner.hardware)
+        predicted = planner.predict(tiles).cycles
+        assert predicted == pytest.approx(profile.clock_cycles, rel=0.02), where
+        assert moved_bytes(tiles) == profile.moved_bytes, where
+    return count
