@@ -17,12 +17,12 @@ from umakit.tiling.clock import run
 from umakit.tiling.commands import commands_of
 from umakit.tiling.estimate import Estimates
 from umakit.tiling.space import misfit
-from umakit.tiling.tiles import AXES
+from umakit.tiling.tiles import AXES, BUFFERS
 from umakit.tuning import Effort
 from umakit.tuning.search import Problem, search
 from umakit.tuning.workers import ThisProcess
 
-DRIVER = DriverCosts(begin=5, configure=15, configure_add=9, transfer=11, job=24, finish=4)
+DRIVER = DriverCosts(begin=5, configure=15, configure_add=9, transfer=11, job=24, finish=4, check=2)
 SMALL = Hardware(
     rows=4, columns=4, scratchpad_bytes=1024, scratchpad_banks=32, dataflows=tuple(Dataflow),
     drain_cycles=4, preload=True, pack_columns=True, depthwise=True, pooling_lanes=4,
@@ -51,13 +51,13 @@ def layer(
 
 CONVOLUTION, DEPTHWISE = Kind.CONVOLUTION, Kind.DEPTHWISE
 LAYERS = {
-    "3x3": layer(CONVOLUTION, (4, 5), (5, 8), (3, 3), pad=1),
-    "3x3/2": layer(CONVOLUTION, (8, 7), (5, 8), (3, 3), stride=2, pad=1),
-    "1x1": layer(CONVOLUTION, (5, 4), (6, 12), (1, 1)),
-    "1x1 add": layer(CONVOLUTION, (4, 4), (5, 8), (1, 1), adds=True),
+    "3x3": layer(CONVOLUTION, (4, 4), (4, 8), (3, 3), pad=1),
+    "3x3/2": layer(CONVOLUTION, (8, 6), (3, 8), (3, 3), stride=2, pad=1),
+    "1x1": layer(CONVOLUTION, (3, 4), (6, 8), (1, 1)),
+    "1x1 add": layer(CONVOLUTION, (4, 3), (5, 8), (1, 1), adds=True),
     "dense": layer(CONVOLUTION, (1, 1), (40, 22), (1, 1), scales=False),
-    "dilated": layer(CONVOLUTION, (8, 8), (4, 8), (3, 3), dilation=2),
-    "NCHW": layer(CONVOLUTION, (6, 5), (6, 8), (3, 2), nchw=True),
+    "dilated": layer(CONVOLUTION, (8, 7), (4, 8), (3, 3), dilation=2),
+    "NCHW": layer(CONVOLUTION, (6, 4), (4, 8), (3, 2), nchw=True),
     "depthwise": layer(DEPTHWISE, (8, 9), (12, 12), (3, 3), pad=1),
     "depthwise/2 x2": layer(DEPTHWISE, (11, 9), (8, 16), (3, 3), stride=2, pad=1),
     "pool": layer(Kind.MAX_POOL, (10, 10), (12, 12), (2, 2), stride=2),
@@ -83,7 +83,7 @@ def every_tiling(what: Layer, hardware: Hardware) -> Iterator[Tiling]:
             "output_channels": channels < what.output_channels,
         }  # fmt: skip
         orders = {tuple(a for a in order if cut[a]): order for order in permutations(AXES)}
-        for flow, order, buffers in product(flows, orders.values(), (1, 2)):
+        for flow, order, buffers in product(flows, orders.values(), BUFFERS):
             yield Tiling(flow, rows, columns, channels, part, order, buffers)
 
 
@@ -144,7 +144,7 @@ def test_no_run_takes_less_than_the_bound(
         min(channels, what.output_channels),
         what.input_channels if per_channel else data.draw(st.integers(1, what.input_channels)),
         tuple(data.draw(st.permutations(AXES))),
-        data.draw(st.integers(1, 2)),
+        data.draw(st.sampled_from(BUFFERS)),
     )
     cycles = exact(what, tiling, hardware)
     assume(cycles is not None)
