@@ -379,7 +379,7 @@ def check_html(text: str) -> str:
 
 
 def test_the_page_is_whole_and_loads_nothing(trained: Page) -> None:
-    text = check_html(html(trained)).replace("\u2011", "-")
+    text = check_html(html(trained))
     for layer in trained.layers:
         assert f"{layer.name}" in text
         assert layer.explanation in text

@@ -24,7 +24,7 @@ from umakit.program import KernelCall, Program
 from umakit.quantization import quantize_to_integers
 from umakit.run import LayerProfile, RunResult, run_library, select_inputs
 from umakit.tiling import Prediction, TilePlanner
-from umakit.tuning import using_records
+from umakit.use_records import using_records
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
