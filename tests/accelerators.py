@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pytest
 
 from umakit import compile_model, run_library
 from umakit.backend import UMABackend
@@ -17,6 +19,9 @@ from umakit.library import Library
 from umakit.registry import load_backend_folder
 from umakit.run import RunResult
 from umakit.scaffold import new_backend
+from umakit.tiling.commands import moved_bytes
+
+Array = npt.NDArray[Any]
 
 SECTION = re.compile(r"(?m)^\[+(\w+)\]+$")
 
@@ -61,3 +66,36 @@ def same_as_the_cpu(
         np.testing.assert_array_equal(accelerated.outputs[name], values)
         assert len(np.unique(values)) > 3 or values.size < 8
     return library, accelerated
+
+
+def inputs_of(library: Library, count: int) -> dict[str, Array]:
+    """Noise and smooth signals for a network with an int8 input, twice `count` but for 1."""
+    (known,) = library.metadata["umakit"]["inputs"]
+    shape = (count, *known["shape"])
+    random = np.random.default_rng(8)
+    smooth = np.clip(random.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
+    both = np.concatenate([random.integers(-128, 128, shape), smooth])[:: 2 if count == 1 else 1]
+    return {known["name"]: both.astype(np.int8)}
+
+
+def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> int:
+    """The cost model predicts cycles and traffic of each layer that is cut into tiles.
+
+    Returns:
+        How many layers are.
+    """
+    program, planner = library.program, backend.tiling
+    assert program is not None and planner is not None
+    count = 0
+    for call, profile in zip(program.calls, ran.layers, strict=True):
+        if profile.where == "cpu":
+            continue
+        count += 1
+        known = program.kernels[call.kernel].known if call.kernel else None
+        assert known is not None
+        tiles = planner.tiles_of(known)
+        where = (profile.name, tiles.layer, tiles.tiling, planner.hardware)
+        predicted = planner.predict(tiles).cycles
+        assert predicted == pytest.approx(profile.clock_cycles, rel=0.02), where
+        assert moved_bytes(tiles) == profile.moved_bytes, where
+    return count

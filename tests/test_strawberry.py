@@ -8,24 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime
 import pytest
+from accelerators import accelerator_with, inputs_of, same_as_the_cpu
 from comparisons import examples
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import compile_model, run_library
-from umakit.backend import UMABackend
 from umakit.example_networks import QuantizedNetwork
-from umakit.library import Library
 from umakit.partitioner import partition
-from umakit.registry import find_backend, load_backend_folder
-from umakit.scaffold import new_backend
+from umakit.registry import find_backend
 from umakit.systolic import Dataflow, Product, SystolicArray, systolic_cycles
-
-Array = npt.NDArray[Any]
 
 STRAWBERRY = "strawberry_accelerator"
 MODELS = ("ad01_int8.tflite", "kws_ref_model.tflite", "pretrainedResnet_quant.tflite")
@@ -40,15 +35,6 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     path = trained_model(request.param)
     folder = tmp_path_factory.mktemp("strawberry")
     return path, compile_model(path, [find_backend(STRAWBERRY)], folder / "library")
-
-
-def inputs_of(library: Library, count: int) -> dict[str, Array]:
-    (known,) = library.metadata["umakit"]["inputs"]
-    shape = (count, *known["shape"])
-    random = np.random.default_rng(8)
-    smooth = np.clip(random.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
-    both = np.concatenate([random.integers(-128, 128, shape), smooth])[:: 2 if count == 1 else 1]
-    return {known["name"]: both.astype(np.int8)}
 
 
 def test_trained_models_equal_tensorflow_lite_micro(trained: Any) -> None:
@@ -116,19 +102,6 @@ def test_quantized_onnx_in_nchw_equals_onnx_runtime(tmp_path: Path) -> None:
 # --- networks drawn at random -------------------------------------------------------------------
 
 
-def same_as_the_cpu(network: QuantizedNetwork, backend: UMABackend, folder: Path) -> Any:
-    """Profile of a network whose outputs on a backend are those of the CPU's kernels."""
-    model = network.model()
-    inputs = dict(model.inputs)
-    library = compile_model(model.module, [backend], folder / "library", name="net")
-    accelerated = run_library(library.path, inputs, profile=True)
-    plain = compile_model(model.module, [], folder / "cpu", name="net")
-    for name, values in run_library(plain.path, inputs).outputs.items():
-        np.testing.assert_array_equal(accelerated.outputs[name], values)
-        assert len(np.unique(values)) > 3 or values.size < 8
-    return library, accelerated.layers
-
-
 @examples(4, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 def test_layers_of_any_shape_are_exact(data: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -153,18 +126,6 @@ def test_layers_of_any_shape_are_exact(data: Any, tmp_path_factory: pytest.TempP
     assert {row.operator for row in library.report.placements if row.where == "cpu"} == {"reshape"}
 
 
-def backend_with(folder: Path, name: str, **values: Any) -> UMABackend:
-    """A new Strawberry whose `accel.toml` has other values."""
-    written = new_backend(name, folder, "strawberry").folder
-    path = written / "accel.toml"
-    text = path.read_text(encoding="utf-8")
-    for key, value in values.items():
-        text, count = re.subn(rf"(?m)^{key} = \S+", f"{key} = {value}", text)
-        assert count == 1, key
-    path.write_text(text, encoding="utf-8")
-    return load_backend_folder(written)
-
-
 @pytest.mark.parametrize(
     ("rows", "columns", "dataflow", "drain"),
     [
@@ -178,22 +139,23 @@ def test_another_array_has_other_cycles_and_the_same_results(
 ) -> None:
     # An input that stays would meet one weight only in a depthwise convolution.
     depthwise = dataflow != "input_stationary"
-    backend = backend_with(
-        tmp_path, f"straw{rows}x{columns}", rows=rows, columns=columns, dataflow=f'"{dataflow}"',
-        drain_cycles=drain, depthwise=str(depthwise).lower(),
-    )  # fmt: skip
+    values = {
+        "array.rows": rows, "array.columns": columns, "array.dataflow": dataflow,
+        "array.drain_cycles": drain, "array.depthwise": depthwise,
+    }  # fmt: skip
+    backend = accelerator_with(tmp_path, "strawberry", values)
     network = QuantizedNetwork(9, 7, 6).conv2d(10, 3, 2).conv2d(10, depthwise=depthwise).dense(9)
-    _, layers = same_as_the_cpu(network, backend, tmp_path)
+    _, ran = same_as_the_cpu(network, backend, tmp_path)
     array = SystolicArray(rows, columns, Dataflow(dataflow), drain)
     # Rows and columns of the result, output channels, elements of a dot product.
     taps = 9 if depthwise else 9 * 10
     products = [Product(5 * 4, 10, 9 * 6), Product(5 * 4, 10, taps), Product(1, 9, 200)]
     expected = [systolic_cycles(product, array).cycles for product in products]
-    assert [layer.array_cycles for layer in layers if layer.where != "cpu"] == expected
+    assert [layer.array_cycles for layer in ran.layers if layer.where != "cpu"] == expected
 
 
 def test_an_array_without_a_depthwise_mode_says_so(tmp_path: Path) -> None:
-    backend = backend_with(tmp_path, "plain_straw", depthwise="false")
+    backend = accelerator_with(tmp_path, "strawberry", {"array.depthwise": False})
     network = QuantizedNetwork(8, 8, 4).conv2d(4, depthwise=True)
     (row,) = partition(network.model().module, [backend]).report.placements
     assert row.where == "cpu"
@@ -201,7 +163,7 @@ def test_an_array_without_a_depthwise_mode_says_so(tmp_path: Path) -> None:
 
 
 def test_a_smaller_scratchpad_refuses_more_and_stays_exact(tmp_path: Path) -> None:
-    backend = backend_with(tmp_path, "small_straw", size=2048)
+    backend = accelerator_with(tmp_path, "strawberry", {"memory.size": 2048})
     network = QuantizedNetwork(8, 8, 4).conv2d(8).conv2d(16).conv2d(8, 1)
     library, _ = same_as_the_cpu(network, backend, tmp_path)
     reasons = {row.name: row.reason for row in library.report.placements}
