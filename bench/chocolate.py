@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import image_networks
@@ -30,6 +30,7 @@ from chocolate_tables import (
     LayerResult,
     NetworkResult,
     Results,
+    TuningResult,
     VariantResult,
     WidthResult,
     markdown,
@@ -39,17 +40,25 @@ from tflite_networks import tflite_micro
 from umakit import compile_model, patterns, run_library
 from umakit.backend import UMABackend
 from umakit.compile import ExportOptions
+from umakit.frontend import import_model
 from umakit.library import Library
 from umakit.registry import find_backend, load_backend_folder
 from umakit.scaffold import new_backend
 from umakit.tiling import Kind, Layer, Prediction, TilePlanner
 from umakit.tiling.space import tiles_on
+from umakit.tuning import Effort, read_records, tune_model
 
 OUTPUT = Path("build/bench")
 NAME = "chocolate_accelerator"
 
 WIDTHS = (16, 32, 64)
 """Bytes that the DMA engine moves in a cycle."""
+
+EFFORT = Effort(simulate=0)
+"""Of the search: the cost model counts as the simulator does."""
+
+NEAR_ENOUGH = 1.01
+"""Of the bound; what is nearer is not tuned."""
 
 CHAIN_LENGTHS = (10, 100)
 """Convolutions of the networks whose compile time is measured."""
@@ -91,9 +100,11 @@ class Variant:
 
 
 VARIANTS = (
+    Variant("more than two tiles of a tensor", {}, 2),
     Variant("double buffering", {}, 1),
     Variant("any overlap: load, compute, store in turn", {"command_queue": "0"}, 1),
-    Variant("operands of the next fold on their way", {"preload": "false"}),
+    Variant("operands of the next fold on their way", {"preload": "false", "preload_rows": "1"}),
+    Variant("two rows of what stays entering in a cycle", {"preload_rows": "1"}),
     Variant("further positions in columns left over", {"pack_columns": "false"}),
     Variant("transfers requested ahead", {"outstanding": "false"}),
     Variant("other dataflows than output stationary", {"dataflows": '["output_stationary"]'}),
@@ -112,6 +123,7 @@ VARIANTS = (
         {
             "command_queue": "0",
             "preload": "false",
+            "preload_rows": "1",
             "pack_columns": "false",
             "outstanding": "false",
             "dataflows": '["output_stationary"]',
@@ -152,12 +164,20 @@ def variant_of(folder: Path, changes: Mapping[str, str]) -> UMABackend:
     return load_backend_folder(place)
 
 
-def compiled(network: Network, backend: UMABackend, folder: Path) -> Library:
-    """A network as a C library."""
+def compiled(
+    network: Network, backend: UMABackend, folder: Path, records: Path | None = None
+) -> Library:
+    """A network as a C library, with tuned tilings if there are records."""
     folder.mkdir(parents=True, exist_ok=True)
+    options = ExportOptions(weights="blob", records=records)
+    return compile_model(written(network, folder), [backend], folder / "c", options=options)
+
+
+def written(network: Network, folder: Path) -> Path:
+    """Its file."""
     path = folder / "network.tflite"
     path.write_bytes(network.file)
-    return compile_model(path, [backend], folder / "c", options=ExportOptions(weights="blob"))
+    return path
 
 
 def simulated(network: Network, backend: UMABackend, library: Library) -> NetworkResult:
@@ -179,6 +199,23 @@ def simulated(network: Network, backend: UMABackend, library: Library) -> Networ
     ]
     on_cpu = [row.operator for row in library.report.placements if row.where == "cpu"]
     return NetworkResult(network.name, layers, on_cpu)
+
+
+def tuned(
+    network: Network, backend: UMABackend, folder: Path
+) -> tuple[list[LayerResult], TuningResult]:
+    """A network's layers with the tilings that a search finds, and what that took."""
+    folder.mkdir()
+    records = folder / "records.json"
+    model = import_model(written(network, folder))
+    started = time.process_time()
+    found = tune_model(model, backend, records, effort=EFFORT)
+    seconds = time.process_time() - started
+    library = compiled(network, backend, folder, records)
+    with planner_of(backend).using(read_records(records).tilings):
+        layers = simulated(network, backend, library).layers
+    seen = sum(each.seen for each in found)
+    return layers, TuningResult(network.name, len(found), seen, seconds)
 
 
 def _calls(library: Library) -> list[patterns.Composite | None]:
@@ -345,12 +382,20 @@ def bench(
         folder: for what is written on the way.
     """
     backend = find_backend(NAME)
-    ran, layers = [], {}
+    ran, layers, tuning = [], {}, []
     for case in cases:
         print(case.name, file=sys.stderr, flush=True)
         library = compiled(case, backend, folder / case.name)
-        ran.append(simulated(case, backend, library))
+        result = simulated(case, backend, library)
         layers[case.name] = layers_of(library)
+        if sum(e.simulated for e in result.layers if e.is_convolution) > NEAR_ENOUGH * sum(
+            e.bound for e in result.layers if e.is_convolution
+        ):
+            print(f"{case.name}: tuning", file=sys.stderr, flush=True)
+            better, took = tuned(case, backend, folder / f"{case.name}, tuned")
+            result = replace(result, tuned=better)
+            tuning.append(took)
+        ran.append(result)
     widths = []
     for width in WIDTHS:
         print(f"{width} bytes a cycle", file=sys.stderr, flush=True)
@@ -360,7 +405,7 @@ def bench(
         print(variant.name, file=sys.stderr, flush=True)
         found.append(bench_variant(variant, layers, cases[0], folder / f"variant{number}"))
     times = list(bench_compile(lengths, folder))
-    return Results(ran, widths, found, times, machine())
+    return Results(ran, widths, found, times, tuning, machine())
 
 
 def main() -> int:

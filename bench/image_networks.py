@@ -183,7 +183,7 @@ def resnet18(size: int = 224, width: int = 64) -> bytes:
 
 
 def chain(layers: int, equal: bool) -> bytes:
-    """Convolutions of 3x3, one behind the other, on an image of 16 x 16.
+    """Convolutions of 3x3, one behind the other, on an image of 8 x 8.
 
     Args:
         layers: how many.
@@ -192,7 +192,7 @@ def chain(layers: int, equal: bool) -> bytes:
     most = 100
     if layers > most:
         raise ValueError(f"a chain has at most {most} layers")
-    net = ImageNetwork(16, 16, 64)
+    net = ImageNetwork(8, 8, 64)
     x = net.input
     for number in range(layers):
         x = net.convolution(x, 64 if equal else 16 + number * most // layers, 3)

@@ -24,7 +24,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
         x = net.convolution(net.input, 20, 3, 2)
         x = net.addition(net.convolution(net.depthwise(x, 3), 20, 1, relu=False), x)
         file = net.finish(net.max_pool(x, 2, 2), 5)
-        variants = [chocolate.VARIANTS[1], chocolate.VARIANTS[-1]]
+        variants = [chocolate.VARIANTS[2], chocolate.VARIANTS[-1]]
         cases = [chocolate.Network("tiny", file)]
         yield chocolate.bench(cases, variants, (1, 2), tmp_path_factory.mktemp("bench"))
 
@@ -55,6 +55,14 @@ def test_what_is_taken_away_costs_cycles(results: Any) -> None:
     assert narrow.bound["tiny"] > chosen.bound["tiny"] > wide.bound["tiny"]
 
 
+def test_tuning_finds_nothing_worse(results: Any) -> None:
+    (network,), (tuning,) = results.networks, results.tuning
+    assert tuning.layers == 5 and tuning.seen > 100 and tuning.seconds > 0
+    cycles = [(new.simulated, old.simulated)
+              for new, old in zip(network.tuned, network.layers, strict=True)]  # fmt: skip
+    assert all(new <= old for new, old in cycles)
+
+
 def test_tables_say_what_was_measured(results: Any) -> None:
     from chocolate_tables import markdown
 
@@ -65,7 +73,7 @@ def test_tables_say_what_was_measured(results: Any) -> None:
     rows = [line for line in text.splitlines() if line.startswith("| tiny")]
     assert f"{simulated:,}" in rows[0] and f"{simulated / bound:.3f}" in rows[0]
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(tables) == 6
+    assert len(tables) == 7
     for lines in tables:  # aligned
         bars = [[n for n, char in enumerate(line) if char == "|"] for line in lines]
         assert all(each == bars[0] for each in bars)
