@@ -44,6 +44,10 @@ The result does not depend on who does the work: this process, --workers more of
 workers of a dask scheduler, which need umakit and the backend at the same path \
 (`pip install 'umakit\\[cluster]'`).
 
+A tiling such as "os, 4x16x32 by 8, channels > rows, x4" is output stationary, with tiles of 4 rows, \
+16 columns and 32 output channels, in steps over 8 input channels; the loop over channels is \
+outside of that over rows, and there are 4 buffers instead of 2.
+
 Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
 the simulator failed."""
 
@@ -209,8 +213,7 @@ def _layer_text(layer: Layer) -> str:
 
 
 def _tiling_text(tiling: Tiling, layer: Layer) -> str:
-    """Dataflow, rows x columns x channels of a tile, and loops from outside to inside, such as
-    `os, 4x16x16 by 8, channels > rows` in steps over 8 input channels."""
+    """Dataflow, tile, loops from outside to inside, and buffers: see the help text."""
     from umakit.tiling.space import sizes_of
 
     flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))
@@ -223,7 +226,7 @@ def _tiling_text(tiling: Tiling, layer: Layer) -> str:
     loops = [name.replace("output_", "") for name in tiling.order if sizes[name] < whole[name]]
     text += f", {' > '.join(loops)}" if loops else ", whole"
     if loops and tiling.buffers != 2:
-        text += f", {tiling.buffers} buffer{'s' if tiling.buffers > 1 else ''}"
+        text += f", x{tiling.buffers}"
     return text
 
 
