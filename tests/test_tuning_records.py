@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda v: put(v, ["rows", "rows", "columns"], "layers", 0, "tiling", "order"),
         "order is rows, rows, columns, not each of",
     ),
-    "buffers": (lambda v: put(v, 3, "layers", 0, "tiling", "buffers"), "buffers is 3, not one of 1, 2, 4"),
+    "buffers": (lambda v: put(v, 3, "layers", 0, "tiling", "buffers"), "buffers is 3, not one of"),
     "no layer": (lambda v: put(v, [], "layers"), "has none of the network's"),
 }  # fmt: skip
 

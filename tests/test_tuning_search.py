@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -159,10 +160,10 @@ def test_no_run_takes_less_than_the_bound(
 
 
 def test_a_default_is_chosen_at_once_and_is_good() -> None:
-    """256 x 14 x 14 to 512 x 7 x 7 does not fit with whole input channels."""
-    hardware = Hardware(
-        16, 16, 131072, 32, tuple(Dataflow), 16, True, True, True, 16, 32768, 32, 16, 0, True,
-        1, 16,
+    """14x14x256 to 7x7x512 fits badly with whole input channels."""
+    hardware = replace(
+        SMALL, rows=16, columns=16, scratchpad_bytes=131072, drain_cycles=16, pooling_lanes=16,
+        accumulator_bytes=32768, bytes_per_cycle=32, latency_cycles=16, command_queue=16,
     )  # fmt: skip
     what = layer(CONVOLUTION, (14, 14), (256, 512), (3, 3), stride=2, pad=1)
     planner = TilePlanner(hardware, DRIVER)

@@ -117,7 +117,7 @@ class Estimates:
         issue += transfers * driver.transfer + jobs.count * driver.job
         tail, way_out = moves["result"].tail, self._way_out(tiling)
         if not self._hardware.command_queue:
-            issue += commands * driver.check
+            issue += (commands - 1) * driver.check
             cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
         way_in = driver.begin + self._way_in(tiling)
