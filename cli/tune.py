@@ -45,8 +45,8 @@ workers of a dask scheduler, which need umakit and the backend at the same path 
 (`pip install 'umakit\\[cluster]'`).
 
 A tiling such as "os, 4x16x32 by 8, channels > rows, x4" is output stationary, with tiles of 4 \
-rows, 16 columns and 32 output channels, in steps over 8 input channels; the loop over channels is \
-outside of that over rows, and there are 4 buffers instead of 2.
+rows, 16 columns and 32 output channels, in steps over 8 input channels; the loop over channels \
+is outside of that over rows, and there are 4 buffers instead of 2.
 
 Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
 the simulator failed."""
