@@ -70,7 +70,8 @@ def new(
     tutorial: Annotated[
         str | None,
         typer.Option(
-            help="Start from a finished mock accelerator: vanilla, strawberry or chocolate.",
+            help="Start from a finished mock accelerator: vanilla (float32, the CPU's memory), "
+            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA beside compute).",
             show_default=False,
         ),
     ] = None,

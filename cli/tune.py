@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HELP = """Find the best tiling for each layer, and write it down for `uma compile --records`.
 
 A layer larger than the scratchpad is cut into tiles. Without records the backend chooses at once \
-how, by an estimate; here all sizes of tiles, dataflows, orders of loops and one or two buffers \
+how, by an estimate; here all sizes of tiles, dataflows, orders of loops and numbers of buffers \
 are looked at: all by the estimate, the best --clock of them on the exact clock of the cost model, \
 the best --simulate of those in the simulator, each as a library of this layer alone.
 
@@ -43,6 +43,10 @@ hardware, or the way in which umakit counts cycles has changed.
 The result does not depend on who does the work: this process, --workers more of them, or the \
 workers of a dask scheduler, which need umakit and the backend at the same path \
 (`pip install 'umakit\\[cluster]'`).
+
+A tiling such as "os, 4x16x32 by 8, channels > rows, x4" is output stationary, with tiles of 4 \
+rows, 16 columns and 32 output channels, in steps over 8 input channels; the loop over channels \
+is outside of that over rows, and there are 4 buffers instead of 2.
 
 Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
 the simulator failed."""
@@ -174,7 +178,7 @@ def _say_done(tuned: TunedLayer) -> None:
 
 def _table(layers: list[TunedLayer]) -> Any:
     """Cycles of each layer; the total counts each as often as the model has it."""
-    numbers = ["times", "default", "best", "bound", "best/bound"]
+    numbers = ["times", "default", "best", "bound", "/ bound"]
     table = new_table("layer", *numbers, "tiling", right=numbers)
     default = best = bound = 0
     for tuned in layers:
@@ -209,20 +213,21 @@ def _layer_text(layer: Layer) -> str:
 
 
 def _tiling_text(tiling: Tiling, layer: Layer) -> str:
-    """Dataflow, rows x columns x channels of a tile, and loops from outside to inside, such as
-    `os, 4x16x16 by 8 inputs, channels > rows`."""
+    """Dataflow, tile, loops from outside to inside, and buffers: see the help text."""
     from umakit.tiling.space import sizes_of
 
     flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))
     text = f"{flow}, {tiling.rows}x{tiling.columns}x{tiling.output_channels}"
     if not layer.per_channel and tiling.input_channels < layer.input_channels:
-        text += f" by {tiling.input_channels} inputs"
+        text += f" by {tiling.input_channels}"
     whole = {"rows": layer.output_size[0], "columns": layer.output_size[1]}
     whole["output_channels"] = layer.output_channels
     sizes = sizes_of(tiling)
     loops = [name.replace("output_", "") for name in tiling.order if sizes[name] < whole[name]]
     text += f", {' > '.join(loops)}" if loops else ", whole"
-    return text + (", one buffer" if tiling.buffers == 1 else "")
+    if loops and tiling.buffers != 2:
+        text += f", x{tiling.buffers}"
+    return text
 
 
 def _view(records: Path, layers: list[TunedLayer]) -> dict[str, Any]:

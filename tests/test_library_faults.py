@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import string
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
+from accelerators import accelerator_with
 from execution import vanilla
 from networks import Graph, save
 
@@ -18,7 +21,8 @@ from umakit.example_networks import QuantizedNetwork
 from umakit.registry import find_backend
 
 # Statuses of umakit/status.h.
-OK, BUS_ERROR, DMA_STOPPED, PARITY_ERROR, LOST_INTERRUPT, STUCK_BUSY = 0, 8, 12, 13, 14, 15
+OK, INVALID_ARGUMENT, BUS_ERROR, DMA_STOPPED = 0, 1, 8, 12
+PARITY_ERROR, LOST_INTERRUPT, STUCK_BUSY = 13, 14, 15
 
 PROGRAM = string.Template("""
 #include "${accelerator}_device.h"
@@ -32,6 +36,7 @@ static $input_type input[TVMGEN_NET_${INPUT}_ELEMENTS];
 static $output_type right[TVMGEN_NET_${OUTPUT}_ELEMENTS], output[TVMGEN_NET_${OUTPUT}_ELEMENTS];
 static struct umakit_fault pending;
 static int32_t flips_after = -1;
+static uint32_t events; /* that the last inference had for the fault */
 
 /* Called after each layer: a bit may flip while the network is half way. */
 void tvmgen_net_after_layer(int32_t layer)
@@ -62,6 +67,7 @@ static int report(int number, int moment)
 {
     const int status = run(output), equal = is_right();
 
+    events = ${accelerator}_device()->faults[0].events;
     flips_after = -1;
     umakit_simulator_remove_faults(${accelerator}_device());
     printf("%d %d %d %d ", number, moment, status, equal);
@@ -78,14 +84,14 @@ static void sweep(const struct umakit_fault *faults, int count)
     for (number = 0; number < count; ++number) {
         uint32_t skip;
 
-        for (skip = 0u; skip < 500u; ++skip) {
+        for (skip = 0u; skip < 2000u; ++skip) {
             pending = faults[number];
             pending.skip = skip;
             pending.count = 1u;
             if (umakit_simulator_inject(${accelerator}_device(), &pending) != 0) {
                 printf("cannot inject\\n");
             }
-            if (report(number, (int)skip) == 0) {
+            if (report(number, (int)skip) == 0 && events <= skip) {
                 break;
             }
         }
@@ -136,29 +142,27 @@ int main(void)
 """)
 
 EVERYWHERE = ".kind = UMAKIT_FAULT_BUS_ERROR, .bytes = UINT32_MAX"
+LOST = ".kind = UMAKIT_FAULT_LOST_INTERRUPT"
 COMMON = {
     EVERYWHERE: BUS_ERROR,
-    ".kind = UMAKIT_FAULT_LOST_INTERRUPT": LOST_INTERRUPT,
+    LOST: LOST_INTERRUPT,
     ".kind = UMAKIT_FAULT_STUCK_BUSY, .engine = UMAKIT_ENGINE_ARRAY": STUCK_BUSY,
 }
+STOPS = ".kind = UMAKIT_FAULT_DMA_STOPS, .bytes = 0, .ending = UMAKIT_FAULT_ENDS_"
+ENDS_DONE = f"{STOPS}DONE"
 OF_A_DMA_ENGINE = {
     ".kind = UMAKIT_FAULT_STUCK_BUSY, .engine = UMAKIT_ENGINE_DMA": STUCK_BUSY,
-    **{
-        f".kind = UMAKIT_FAULT_DMA_STOPS, .bytes = 3, .ending = UMAKIT_FAULT_ENDS_{ending}": (
-            DMA_STOPPED
-        )
-        for ending in ("BUSY", "IN_ERROR", "DONE")
-    },
+    **{f"{STOPS}{ending}": DMA_STOPPED for ending in ("BUSY", "IN_ERROR", "DONE")},
 }
 
 
-POWER_CYCLE = """
+POWER_CYCLE = string.Template("""
     struct umakit_systolic_array *array =
-        (struct umakit_systolic_array *)(void *)strawberry_accelerator_device();
+        (struct umakit_systolic_array *)(void *)${accelerator}_device();
     const struct umakit_systolic_array_config config = array->config;
 
     return umakit_systolic_array_init(array, &config);
-"""
+""")
 
 
 class Line(NamedTuple):
@@ -173,13 +177,18 @@ class Line(NamedTuple):
 
 
 def run_with_faults(
-    library: umakit.Library, faults: dict[str, int], layers: int = 0, size: int = 0
+    library: umakit.Library,
+    faults: dict[str, int],
+    layers: int = 0,
+    size: int = 0,
+    flags: tuple[str, ...] = (),
 ) -> list[Line]:
     """Build a library with a program that injects faults, with sanitizers, and run it.
 
     Args:
         layers, size: after how many of its layers, and in how many bytes of the scratchpad, bits
             flip; 0 on a device without one.
+        flags: for the compiler.
     """
     (accelerator,) = {row["where"] for row in library.metadata["umakit"]["layers"]} - {"cpu"}
     known = library.metadata["umakit"]
@@ -190,7 +199,7 @@ def run_with_faults(
         faults=", ".join(f"{{{fault}}}" for fault in faults),
         layers=layers,
         bytes=size,
-        power_cycle=POWER_CYCLE if size else "return 0;",
+        power_cycle=POWER_CYCLE.substitute(accelerator=accelerator) if size else "return 0;",
         input=source["c_name"],
         output=result["c_name"],
         input_type=types[source["dtype"]],
@@ -204,7 +213,7 @@ def run_with_faults(
     built = library.path / "faults"
     subprocess.run(
         ["cc", "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-         "-DTVMGEN_NET_PROFILE", f"-I{code / 'include'}", f"-I{code / 'src'}", str(program),
+         "-DTVMGEN_NET_PROFILE", *flags, f"-I{code / 'include'}", f"-I{code / 'src'}", str(program),
          *map(str, (code / "src").glob("*.c")), "-o", str(built), "-lm"],
         check=True,
     )  # fmt: skip
@@ -213,15 +222,25 @@ def run_with_faults(
     return [Line(*row[:3], bool(row[3]), row[4], bool(row[5])) for row in rows]
 
 
-def check(lines: list[Line], faults: dict[str, int], least: int) -> None:
-    """Every event of every fault has its status, and the device works again."""
+def check(
+    lines: list[Line],
+    faults: dict[str, int],
+    least: int,
+    also: Mapping[str, set[int]] = MappingProxyType({}),
+) -> None:
+    """Every event of every fault has its status, and the device works again.
+
+    Args:
+        least: events of each fault.
+        also: other statuses of some events of a fault.
+    """
     for line in lines:
         assert (line.status_after, line.is_right_after) == (OK, True), line
         assert line.status != OK or line.is_right, line
     for number, (fault, expected) in enumerate(faults.items()):
         statuses = [line.status for line in lines if line.fault == number]
         assert statuses[-1] == OK, "the fault came after the last event"
-        assert set(statuses[:-1]) == {expected}, fault
+        assert set(statuses[:-1]) - also.get(fault, set()) == {expected}, fault
         assert len(statuses) > least, fault
 
 
@@ -243,6 +262,36 @@ def test_strawberry_answers_every_fault_of_every_transfer_and_job(
     flips = [line for line in lines if line.fault == 100]
     assert {line.status for line in flips} == {OK, PARITY_ERROR}
     assert {line.moment for line in flips if line.status} >= {0, 1}, "of tensors between layers"
+
+
+@pytest.mark.parametrize(
+    ("completion", "queue"), [("interrupt", 16), ("interrupt", 0), ("polling", 2)]
+)
+def test_chocolate_answers_every_fault_of_every_command(
+    completion: str, queue: int, tmp_path: Path
+) -> None:
+    """Layers of many tiles each; a flipped bit is a matter of the driver's own tests, because no
+    tensor is left in the scratchpad between layers."""
+    values = {
+        "array.rows": 4, "array.columns": 4, "array.accumulator_bytes": 512,
+        "device.command_queue": queue, "device.completion": completion,
+        "memory.size": 1536, "memory.banks": 24, "memory.alignment": 64,
+    }  # fmt: skip
+    backend = accelerator_with(tmp_path, "chocolate", values)
+    network = QuantizedNetwork(11, 9, 8).conv2d(8).residual().conv2d(8, depthwise=True)
+    model = network.pool2d("max").dense(6).model()
+    library = umakit.compile_model(model.module, [backend], tmp_path / "library", name="net")
+    assert {row.operator for row in library.report.placements if row.where == "cpu"} == {"reshape"}
+    faults = {**COMMON, **OF_A_DMA_ENGINE}
+    if completion == "polling":
+        del faults[LOST]
+    also = {
+        LOST: {OK} if queue else set(),  # a command that ends later wakes the driver too
+        ENDS_DONE: {INVALID_ARGUMENT},  # of a job on shifts that were not copied
+    }
+    # Asked so often, a device that hangs is given up in a moment.
+    flags = ("-DEDITED_POLLS=5000u",)
+    check(run_with_faults(library, faults, flags=flags), faults, least=6, also=also)
 
 
 def test_vanilla_answers_every_fault_of_every_job(tmp_path: Path) -> None:

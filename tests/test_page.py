@@ -32,7 +32,7 @@ from umakit.page.collect import page_of
 from umakit.page.figures import LayerFigures
 from umakit.page.memory import panels_of
 from umakit.page.roofline import roofline_of
-from umakit.page.timeline import Timeline, merged, ticks, timeline_of
+from umakit.page.timeline import Merged, Timeline, merged, ticks, timeline_of
 from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
 from umakit.run import CommandTimes, run_library
@@ -268,16 +268,27 @@ def test_layers_follow_each_other_on_one_clock(trained: Page) -> None:
     assert named == on_cpu
 
 
-def test_very_many_commands_are_drawn_as_fewer(page: Page) -> None:
-    spans = [CommandTimes("load", 10 * n, 10 * n + 4, 10 * n + 6) for n in range(6)]
-    spans.append(CommandTimes("array", 12, 90, 99))
-    spans.append(CommandTimes("load", 80, 90, 95))
-    assert merged(spans, 0) == spans
-    assert sorted(merged(spans, 7), key=lambda each: each.start) == [
-        CommandTimes("load", 0, 54, 56),
-        CommandTimes("array", 12, 90, 99),
-        CommandTimes("load", 80, 90, 95),
+def test_very_many_commands_are_drawn_as_fewer(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [CommandTimes("load", 10 * n, 10 * n + 4, 10 * n + 6) for n in range(6)]
+    commands.append(CommandTimes("array", 12, 90, 99))
+    assert [(each.start, each.count) for each in merged(commands, 1)] == [
+        (command.start, 1) for command in commands
     ]
+    assert merged(commands, 32) == [
+        Merged("load", 0, 34, 36, 16, 4),
+        Merged("load", 40, 54, 56, 8, 2),
+        Merged("array", 12, 90, 99, 78, 1),
+    ]
+    whole = recorded(page)
+    assert whole.resolution == 1 and {bar.opacity for bar in whole.bars} == {1}
+    monkeypatch.setattr("umakit.page.timeline.MOST_BARS", 20)
+    fewer = recorded(page)
+    assert fewer.resolution > 1 and len(fewer.bars) <= 20
+    assert min(bar.start for bar in fewer.bars) == min(bar.start for bar in whole.bars)
+    assert max(bar.completion for bar in fewer.bars) == max(bar.completion for bar in whole.bars)
+    assert all(0.25 <= bar.opacity <= 1 for bar in fewer.bars)
+    text = check_html(html(page))
+    assert f"start in the same {fewer.resolution:,} cycles are drawn as one" in text
 
 
 @pytest.mark.parametrize("total", [1, 3, 9, 10, 100, 999, 52_636, 10**9])
@@ -379,7 +390,7 @@ def check_html(text: str) -> str:
 
 
 def test_the_page_is_whole_and_loads_nothing(trained: Page) -> None:
-    text = check_html(html(trained)).replace("\u2011", "-")
+    text = check_html(html(trained))
     for layer in trained.layers:
         assert f"{layer.name}" in text
         assert layer.explanation in text

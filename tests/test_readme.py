@@ -46,4 +46,4 @@ def test_commands_print_what_the_readme_shows(
 def test_help_names_every_command_of_the_readme() -> None:
     text = README.read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `uma (\w+)", text, re.MULTILINE))
-    assert listed == set("partition compile run size package diff report sim backends".split())
+    assert listed == set("partition compile run size package diff report tune sim backends".split())

@@ -308,7 +308,9 @@ def test_run_py_works_from_anywhere(tmp_path: Path) -> None:
     assert (elsewhere / "my output" / "conv2d" / "metadata.json").is_file()
 
 
-@pytest.mark.parametrize(("tutorial", "count"), [("vanilla", 9), ("strawberry", 8)])
+@pytest.mark.parametrize(
+    ("tutorial", "count"), [("vanilla", 9), ("strawberry", 8), ("chocolate", 8)]
+)
 def test_the_tests_of_a_generated_backend_pass(tutorial: str, count: int, tmp_path: Path) -> None:
     folder = new_backend("acme_npu", tmp_path, tutorial).folder
     for name, text in backend_files("acme_npu", tutorial).items():

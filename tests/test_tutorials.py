@@ -21,7 +21,7 @@ from integer_backend import compiled, integers, network, pool
 from umakit import run_library
 from umakit.quantization.operators import AveragePool2d, MaxPool2d
 from umakit.registry import load_backend_folder
-from umakit.scaffold import backend_files, new_backend
+from umakit.scaffold import TUTORIALS, backend_files, new_backend
 
 Array = npt.NDArray[Any]
 
@@ -70,7 +70,7 @@ class Reader:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tutorial", ["vanilla", "strawberry"])
+@pytest.mark.parametrize("tutorial", TUTORIALS)
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tutorial: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -80,7 +80,9 @@ def test_a_reader_who_types_along_sees_what_the_page_shows(
     count = check_commands(page, reader.execute, update=update, block=BLOCK, on_other=reader.read)
     assert count >= 15
     assert reader.excerpts >= 4
-    assert "## Now yours" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "## Now yours" in text
+    assert "Traceback" not in text
 
 
 def pooled(x: Array, kind: Any, window: int, stride: int) -> Array:

@@ -263,8 +263,8 @@ class QuantizedNetwork:
         weights = self._random.integers(-127, 128, shape).astype(np.int8)
         largest = 2000 * 256 if self._is_wide else 2000
         bias = self._random.integers(-largest, largest, shape[0])
-        # Sums of that many products become values that fill the dtype: of the input, which is
-        # evenly spread, half as wide, and of what follows as wide as before.
+        # Sums of that many products become values that fill the dtype: half as wide as the input,
+        # which is spread evenly, and as wide as before in what follows.
         gain = 1.0 if self._layers else 0.5
         spread = gain / (75 * math.sqrt(math.prod(shape[1:])))
         count = shape[0] if per_channel else 1

@@ -382,8 +382,9 @@ static void write_strides(uint32_t first, int32_t height, int32_t width, int32_t
 int chocolate_accelerator_begin(int32_t columns, int32_t completion)
 {
     umakit_device *device;
-    int status = give_up(UMAKIT_OK); /* a layer that failed outside of this driver */
+    int status;
 
+    (void)give_up(UMAKIT_OK); /* a layer that failed outside of this driver is over */
     if (columns <= 0 || completion < (int32_t)CHOCOLATE_ACCELERATOR_INTERRUPT ||
         completion > (int32_t)CHOCOLATE_ACCELERATOR_POLLING) {
         return UMAKIT_INVALID_ARGUMENT;

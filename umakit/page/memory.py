@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit.memory_map import lifetime
-from umakit.page.timeline import LETTER, shortened, ticks
+from umakit.page.timeline import LEAST_NAME, LETTER, shortened, ticks
 
 WIDTH, HEIGHT = 1080.0, 250.0
 """Pixels of a panel; it is wider if the network has many steps."""
@@ -91,7 +91,7 @@ def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> P
                 box_width,
                 box_height,
                 kind,
-                _label(name, box_width, box_height),
+                _label(kind, name, box_width, box_height),
                 f"{tensor['name']}: {kind}, {length:,} B at {offset:,}, "
                 f"steps {tensor['first_layer'] + 1} to {tensor['last_layer'] + 1}",
             )
@@ -122,6 +122,9 @@ def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, 
     return (buffer, buffer) if buffer in BUFFERS else ("scratch", buffer or "scratch")
 
 
-def _label(name: str, width: float, height: float) -> str:
+def _label(kind: str, name: str, width: float, height: float) -> str:
+    """What fits of a name; of a buffer all of it or nothing, as its colour says it too."""
     most = int((width - 6) / LETTER)
-    return shortened(name, most) if height >= LINE and most >= 3 else ""
+    if height < LINE or most < (len(name) if kind in BUFFERS else LEAST_NAME):
+        return ""
+    return shortened(name, most)

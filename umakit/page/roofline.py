@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from umakit.page.figures import Accelerator, LayerFigures
 
-WIDTH, HEIGHT = 760.0, 430.0
+WIDTH, HEIGHT = 1040.0, 450.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 26.0, 52.0
 """Pixels of the drawing and around its axes."""
 
@@ -74,6 +74,11 @@ class Point:
     label: Label
     title: str
 
+    @property
+    def leads(self) -> bool:
+        """Whether the label is so far away that a line has to lead there."""
+        return bool(self.label.text) and abs(self.label.middle - self.y) > RADIUS + LINE
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -119,8 +124,8 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
     intensities = [layer.macs / layer.moved_bytes for layer in placed]
     rates = [layer.macs_per_cycle or 0.0 for layer in placed]
     ridge = cells / width
-    x_range = _decades(min(*intensities, ridge), max(*intensities, ridge))
-    y_range = _decades(min(rates), cells)
+    x_range = _range(min(*intensities, ridge), max(*intensities, ridge))
+    y_range = _range(min(rates), cells)
     x = _axis(x_range, LEFT, WIDTH - RIGHT)
     y = _axis(y_range, HEIGHT - BOTTOM, TOP)
     left = x_range[0]
@@ -132,15 +137,29 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
         accelerator,
         roof=roof,
         points=_points(placed, x, y, roof),
-        x_ticks=tuple(Tick(x(value), _number(value)) for value in _powers(x_range)),
-        y_ticks=tuple(Tick(y(value), _number(value)) for value in _powers(y_range)),
+        x_ticks=tuple(Tick(x(value), _number(value)) for value in _grid(x_range)),
+        y_ticks=tuple(Tick(y(value), _number(value)) for value in _grid(y_range)),
         without=tuple(layer.name for layer in own if layer not in placed),
     )
 
 
-def _decades(low: float, high: float) -> tuple[float, float]:
-    """The powers of ten around a range, with room for points at its ends."""
-    return 10.0 ** math.floor(math.log10(low * 0.8)), 10.0 ** math.ceil(math.log10(high * 1.25))
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Round numbers around a range, with room for points at its ends."""
+    return max(_round_below(low * 0.8)), min(_round_above(high * 1.6))
+
+
+def _round_below(value: float) -> list[float]:
+    return [each for each in _round_numbers(value) if each <= value]
+
+
+def _round_above(value: float) -> list[float]:
+    return [each for each in _round_numbers(value) if each >= value]
+
+
+def _round_numbers(value: float) -> list[float]:
+    """1, 2, 5, 10, ... of about a value."""
+    exponent = math.floor(math.log10(value))
+    return [factor * 10.0**power for power in (exponent, exponent + 1) for factor in (1, 2, 5)]
 
 
 def _axis(values: tuple[float, float], start: float, end: float) -> Callable[[float], float]:
@@ -148,9 +167,12 @@ def _axis(values: tuple[float, float], start: float, end: float) -> Callable[[fl
     return lambda value: start + (end - start) * (math.log10(value) - low) / (high - low)
 
 
-def _powers(values: tuple[float, float]) -> list[float]:
-    low, high = (round(math.log10(value)) for value in values)
-    return [10.0**exponent for exponent in range(low, high + 1)]
+def _grid(values: tuple[float, float]) -> list[float]:
+    """Round numbers of a range, its ends among them."""
+    low, high = values
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    numbers = (factor * 10.0**exponent for exponent in exponents for factor in (1, 2, 5))
+    return [number for number in numbers if low * 0.999 <= number <= high * 1.001]
 
 
 def _number(value: float) -> str:

@@ -26,19 +26,27 @@ LEAST_NAME = 5
 MOST_BARS = 12_000
 """With more commands, those close together are drawn as one: browsers become slow."""
 
+FAINTEST = 0.25
+"""Opacity of a bar for commands that fill next to nothing of it."""
+
 LANES = {"load": 0, "array": 1, "store": 2}
 """Lanes by the stream of a command, from the top; the CPU's is below."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A command, or several drawn as one; in cycles of the common clock."""
+    """A command, or several drawn as one; in cycles of the common clock.
+
+    Attributes:
+        opacity: 1 for one command; less where several leave gaps.
+    """
 
     stream: str
     lane: int
     start: int
     busy_end: int
     completion: int
+    opacity: float
     title: str
 
 
@@ -78,7 +86,8 @@ class Timeline:
         bars: their commands.
         marks: steps on the CPU.
         ticks: cycles that the axis names.
-        merged_below: commands closer than so many cycles are drawn as one; 0 if none are.
+        resolution: commands that start in the same so many cycles are drawn as one; 1 if each has
+            a bar of its own.
         left_out: commands that were not recorded, at the ends of layers with very many.
     """
 
@@ -87,7 +96,7 @@ class Timeline:
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
     ticks: tuple[int, ...]
-    merged_below: int
+    resolution: int
     left_out: int
 
     def x(self, cycle: float) -> float:
@@ -104,7 +113,7 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     bars: list[Bar] = []
     cpu = []
     total = sum(layer.clock_cycles for layer in layers)
-    gap = math.ceil(total / MOST_BARS) if count > MOST_BARS else 0
+    resolution = _resolution(layers)
     now = 0
     for layer in layers:
         if layer.on_cpu:
@@ -112,11 +121,11 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
             continue
         end = now + layer.clock_cycles
         bands.append(_band(layer, now, end, total))
-        bars += _bars(layer.number, merged(layer.commands, gap), now)
+        bars += _bars(layer.number, merged(layer.commands, resolution), now)
         now = end
     left_out = sum(layer.commands_left_out for layer in layers)
     return Timeline(
-        total, tuple(bands), tuple(bars), _marks(cpu, total), ticks(total), gap, left_out
+        total, tuple(bands), tuple(bars), _marks(cpu, total), ticks(total), resolution, left_out
     )
 
 
@@ -134,35 +143,64 @@ def shortened(name: str, most: int) -> str:
     return name if len(name) <= most else f"\u2026{name[len(name) - most + 1 :]}"
 
 
-def _bars(number: int, spans: Sequence[CommandTimes], begin: int) -> Iterator[Bar]:
-    for span in spans:
-        yield Bar(
-            span.stream,
-            LANES[span.stream],
-            begin + span.start,
-            begin + span.busy_end,
-            begin + span.completion,
-            f"layer {number}, {span.stream}: cycles {span.start:,} to {span.busy_end:,} "
-            f"of the layer, complete at {span.completion:,}",
+def _resolution(layers: Sequence[LayerFigures]) -> int:
+    """The least power of two that leaves no more than `MOST_BARS` bars."""
+    resolution = 1
+    while True:
+        bars = sum(
+            len({(each.stream, each.start // resolution) for each in layer.commands})
+            for layer in layers
         )
+        if bars <= MOST_BARS:
+            return resolution
+        resolution *= 2
 
 
-def merged(spans: Sequence[CommandTimes], gap: int) -> list[CommandTimes]:
-    """Spans of a stream that are less than `gap` cycles apart, as one."""
-    if not gap:
-        return list(spans)
-    found: list[CommandTimes] = []
-    open_spans: dict[str, CommandTimes] = {}
-    for span in sorted(spans, key=lambda each: each.start):
-        last = open_spans.get(span.stream)
-        if last is not None and span.start - last.busy_end < gap:
-            open_spans[span.stream] = CommandTimes(
-                span.stream, last.start, max(last.busy_end, span.busy_end), span.completion
-            )
-        else:
-            found += [last] if last is not None else []
-            open_spans[span.stream] = span
-    return [*found, *open_spans.values()]
+@dataclass(frozen=True)
+class Merged:
+    """Commands that are drawn as one; `count` of them, busy for `busy` cycles."""
+
+    stream: str
+    start: int
+    busy_end: int
+    completion: int
+    busy: int
+    count: int
+
+
+def merged(commands: Sequence[CommandTimes], resolution: int) -> list[Merged]:
+    """Commands of a stream that start in the same `resolution` cycles as one."""
+    groups: dict[tuple[str, int], list[CommandTimes]] = {}
+    for command in commands:
+        key = command.stream, command.start // resolution
+        groups.setdefault(key, []).append(command)
+    return [
+        Merged(
+            stream,
+            min(each.start for each in group),
+            max(each.busy_end for each in group),
+            max(each.completion for each in group),
+            sum(each.busy_end - each.start for each in group),
+            len(group),
+        )
+        for (stream, _), group in groups.items()
+    ]
+
+
+def _bars(number: int, groups: Sequence[Merged], begin: int) -> Iterator[Bar]:
+    for group in groups:
+        share = group.busy / (group.busy_end - group.start)
+        what = group.stream if group.count == 1 else f"{group.count} times {group.stream}"
+        yield Bar(
+            group.stream,
+            LANES[group.stream],
+            begin + group.start,
+            begin + group.busy_end,
+            begin + group.completion,
+            round(FAINTEST + (1 - FAINTEST) * share, 2),
+            f"layer {number}, {what}: cycles {group.start:,} to {group.busy_end:,} "
+            f"of the layer, complete at {group.completion:,}",
+        )
 
 
 def _marks(steps: Sequence[tuple[int, LayerFigures]], total: int) -> tuple[Mark, ...]:

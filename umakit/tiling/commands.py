@@ -118,6 +118,12 @@ class _Commands:
         count = self._tiles.buffers[buffer].tile_bytes // size
         return ((1 << count) - 1) << ((self._starts[buffer] + place) // size)
 
+    def _parameter_banks(self, place: int, size: int) -> int:
+        """A bit for each bank of a part of the parameters."""
+        start = self._starts["parameters"] + place
+        first, last = (at // self._hardware.bank_bytes for at in (start, start + size - 1))
+        return ((1 << (last - first + 1)) - 1) << first
+
     def _transfer(self, stream: Literal["load", "store"], moved: Transfer, banks: int) -> Command:
         cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
         reads, writes = (0, banks) if stream == "load" else (banks, 0)
@@ -127,9 +133,11 @@ class _Commands:
         layer = self._tiles.layer
         if layer.is_pool:
             return
-        banks = self._banks("parameters", 0)
+        place = 0
         for size in (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales):
-            yield self._transfer("load", Transfer(0, 0, 1, 1, size, 0, 0), banks)
+            banks = self._parameter_banks(place, size)
+            yield self._transfer("load", Transfer(0, place, 1, 1, size, 0, 0), banks)
+            place += size
 
     def _load(self, name: str, position: Position) -> Command:
         moved = self._tiles.load(name, position)
@@ -147,7 +155,12 @@ class _Commands:
         )  # fmt: skip
         reads = self._banks("data", job.data)
         if not tiles.layer.is_pool:
-            reads |= self._banks("weights", job.weights) | self._banks("parameters", 0)
+            reads |= self._banks("weights", job.weights)
+        if not tiles.layer.is_pool and not job.continues:
+            reads |= self._parameter_banks(job.bias, 4 * job.output_channels)
+        if not tiles.layer.is_pool and not job.keeps:
+            reads |= self._parameter_banks(job.multipliers, 4 * job.scales)
+            reads |= self._parameter_banks(job.shifts, job.scales)
         if tiles.layer.adds and not job.keeps:
             reads |= self._banks("addend", job.addend)
         writes = 0 if job.keeps else self._banks("result", job.result)

@@ -97,11 +97,12 @@ class Estimates:
         The array waits for the first tile, works, and the last tile has to leave; and each tile
         crosses the bus at least once.
         """
-        jobs = self._jobs(cut)
+        jobs, moves = self._jobs(cut), self._all_moves(cut)
+        copied = self._parameters.busy + sum(move.busy for move in moves.values())
         return self._driver.begin + max(
-            self._way_in(cut) + jobs.busy + jobs.tail,
-            self._driver.transfer + sum(move.busy for move in self._all_moves(cut).values()),
-        ) + self._way_out(cut)  # fmt: skip
+            self._way_in(cut) + jobs.busy + jobs.tail + self._way_out(cut),
+            self._driver.transfer + copied + moves["result"].tail + self._driver.finish,
+        )
 
     def of(self, tiles: Tiles) -> Estimate:
         """What a tiling costs."""
@@ -116,7 +117,7 @@ class Estimates:
         issue += transfers * driver.transfer + jobs.count * driver.job
         tail, way_out = moves["result"].tail, self._way_out(tiling)
         if not self._hardware.command_queue:
-            issue += commands * driver.check
+            issue += (commands - 1) * driver.check
             cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
         way_in = driver.begin + self._way_in(tiling)

@@ -100,10 +100,14 @@ class TilePlanner:
         """
         layer = Layer.of(known)
         self._asked.append(layer)
-        tiling = self._tuned.get(layer) or self.default(layer)
+        tiling = self.tiling_of(layer)
         if tiling is None:
             raise ValueError("the layer does not fit in any way")
         return self._tiles(layer, tiling)
+
+    def tiling_of(self, layer: Layer) -> Tiling | None:
+        """How a layer is cut: as it was tuned, or by default; None if nothing fits."""
+        return self._tuned.get(layer) or self.default(layer)
 
     def default(self, layer: Layer) -> Tiling | None:
         """A good tiling, found by the estimate and settled by the clock; None if none fits."""

@@ -148,10 +148,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class _Span:
-    """Part of an axis."""
+    """Part of an axis; `is_cut` if it is not the same part for all tiles."""
 
     start: Number
     size: Number
+    is_cut: bool = False
 
 
 class Tiles:
@@ -301,13 +302,14 @@ class Tiles:
         if tile >= size:
             return _Span(0, size)
         start = position[axis] * tile
-        return _Span(start, tile if size % tile == 0 else smaller(tile, size - start))
+        return _Span(start, tile if size % tile == 0 else smaller(tile, size - start), True)
 
     def _input_channels(self, position: Position) -> _Span:
         if not self.layer.per_channel:
             return self._outputs(INPUT_CHANNELS, position)
         outputs, multiplier = self._outputs(OUTPUT_CHANNELS, position), self.layer.multiplier
-        return _Span(quotient(outputs.start, multiplier), quotient(outputs.size, multiplier))
+        start, size = (quotient(part, multiplier) for part in (outputs.start, outputs.size))
+        return _Span(start, size, outputs.is_cut)
 
     def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
         """Rows or columns of the data that a tile's windows see, and how many of the padding."""
@@ -318,7 +320,7 @@ class Tiles:
         first = outputs.start * stride - layer.padding[number]
         end = smaller(first + (outputs.size - 1) * stride + window, size)
         start = larger(first, 0)
-        return _Span(start, end - start), start - first
+        return _Span(start, end - start, outputs.is_cut), start - first
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -377,9 +379,9 @@ class Tiles:
         blocks = quotient(outputs.size + (block - 1), block)
         offset = quotient(outputs.start, block) * (layer.window * row) + inputs.start * block
         spans = (
-            _Span(0, blocks),
+            _Span(0, blocks, outputs.is_cut),
             _Span(0, layer.window),
-            _Span(0, inputs.size * block),
+            _Span(0, inputs.size * block, inputs.is_cut),
         )
         extents = (layer.stored_channels // block, layer.window, row)
         return _merged(offset, place, spans, extents)
@@ -419,8 +421,9 @@ def _merged(
 ) -> Transfer:
     """A transfer of part of a dense array of three axes, in as few rows as possible.
 
-    Whole rows of whole planes are one row. Whether an axis is whole must not depend on the tile:
-    then its part starts at 0 and its size is a number.
+    Whole rows of whole planes are one row. Whether an axis is whole must not depend on the tile,
+    as the generated code has one call for all of them: a tile of an axis that is cut is not, even
+    if its halo happens to reach to both ends.
     """
     (planes, rows, elements), (_, height, width) = spans, extents
     plane_stride, row_stride = height * width, width
@@ -434,4 +437,4 @@ def _merged(
 
 
 def _is_all(span: _Span, extent: int) -> bool:
-    return isinstance(span.size, int) and span.size == extent
+    return not span.is_cut and span.size == extent

@@ -37,6 +37,9 @@ ALIKE = 4
 STARTS = 3
 """Best tilings whose neighbours are looked at."""
 
+GAIN = 1000
+"""A tiling that saves less than this part of the cycles for certain is not run on the clock."""
+
 ROUNDS = 8
 """How often the best tilings' neighbours are looked at, at most."""
 
@@ -183,6 +186,11 @@ class _Walk:
         """Cycles of the best one."""
         return min(self.known.values())
 
+    @property
+    def wanted(self) -> int:
+        """Cycles that are worth another look: less than the best one has, and not by a hair."""
+        return self.best - self.best // GAIN
+
     def ranked(self) -> list[Tiling]:
         """Tilings that were run on the clock, the best first; the default before its equals."""
 
@@ -221,7 +229,7 @@ class _Walk:
     def _candidates(self, parts: list[Part], keep: int) -> list[Candidate]:
         """The best of parts of the space, the best first."""
         found: list[Candidate] = []
-        tasks = [(self.problem, part, keep, self.best) for part in parts]
+        tasks = [(self.problem, part, keep, self.wanted) for part in parts]
         for candidates, seen in self.workers.map(walk_part, tasks):
             found += candidates
             self.seen += seen
@@ -237,7 +245,7 @@ class _Walk:
         }
         left = list(fresh.values())[:most]
         while left:
-            batch = [each for each in left[:BATCH] if each.bound < self.best]
+            batch = [each for each in left[:BATCH] if each.bound < self.wanted]
             left = left[BATCH:]
             chunks = [
                 [each.tiling for each in batch[start : start + ALIKE]]

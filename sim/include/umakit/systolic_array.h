@@ -80,7 +80,8 @@
  *   ARRAY_BUSY, ARRAY_CYCLES_LEFT 0    the array is stuck
  *
  * A command that stopped or is stuck has not ended: COMMANDS_LEFT stays above 0
- * until CLEAR. One that is stuck has had its effect and holds no bank.
+ * until CLEAR. One that is stuck has had its effect and holds no bank; what its
+ * engine had taken behind it waits.
  */
 #ifndef UMAKIT_SYSTOLIC_ARRAY_H
 #define UMAKIT_SYSTOLIC_ARRAY_H
