@@ -125,7 +125,7 @@ bench-quantized: $(VENV)/installed-bench
 bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py
 
-# $UMAKIT_MODELS as above; about five minutes.
+# $UMAKIT_MODELS as above; five to ten minutes.
 bench-chocolate: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/chocolate.py
 

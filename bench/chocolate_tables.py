@@ -312,7 +312,7 @@ def _compile_times(times: Sequence[CompileResult], machine: str) -> str:
     return (
         "## Compile time\n\n"
         "Seconds of processor time from a chain of 3x3 convolutions on 8 x 8 positions to C: "
-        "equal ones of 64 channels, or of 16 to 115. Layers of equal sizes are cut once. "
+        "equal ones of 64 channels, or of 16 to 115. Layers of equal sizes are cut once."
         f" {'; '.join(growth)}. Measured on {machine}.\n\n{table(header, rows)}"
     )
 
