@@ -5,7 +5,8 @@
 
     hardware.py   Hardware      the numbers of an accelerator
     layer.py      Layer         the numbers of a layer
-    tiles.py      Tiling, Tiles how a layer is cut, and what each tile needs
+    tiles.py      Tiling, Tiles how a layer is cut, and what each tile needs,
+    needs.py      Transfer, Job namely copies and a job of the array
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     commands.py   commands_of   what a tiled layer gives to the device
     costs.py      Cost          cycles of an array job, a pool and a transfer

@@ -13,7 +13,8 @@ from umakit.tiling.clock import Command
 from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
 from umakit.tiling.hardware import Hardware
 from umakit.tiling.layer import Kind, Layer
-from umakit.tiling.tiles import Position, Tiles, Transfer
+from umakit.tiling.needs import Transfer
+from umakit.tiling.tiles import Position, Tiles
 
 
 @dataclass(frozen=True)
