@@ -22,6 +22,7 @@ from umakit.cli.options import (
     DeviceOption,
     JsonOption,
     ModelArgument,
+    OverlapOption,
     PlannerOption,
     PoolOption,
     RecordsOption,
@@ -157,6 +158,7 @@ def compile_(
     planner: PlannerOption = "optimal",
     weights: WeightsOption = "c",
     records: RecordsOption = None,
+    overlap: OverlapOption = "free",
     memory_map: Annotated[
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
@@ -172,7 +174,7 @@ def compile_(
         tell("loading TVM")
         from umakit.compile import compile_model
 
-        options = export_options(pool, planner, weights, records)
+        options = export_options(pool, planner, weights, records, overlap)
         library = compile_model(
             model,
             find_backends(backend),

@@ -74,6 +74,13 @@ RecordsOption = Annotated[
         show_default=False,
     ),
 ]
+OverlapOption = Annotated[
+    str,
+    typer.Option(
+        help="When the CPU works while an accelerator does: free (where it costs no memory), "
+        "always or never."
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
@@ -111,14 +118,18 @@ def find_backends(names: list[str] | None) -> list[Any]:
 
 
 def export_options(
-    pools: list[str] | None, planner: str, weights: str, records: Path | None = None
+    pools: list[str] | None,
+    planner: str,
+    weights: str,
+    records: Path | None = None,
+    overlap: str = "free",
 ) -> ExportOptions:
-    """What `--pool`, `--planner`, `--weights` and `--records` say.
+    """What `--pool`, `--planner`, `--weights`, `--records` and `--overlap` say.
 
     Raises:
         UmakitError: one of them cannot be read.
     """
-    from umakit.compile import ExportOptions, parse_weights
+    from umakit.compile import ExportOptions, parse_overlap, parse_weights
     from umakit.memory import parse_pool
 
     return ExportOptions(
@@ -126,4 +137,5 @@ def export_options(
         tuple(parse_pool(text) for text in pools or []),
         parse_weights(weights),
         records=records,
+        overlap=parse_overlap(overlap),
     )

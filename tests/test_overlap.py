@@ -15,6 +15,7 @@ from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from qdq import Qdq
+from umakit.cli.main import run_command
 
 from umakit import compile_model, run_library
 from umakit.compile import ExportOptions
@@ -102,6 +103,17 @@ def test_steps_change_places_to_run_beside_each_other(tmp_path: Path) -> None:
     begin, end = run.index("WAIT_AT_ONCE("), run.index("WAIT_NOW(")
     assert "(cpu)" in run[begin:end]
     assert_same(accelerated, plain, inputs)
+
+
+def test_the_command_line_asks_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    Branches(0).save(["c", "ss"], path)
+    arguments = ["compile", str(path), "-b", CHOCOLATE, "-o", str(tmp_path / "library")]
+    assert run_command([*arguments, "--overlap", "sometimes"]) == 2
+    assert not (tmp_path / "library").exists()
+    assert run_command([*arguments, "--overlap", "always"]) == 0
+    (source,) = (tmp_path / "library" / "codegen" / "host" / "src").glob("tvmgen_network.c")
+    assert "WAIT_NOW(" in source.read_text(encoding="utf-8")
 
 
 def test_it_costs_no_memory_unless_asked_for(tmp_path: Path) -> None:

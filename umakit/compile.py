@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from umakit.backend import UMABackend
 from umakit.errors import LibraryError
@@ -69,6 +69,22 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
     if form == "blob":
         return "blob"
     raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
+
+
+def parse_overlap(when: str) -> Overlap:
+    """When the CPU works beside an accelerator, by name.
+
+    Raises:
+        LibraryError: there is no such case.
+    """
+    for known in get_args(Overlap):
+        if when == known:
+            found: Overlap = known
+            return found
+    raise LibraryError(
+        f"the CPU cannot work beside an accelerator {when!r}",
+        fix=f"choose {', '.join(get_args(Overlap))}",
+    )
 
 
 def compile_model(

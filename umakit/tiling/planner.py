@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from umakit.patterns import Composite
@@ -27,6 +27,10 @@ FINALISTS = 12
 FINALISTS_COMMANDS = 2_000
 """unless they have more commands than these together: then the clock would take too long, and the
 estimate, whose error is a few commands' time, is good."""
+
+
+SHORT_QUEUE = 4
+"""A tile takes four commands: with fewer entries the driver is not ahead."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +130,25 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _choose(self, layer: Layer) -> Tiling | None:
+        """The best by the estimate; in a short queue little overlaps, so that what is best without
+        one may be better."""
+        hardware = self.hardware
+        tiling = self._best_on(hardware, layer)
+        if tiling is None or not 0 < hardware.command_queue < SHORT_QUEUE:
+            return tiling
+        other = self._best_on(replace(hardware, command_queue=0), layer)
+        cut = [each for each in (tiling, other) if each is not None]
+        return min(cut, key=lambda each: self.predict(self._tiles(layer, each)).cycles)
+
+    def _best_on(self, hardware: Hardware, layer: Layer) -> Tiling | None:
         """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
         several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
         for buffers in (several, BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
                 found: list[Candidate] = []
                 for count in buffers:
-                    part = whole_space(layer, self.hardware, count, uncut)
-                    found += best_of(part, layer, self.hardware, self.driver, FINALISTS).candidates
+                    part = whole_space(layer, hardware, count, uncut)
+                    found += best_of(part, layer, hardware, self.driver, FINALISTS).candidates
                 if found:
                     return self._settled(layer, sorted(found))
         return None
