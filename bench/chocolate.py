@@ -205,17 +205,23 @@ def tuned(
     network: Network, backend: UMABackend, folder: Path
 ) -> tuple[list[LayerResult], TuningResult]:
     """A network's layers with the tilings that a search finds, and what that took."""
+    took, records = tune(network, backend, folder)
+    library = compiled(network, backend, folder, records)
+    with planner_of(backend).using(read_records(records).tilings):
+        layers = simulated(network, backend, library).layers
+    return layers, took
+
+
+def tune(network: Network, backend: UMABackend, folder: Path) -> tuple[TuningResult, Path]:
+    """What a search takes, and the records of what it found."""
     folder.mkdir()
     records = folder / "records.json"
     model = import_model(written(network, folder))
     started = time.process_time()
     found = tune_model(model, backend, records, effort=EFFORT)
     seconds = time.process_time() - started
-    library = compiled(network, backend, folder, records)
-    with planner_of(backend).using(read_records(records).tilings):
-        layers = simulated(network, backend, library).layers
     seen = sum(each.seen for each in found)
-    return layers, TuningResult(network.name, len(found), seen, seconds)
+    return TuningResult(network.name, len(found), seen, seconds), records
 
 
 def _calls(library: Library) -> list[patterns.Composite | None]:
@@ -362,6 +368,14 @@ def bench_compile(lengths: Sequence[int], folder: Path) -> Iterator[CompileResul
             )  # fmt: skip
 
 
+def bench_tuning(lengths: Sequence[int], folder: Path) -> Iterator[TuningResult]:
+    """Chains of different convolutions: equal ones are tuned once."""
+    for count in lengths:
+        print(f"tune {count} layers", file=sys.stderr, flush=True)
+        chain = Network(f"{count} convolutions", image_networks.chain(count, equal=False))
+        yield tune(chain, find_backend(NAME), folder / f"tuned-{count}")[0]
+
+
 def machine() -> str:
     """The name of this one's processor."""
     cpuinfo = Path("/proc/cpuinfo")
@@ -405,6 +419,7 @@ def bench(
         print(variant.name, file=sys.stderr, flush=True)
         found.append(bench_variant(variant, layers, cases[0], folder / f"variant{number}"))
     times = list(bench_compile(lengths, folder))
+    tuning += bench_tuning(lengths, folder)
     return Results(ran, widths, found, times, tuning, machine())
 
 

@@ -31,3 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
         missing += [name for name in packages if importlib.util.find_spec(name) is None]
         if missing:
             raise pytest.UsageError(f"CI lacks {', '.join(missing)}: see .ci/run")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tutorials take minutes: started last, one would run alone when all others are done."""
+    items.sort(key=lambda item: item.path.name != "test_tutorials.py")

@@ -31,6 +31,7 @@ MODELS = {  # by name: what is added to convolutions
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 LAYERS = {f"quantized.{name}" for name in ("conv2d", "dense", "avg_pool2d", "max_pool2d", "add")}
 DEVICES = {
+    "ad01_int8.tflite": "qemu-cortex-m3",
     "kws_ref_model.tflite": "qemu-cortex-m3",
     "pretrainedResnet_quant.tflite": "qemu-riscv32",
 }
@@ -78,8 +79,6 @@ def test_cycles_and_bytes_are_those_predicted(trained: Any) -> None:
 def test_bare_metal_gives_the_same_results_and_cycles(trained: Any) -> None:
     """The same library, the simulator compiled in, on an emulated microcontroller."""
     path, _, library = trained
-    if path.name not in DEVICES:
-        pytest.skip("two models are enough")
     inputs = inputs_of(library, 1)
     host = run_library(library.path, inputs, profile=True)
     bare = run_library(library.path, inputs, profile=True, device=DEVICES[path.name])

@@ -24,6 +24,7 @@ from umakit.quantization.activation_expressions import (
 from umakit.quantization.fixed_point import Rounding
 from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, ArgMin, Lookup
 from umakit.quantization.onnx_islands import OnnxIslands
+from umakit.quantization.onnx_operators import Float32Product, Float32Sum
 from umakit.quantization.onnx_parameters import rounding_of
 from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
 from umakit.quantization.parameters import Result
@@ -42,7 +43,11 @@ from umakit.quantization.windows import on_images
 
 TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
-KINDS = {f"{PREFIX}{kind.operator}": kind for kind in (*OPERATORS, *FURTHER_OPERATORS)}
+KINDS = {
+    f"{PREFIX}{kind.operator}": kind
+    for kind in (*OPERATORS, *FURTHER_OPERATORS, Float32Sum, Float32Product)
+}
+"""Operators whose results may be limited further."""
 
 LINEAR = (
     "nn.conv1d",
