@@ -8,8 +8,14 @@ import os
 import shutil
 
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from umakit.devices import DEVICES
+
+if "UMAKIT_EXAMPLES" not in os.environ:
+    # Hypothesis also draws the constants that it finds in modules of the project, in those that
+    # this worker has imported so far: what is drawn would depend on which tests ran before.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
