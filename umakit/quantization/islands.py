@@ -26,7 +26,7 @@ from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, Arg
 from umakit.quantization.onnx_islands import OnnxIslands
 from umakit.quantization.onnx_operators import Float32Product, Float32Sum
 from umakit.quantization.onnx_parameters import rounding_of
-from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Quantize
+from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Parameters, Quantize
 from umakit.quantization.parameters import Result
 from umakit.quantization.tensors import (
     INTEGERS,
@@ -43,11 +43,12 @@ from umakit.quantization.windows import on_images
 
 TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
-KINDS = {
-    f"{PREFIX}{kind.operator}": kind
-    for kind in (*OPERATORS, *FURTHER_OPERATORS, Float32Sum, Float32Product)
-}
+LIMITED: tuple[type[Parameters], ...] = (
+    *OPERATORS, *FURTHER_OPERATORS, Float32Sum, Float32Product,
+)  # fmt: skip
 """Operators whose results may be limited further."""
+
+KINDS = {f"{PREFIX}{kind.operator}": kind for kind in LIMITED}
 
 LINEAR = (
     "nn.conv1d",
