@@ -23,7 +23,8 @@ from umakit.diff import DiffResult, diff_model
 from umakit.diff.compare import compare
 from umakit.diff.explain import explain
 from umakit.errors import DeviceError, InputError
-from umakit.frontend import constant_folding, onnx_files
+from umakit.frontend import constant_folding
+from umakit.frontend.onnx import padding
 from umakit.lower import integer
 from umakit.registry import load_backend_folder
 from umakit.scaffold import new_backend
@@ -306,7 +307,7 @@ def padded() -> onnx.ModelProto:
 def test_a_wrong_padding_of_the_import_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    original = onnx_files._resolve_padding
+    original = padding.resolve_padding
 
     def shifted(node: Any, known: Any, constants: Any) -> None:
         if node.name == "conv1":
@@ -316,7 +317,7 @@ def test_a_wrong_padding_of_the_import_is_found(
 
     path = save(padded(), tmp_path)
     assert diff_model(path, [vanilla()]).agrees
-    monkeypatch.setattr(onnx_files, "_resolve_padding", shifted)
+    monkeypatch.setattr(padding, "resolve_padding", shifted)
     result = diff_model(path, [vanilla()])
     assert blamed(result) == ["conv1"]
     assert result.blame is not None and result.blame.shared

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from umakit.frontend.onnx_files import name_nodes
+from umakit.frontend.onnx.files import name_nodes
 
 BETWEEN = ("QuantizeLinear", "DequantizeLinear")
 

@@ -17,7 +17,7 @@ import onnx
 from umakit.diff.nodes import island_nodes
 from umakit.diff.values import EveryValue, Value
 from umakit.errors import InputError
-from umakit.frontend.onnx_files import name_nodes
+from umakit.frontend.onnx.files import name_nodes
 from umakit.report import OperatorPlacement
 
 Array = npt.NDArray[Any]

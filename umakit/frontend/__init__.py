@@ -19,7 +19,7 @@ from umakit.frontend.model import (
     file_fingerprint,
     with_rounding,
 )
-from umakit.frontend.onnx_files import import_onnx
+from umakit.frontend.onnx.files import import_onnx
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify

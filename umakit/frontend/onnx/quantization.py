@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import onnx
 import onnx.numpy_helper
 
-from umakit import tvm_api
 from umakit.frontend.model import Quantization
 
 
@@ -46,20 +43,3 @@ def _quantization(
         return None
     zero_point = int(arrays[1].item()) if len(arrays) > 1 else 0
     return Quantization(float(arrays[0].item()), zero_point)
-
-
-def constant_pad(data: Any, arrays: Sequence[Any]) -> Any | None:
-    """A Pad as one Relax operator, None if it crops or is no constant.
-
-    Args:
-        data: a Relax expression.
-        arrays: widths and, if it is given, the value; None for what is no constant.
-    """
-    if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
-        return None
-    pads = np.asarray(arrays[0], np.int64).reshape(2, -1)
-    if pads.min() < 0 or pads.shape[1] != len(tvm_api.static_shape(data) or ()):
-        return None
-    value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
-    widths = [int(width) for width in pads.T.reshape(-1)]
-    return tvm_api.relax.op.nn.pad(data, widths, pad_value=value)

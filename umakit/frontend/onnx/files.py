@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX files as input.
+
+TVM's importer knows the operators; here the file is checked first, symbolic dimensions are bound,
+automatic padding is resolved, and every operator keeps the name of the node it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.model import (
+    InputShapes,
+    Meaning,
+    Model,
+    TensorSpecification,
+    type_specification,
+)
+from umakit.frontend.onnx.checks import check_external_data, check_operators
+from umakit.frontend.onnx.importer import NamingImporter
+from umakit.frontend.onnx.padding import make_padding_explicit
+from umakit.frontend.onnx.quantization import edge_quantizations
+from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
+from umakit.names import symbol_part
+
+
+def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
+    """Import an ONNX file with float weights as constants.
+
+    Args:
+        path: the `.onnx` file.
+        name: of the model in C; default: the file's stem.
+        input_shapes: sizes by input name, for symbolic dimensions.
+
+    Raises:
+        ModelError: no such file, no ONNX, an operator that TVM cannot import, a shape that does
+            not fit; names the operator, the node and the file.
+    """
+    proto = _load(path)
+    shapes, notices = static_input_shapes(proto, path, input_shapes)
+    set_input_shapes(proto, shapes)
+    name_nodes(proto)
+    make_padding_explicit(proto, path)
+    module = NamingImporter(path).run(proto, shapes)
+    quantizations = edge_quantizations(proto)
+    given_names = [value.name for value in graph_inputs(proto)]
+    main = module["main"]
+    inputs = tuple(
+        replace(
+            type_specification(given, parameter.ty, path.name),
+            quantization=quantizations.get(given),
+        )
+        for given, parameter in zip(given_names, main.params, strict=True)
+    )
+    fields = tvm_api.tuple_fields(main.ret_ty)
+    outputs: tuple[TensorSpecification, ...] = tuple(
+        replace(
+            type_specification(value.name, field, path.name),
+            quantization=quantizations.get(value.name),
+        )
+        for value, field in zip(proto.graph.output, fields, strict=True)
+    )
+    return Model(
+        symbol_part(name or path.stem),
+        module,
+        inputs,
+        outputs,
+        tuple(notices),
+        meaning=Meaning.RUNTIME,
+    )
+
+
+def _load(path: Path) -> onnx.ModelProto:
+    if not path.exists():
+        raise ModelError("no such file", where=str(path))
+    if not path.is_file():
+        raise ModelError("is a folder, not a model file", where=str(path))
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+        if not proto.opset_import or not proto.graph.node:
+            raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+        check_external_data(proto, path)
+        onnx.load_external_data_for_model(proto, str(path.parent))
+        check_operators(proto, path)
+        onnx.checker.check_model(proto)
+    except DecodeError:
+        raise ModelError(
+            "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
+        ) from None
+    except (onnx.checker.ValidationError, ValueError, OSError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise ModelError(f"is not a valid ONNX model: {first_line}", where=str(path)) from None
+    return proto
+
+
+def name_nodes(proto: onnx.ModelProto) -> None:
+    """Nodes without a name, or with one that is taken, are called after type and number."""
+    taken: set[str] = set()
+    for number, node in enumerate(proto.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{number}"
+        taken.add(node.name)

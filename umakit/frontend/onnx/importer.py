@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ONNX graph becomes a Relax function, one node at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend.model import last_line
+from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.operators import REGISTRY
+from umakit.frontend.onnx.shapes import inferred_types
+from umakit.frontend.relax_modules import rename_operators
+from umakit.frontend.simplify import quiet
+
+onnx_frontend = tvm_api.onnx_frontend()
+Importer: Any = onnx_frontend.ONNXGraphImporter
+
+
+class NamingImporter(Importer):  # type: ignore[misc]
+    """TVM's importer, one node at a time, so that names and errors keep their place."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
+        self._path = path
+        self._node_of_result: dict[str, str] = {}
+        self._dequantized: set[str] = set()
+        self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+
+    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
+        """The Relax module of a checked model; calls carry their node's name."""
+        self._shape = dict(shapes)
+        self._expected = inferred_types(proto)
+        opset = max(
+            (o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1
+        )
+        Importer.current = self
+        try:
+            with quiet():
+                module = self.from_onnx(proto.graph, opset)
+        except ModelError:
+            raise
+        except Exception as error:  # TVM raises whatever its converters stumble over
+            raise ModelError(
+                f"cannot be imported: {last_line(error)}", where=str(self._path)
+            ) from error
+        finally:
+            Importer.current = None
+        return self._label(module)
+
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        known = onnx_frontend._get_convert_map()
+        for node in graph.node:
+            if node.op_type not in known and node.op_type not in ("If", "Constant"):
+                raise ModelError(
+                    f"operator {node.op_type} of node {node.name!r} is not supported by TVM's "
+                    "ONNX importer",
+                    where=str(self._path),
+                    fix="export the model without it",
+                )
+
+    def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+        for node in graph.node:
+            try:
+                if node.op_type == "DequantizeLinear":
+                    self._dequantized.add(node.output[0])
+                if not self._convert(node):
+                    single = onnx.GraphProto()
+                    single.node.append(node)
+                    super()._construct_nodes(single)
+                self._bind_result(node)
+                self._check_types(node)
+            except ModelError:
+                raise
+            except Exception as error:
+                raise ModelError(
+                    f"operator {node.op_type} of node {node.name!r} cannot be imported: "
+                    f"{last_line(error)}",
+                    where=str(self._path),
+                ) from error
+
+    def _convert(self, proto: onnx.NodeProto) -> bool:
+        """Import a node by a converter of ours; False where it is left to TVM's importer."""
+        converter = REGISTRY.get(proto.op_type)
+        if converter is None:
+            return False
+        node = Node(
+            proto,
+            tuple(self._nodes[name] if name else None for name in proto.input),
+            self.opset,
+            self.bb,
+            str(self._path),
+            frozenset(self._dequantized),
+        )
+        result = converter(node)
+        if result is None:
+            return False
+        results = result if isinstance(result, list) else [result]
+        for name, expression in zip(proto.output, results, strict=False):
+            if name:
+                self._nodes[name] = self.bb.normalize(expression)
+        return True
+
+    def _bind_result(self, node: onnx.NodeProto) -> None:
+        """Bind the node's first result to a variable that marks where the node ends."""
+        first = node.output[0]
+        value = self._nodes.get(first)
+        if isinstance(value, tvm_api.Call):
+            value = self.bb.emit(value, name_hint=f"result{len(self._node_of_result)}")
+            self._nodes[first] = value
+        if isinstance(value, tvm_api.Var):
+            # An Identity yields what another node computed, which keeps its name.
+            self._node_of_result.setdefault(str(value.name), node.name)
+
+    def _check_types(self, node: onnx.NodeProto) -> None:
+        """Refuse a node that TVM imports as another shape or dtype than ONNX defines."""
+        for name in node.output:
+            value = self._nodes.get(name)
+            if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
+                continue
+            dtype, shape = self._expected[name]
+            got_shape, got_dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
+            if got_shape is None or not got_dtype:
+                continue
+            if got_dtype != dtype or (shape is not None and got_shape != shape):
+                wanted = f"{dtype}{list(shape)}" if shape is not None else dtype
+                raise ModelError(
+                    f"operator {node.op_type} of node {node.name!r} yields {wanted}, but TVM "
+                    f"imports it as {got_dtype}{list(got_shape)}",
+                    where=str(self._path),
+                    fix="export the model with other attributes, or without the operator",
+                )
+
+    def _label(self, module: Any) -> Any:
+        """Name each call after the node whose result follows it."""
+        ends = self._node_of_result
+        names: dict[str, str] = {}
+        pending: list[str] = []
+        for binding in tvm_api.bindings_of(module["main"]):
+            pending.append(binding.var.name)
+            if binding.var.name in ends:
+                names.update(dict.fromkeys(pending, ends[binding.var.name]))
+                pending = []
+        return rename_operators(module, lambda b: names.get(b.var.name, b.var.name))

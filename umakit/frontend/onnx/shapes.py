@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes of an ONNX graph: those of its inputs, and what ONNX itself infers from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+import onnx.shape_inference
+
+from umakit.errors import ModelError
+from umakit.frontend.model import InputShapes, symbolic_notice
+
+
+def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that a caller gives: those that are no initializers."""
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in constants]
+
+
+def static_input_shapes(
+    proto: onnx.ModelProto, path: Path, wanted: InputShapes
+) -> tuple[dict[str, list[int]], list[str]]:
+    """Every input's shape with symbolic dimensions bound, and what to tell the user."""
+    names = [value.name for value in graph_inputs(proto)]
+    for unknown in sorted(set(wanted) - set(names)):
+        raise ModelError(
+            f"there is no input {unknown!r}", where=str(path), fix=f"inputs are {', '.join(names)}"
+        )
+    shapes: dict[str, list[int]] = {}
+    notices: list[str] = []
+    for value in graph_inputs(proto):
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape"):
+            if value.name not in wanted:
+                raise ModelError(
+                    f"input {value.name!r} has no known rank",
+                    where=str(path),
+                    fix="give its shape with --input-shapes",
+                )
+            shapes[value.name] = [int(size) for size in wanted[value.name]]
+            continue
+        shapes[value.name] = _bound_shape(value, path, wanted.get(value.name), notices)
+    return shapes, notices
+
+
+def _bound_shape(
+    value: onnx.ValueInfoProto, path: Path, wanted: Sequence[int] | None, notices: list[str]
+) -> list[int]:
+    dimensions = list(value.type.tensor_type.shape.dim)
+    if wanted is not None and len(wanted) != len(dimensions):
+        raise ModelError(
+            f"input {value.name!r} has {len(dimensions)} dimensions, not {len(wanted)}",
+            where=str(path),
+        )
+    shape: list[int] = []
+    for axis, dimension in enumerate(dimensions):
+        fixed = dimension.dim_value if dimension.HasField("dim_value") else 0
+        if wanted is not None:
+            if fixed > 0 and fixed != wanted[axis]:
+                raise ModelError(
+                    f"dimension {axis} of input {value.name!r} is {fixed}, not {wanted[axis]}",
+                    where=str(path),
+                )
+            shape.append(int(wanted[axis]))
+        elif fixed > 0:
+            shape.append(int(fixed))
+        else:
+            notices.append(symbolic_notice(value.name, dimension.dim_param or "?"))
+            shape.append(1)
+    return shape
+
+
+def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> None:
+    """Write the static shapes into the graph and let go of the symbolic ones derived from it."""
+    for value in graph_inputs(proto):
+        dimensions = value.type.tensor_type.shape
+        del dimensions.dim[:]
+        for size in shapes[value.name]:
+            dimensions.dim.add().dim_value = size
+    del proto.graph.value_info[:]
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+
+
+def inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, ...] | None]]:
+    """dtype and, where it is known, shape of every tensor, as ONNX itself infers them."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError):
+        return {}
+    types: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+    for value in [*inferred.graph.value_info, *inferred.graph.output]:
+        tensor = value.type.tensor_type
+        if not tensor.elem_type:
+            continue
+        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        sizes = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+        known = tensor.HasField("shape") and min(sizes, default=0) >= 0
+        types[value.name] = (dtype, tuple(sizes) if known else None)
+    return types
