@@ -2,28 +2,27 @@
 """Files of PyTorch: which are exported programs, and how these are read without running code.
 
 `torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
-it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; and
-it hands size expressions to sympy, which evaluates them as Python. None of that is needed for a
-network, so nothing of it reaches torch here: the archive is written anew in memory with the
-members that hold plain numbers and the graph, the graph's expressions are checked to be arithmetic,
+it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it
+imports modules that trees of inputs and outputs name; it calls what is called like an operator; it
+compiles names of nodes as Python; and it hands sizes to sympy, which evaluates them as Python. None
+of that is needed for a network, so nothing of it reaches torch here: the archive is written anew in
+memory with the members that hold plain numbers and with a graph of known fields (`torch_schema`),
 and the example inputs are left out. A file that needs more is refused.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import io
 import json
-import re
+import math
 import zipfile
-from collections.abc import Iterator
+import zlib
 from pathlib import Path
 from typing import Any
 
 from umakit.errors import ModelError
-from umakit.frontend.model import last_line
 
 HOW_TO_EXPORT = (
     "export a program: "
@@ -33,19 +32,19 @@ ZIP_MAGIC = b"PK\x03\x04"
 LEGACY_MAGIC = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 """The pickled number that `torch.save` wrote first until torch 1.6."""
 
-EXPRESSION_NODES = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, ast.keyword,
-    ast.operator, ast.unaryop, ast.cmpop,
+DAMAGES = (
+    KeyError, TypeError, ValueError, AttributeError, OSError, RuntimeError, RecursionError,
+    NotImplementedError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-EXPRESSION_FUNCTIONS = frozenset(
-    "Abs Add And CeilDiv CeilToInt CleanDiv Eq Equality Float FloatPow FloatTrueDiv FloorDiv "
-    "FloorToInt Ge GreaterThan Gt Identity IntTrueDiv Integer Le LessThan Lt Max Min Mod "
-    "ModularIndexing Mul Ne Not Or Pow PowByNatural PythonMod Rational StrictGreaterThan "
-    "StrictLessThan Symbol ToFloat TruncToFloat TruncToInt Unequality Where".split()
-)
-DAMAGES = (KeyError, TypeError, ValueError, OSError, RuntimeError, zipfile.BadZipFile)
-PLAIN_TEXT = re.compile(r"[\w.+-]+")
-"""What names of symbols and digits of numbers are made of: nothing that could be called."""
+ENCRYPTED = 1
+MOST_ELEMENTS = 2**31 - 1
+"""Of one weight: generated C counts elements in 32 bits."""
+
+SMALL_ARCHIVE, LARGEST_RATIO = 2**26, 64
+"""Bytes that an archive may hold whatever its size, and how often its size it may hold else."""
+
+COPIED = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little"}
+"""Members that say how to read the others, and what is in them."""
 
 
 def is_torch_file(path: Path) -> bool:
@@ -55,8 +54,8 @@ def is_torch_file(path: Path) -> bool:
             head = stream.read(16)
         if head.startswith(ZIP_MAGIC):
             return bool(_members(path))
-    except (OSError, zipfile.BadZipFile):
-        return path.suffix == ".pt2"
+    except DAMAGES:
+        return path.suffix in (".pt", ".pt2", ".pth")
     return LEGACY_MAGIC in head or path.suffix in (".pt", ".pt2", ".pth")
 
 
@@ -67,17 +66,18 @@ def load_program(path: Path) -> Any:
         ModelError: the file is something else, damaged, or needs code to be run.
     """
     members = _check_kind(path)
-    archive = _plain_archive(path, members)
     import torch
 
     with contextlib.suppress(ImportError):
         # Registers quantize and dequantize, which a saved program names.
         importlib.import_module("torch.ao.quantization.fx._decomposed")
+    archive = _plain_archive(path, members)
     try:
         return torch.export.load(archive)
     except Exception as error:  # torch raises whatever a damaged file makes it stumble over
         raise ModelError(
-            f"cannot be read by torch {torch.__version__}: {last_line(error)}",
+            f"cannot be put together by torch {torch.__version__}: it is damaged, or of another "
+            "version",
             where=str(path),
             fix="export it again with this version of torch",
         ) from error
@@ -87,6 +87,7 @@ def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
     """Members by name without the folder that torch puts around them; empty for other archives."""
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
+    _check_sizes(infos, path.stat().st_size)
     roots = {info.filename.split("/", 1)[0] for info in infos if "/" in info.filename}
     if len(roots) == 1:
         inside = {info.filename.partition("/")[2]: info for info in infos}
@@ -94,6 +95,19 @@ def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
             return inside
     flat = {info.filename: info for info in infos}
     return flat if "serialized_exported_program.json" in flat else {}
+
+
+def _check_sizes(infos: list[zipfile.ZipInfo], size: int) -> None:
+    """Refuse members of one name, and archives that would unpack to much more than they are.
+
+    Raises:
+        zipfile.BadZipFile: says which.
+    """
+    names = {info.filename for info in infos}
+    if len(names) != len(infos):
+        raise zipfile.BadZipFile("two members have one name")
+    if sum(info.file_size for info in infos) > max(SMALL_ARCHIVE, LARGEST_RATIO * size):
+        raise zipfile.BadZipFile("its members are larger than the archive could hold")
 
 
 def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
@@ -104,8 +118,10 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
     """
     try:
         members = _members(path) if zipfile.is_zipfile(path) else {}
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ModelError(f"is damaged: {error}", where=str(path), fix="export it again") from None
+    except DAMAGES:
+        raise ModelError(
+            "is a damaged archive", where=str(path), fix="copy or export it again"
+        ) from None
     kind = "is no exported program of PyTorch: perhaps a pickled checkpoint, which is code and is "
     kind += "not opened"
     if "models/model.json" in members and "archive_version" in members:
@@ -124,27 +140,36 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesIO:
-    """The same archive with nothing in it that is unpickled, evaluated or executed."""
+    """The same archive with nothing in it that is unpickled, imported, evaluated or executed."""
+    from umakit.frontend.torch_schema import Refused, plain_program
+
     copy = io.BytesIO()
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as target:
-        try:
-            kept = {name: source.read(members[name]) for name in _needed(source, members)}
-            graph = json.loads(kept["models/model.json"])
-        except DAMAGES as error:
-            raise ModelError(
-                f"is damaged: {last_line(error)}", where=str(path), fix="export it again"
-            ) from None
-        except _NeedsPickle as error:
-            raise ModelError(
-                f"{error} is stored as a pickle, which could run any code",
-                where=str(path),
-                fix="export the model with plain tensors",
-            ) from None
-        for expression in _expressions(graph):
-            if not is_arithmetic(expression):
-                raise ModelError(f"size {expression!r} is no arithmetic", where=str(path))
+    try:
+        with zipfile.ZipFile(path) as source:
+            kept = {n: _read(source, members, n) for n in COPIED if n in members}
+            if {**COPIED, **{n: data.strip() for n, data in kept.items()}} != COPIED:
+                raise _Damaged("it was written for another version of torch or another computer")
+            graph = json.loads(_read(source, members, "models/model.json"))
+            kept["models/model.json"] = json.dumps(plain_program(graph)).encode()
+            for kind in ("weights", "constants"):
+                kept.update(_payloads(source, members, kind))
+    except DAMAGES as error:
+        reason = f": {error}" if isinstance(error, _Damaged) else ""
+        raise ModelError(f"is damaged{reason}", where=str(path), fix="export it again") from None
+    except _NeedsPickle as error:
+        raise ModelError(
+            f"{error} is stored as a pickle, which could run any code",
+            where=str(path),
+            fix="export the model with plain tensors",
+        ) from None
+    except Refused as error:
+        raise ModelError(
+            str(error), where=str(path), fix="export a network of plain tensors and operators"
+        ) from None
+    with zipfile.ZipFile(copy, "w") as target:
         for name, data in kept.items():
             target.writestr(f"model/{name}", data)
+        target.writestr("model/.data/version", b"6\n")
         target.writestr("model/data/sample_inputs/model.pt", b"")
     copy.seek(0)
     return copy
@@ -154,60 +179,55 @@ class _NeedsPickle(Exception):
     """A weight or constant that only a pickle holds."""
 
 
-def _needed(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Iterator[str]:
-    """Names of the members that are numbers, and of the tables that describe them.
+class _Damaged(ValueError):
+    """A part of the archive that torch does not write; says which."""
+
+
+def _read(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str) -> bytes:
+    """The bytes of a member.
+
+    Raises:
+        KeyError, ValueError, zipfile.BadZipFile: it is missing, damaged or encrypted.
+    """
+    info = members[name]
+    if info.flag_bits & ENCRYPTED:
+        raise _Damaged(f"{name!r} is encrypted")
+    with source.open(info) as stream:
+        data = stream.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise _Damaged(f"{name!r} has another size than the archive says")
+    return data
+
+
+def _payloads(
+    source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kind: str
+) -> dict[str, bytes]:
+    """The table of weights or of constants, and the members with their numbers.
 
     Raises:
         _NeedsPickle: names the weight or constant.
     """
-    yield from ("archive_format", "archive_version", "models/model.json")
-    yield from (name for name in ("byteorder", ".data/version") if name in members)
-    for folder, table in (
-        ("data/weights/", "data/weights/model_weights_config.json"),
-        ("data/constants/", "data/constants/model_constants_config.json"),
-    ):
-        if f"{folder}model.pt" in members:
-            raise _NeedsPickle(f"{folder}model.pt")
-        yield table
-        payloads = json.loads(source.read(members[table]))["config"]
-        for name, payload in payloads.items():
-            if payload["use_pickle"] or payload["tensor_meta"] is None:
-                raise _NeedsPickle(repr(name))
-            # Where there is nothing, torch reads zeros.
-            sizes = [size["as_int"] for size in payload["tensor_meta"]["sizes"]]
-            if not members[folder + payload["path_name"]].file_size and 0 not in sizes:
-                raise ValueError(f"{name!r} has no values")
-        yield from dict.fromkeys(folder + payload["path_name"] for payload in payloads.values())
+    from umakit.frontend.torch_schema import plain_payloads
 
-
-def _expressions(value: Any) -> Iterator[str]:
-    """Every text of a graph that torch hands to sympy."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key == "expr_str":
-                yield str(inner)
-            else:
-                yield from _expressions(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _expressions(inner)
-
-
-def is_arithmetic(text: str) -> bool:
-    """Whether an expression holds numbers, symbols, operators and known functions only."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant):
-            text_is_plain = isinstance(node.value, str) and PLAIN_TEXT.fullmatch(node.value)
-            if not isinstance(node.value, (int, float)) and not text_is_plain:
-                return False
-        elif isinstance(node, ast.Call):
-            known = isinstance(node.func, ast.Name) and node.func.id in EXPRESSION_FUNCTIONS
-            if not known:
-                return False
-        elif not isinstance(node, EXPRESSION_NODES):
-            return False
-    return True
+    folder = f"data/{kind}/"
+    if f"{folder}model.pt" in members:
+        raise _NeedsPickle(f"{folder}model.pt")
+    table = f"{folder}model_{kind}_config.json"
+    content = json.loads(_read(source, members, table))
+    # A pickle is named before anything is said about what its table lacks.
+    for name, payload in content["config"].items():
+        if payload["use_pickle"] or payload["tensor_meta"] is None:
+            raise _NeedsPickle(repr(name))
+    content = plain_payloads(content)
+    kept = {table: json.dumps(content).encode()}
+    for name, payload in content["config"].items():
+        member = folder + payload["path_name"]
+        if member not in kept:
+            kept[member] = _read(source, members, member)
+        # Where there is nothing, torch reads zeros.
+        sizes = [size["as_int"] for size in payload["tensor_meta"]["sizes"]]
+        if not kept[member] and 0 not in sizes:
+            raise _Damaged(f"{name!r} has no values")
+        if min(sizes, default=0) < 0 or math.prod(sizes) > MOST_ELEMENTS:
+            raise _Damaged(f"{name!r} has the shape {sizes}")
+    return kept

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON parts of exported programs, reduced to what torch's schema knows and a network needs.
+
+torch reads them into the dataclasses of `torch._export.serde.schema` without looking at types, and
+then looks names up: operators as attributes of `torch`, `math` and `operator` (`torch.os.system`
+is one), names of nodes as Python source that `torch.fx` compiles, sizes as Python expressions.
+Here every value is compared with the schema's type, and every text with the rule of its field;
+a field without a rule is left out where the schema has a default for it, and refused elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import json
+import re
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._export.serde import schema
+
+from umakit.frontend.torch_expressions import SYMBOL, is_arithmetic
+from umakit.frontend.torch_trees import UnknownTree, plain_tree
+
+LARGEST_INTEGER = 2**63 - 1
+OPERATOR = re.compile(
+    r"torch\.ops\.(aten|prims|quantized_decomposed|torchao)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)"
+)
+GRAPH_OPERATORS = frozenset(
+    f"torch.ops.higher_order.{name}"
+    for name in "cond while_loop map_impl scan associative_scan wrap_with_set_grad_enabled "
+    "wrap_with_autocast".split()
+)
+"""Operators with graphs of their own. What is left of them after decomposition is refused then."""
+
+SIZE_OPERATORS = frozenset(
+    f"_operator.{name}"
+    for name in "eq ne le ge lt gt neg pos mul add sub floordiv mod truediv and_ or_ "
+    "getitem".split()
+) | frozenset(
+    ("math.trunc", "torch.sym_not", "torch.sym_int", "torch.sym_float", "torch.sym_ite",
+     "torch.sym_max", "torch.sym_min", "torch.sym_sqrt", "torch._sym_sqrt")
+)  # fmt: skip
+"""Python functions of sizes. Powers and shifts of integers have no bound and are left out."""
+
+TEXT_ARGUMENTS = frozenset(
+    "UPLO approximate assert_msg driver equation indexing interpolation mapping_type mode norm ord "
+    "p pad_mode padding padding_mode padding_side reduce rounding_mode side zero_point_domain"
+    .split()
+)  # fmt: skip
+"""Arguments of operators that are text: none of them names a file or code."""
+
+DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
+KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
+"""Of a node: what its name and its place in the source are taken from."""
+
+
+class Refused(Exception):
+    """A part of a program that is damaged or would make torch load something; says which."""
+
+
+def plain_program(content: Any) -> dict[str, Any]:
+    """The content of `models/model.json` with known fields and checked values only.
+
+    Raises:
+        Refused: says what the file holds that is no part of a network.
+    """
+    program: dict[str, Any] = _checked(content, schema.ExportedProgram, "the program")
+    module = program["graph_module"]
+    definitions = module.get("treespec_namedtuple_fields") or {}
+    fields = {name: definition["field_names"] for name, definition in definitions.items()}
+    # Only the call of the whole program is needed, not those of modules inside it.
+    module["module_call_graph"] = module["module_call_graph"][:1]
+    for entry in module["module_call_graph"]:
+        signature = entry.get("signature")
+        for key in ("in_spec", "out_spec") if signature else ():
+            try:
+                signature[key] = plain_tree(signature[key], fields)
+            except UnknownTree as error:
+                what = "inputs" if key == "in_spec" else "outputs"
+                raise Refused(f"the tree of its {what} {error}") from None
+    module["treespec_namedtuple_fields"] = {}
+    program["guards_code"] = []
+    return program
+
+
+def plain_payloads(content: Any) -> dict[str, Any]:
+    """The content of a table of weights or constants, checked as `plain_program` does.
+
+    Raises:
+        Refused: says what is no part of a network.
+    """
+    table: dict[str, Any] = _checked(content, schema.PayloadConfig, "the table of its weights")
+    return table
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _checked(value: Any, kind: Any, place: str) -> Any:
+    """A value as a type of the schema has it.
+
+    Args:
+        value: from JSON.
+        kind: a dataclass, union, list, dictionary, enumeration or plain type.
+        place: `Class.field` that the value belongs to, by which its rule is found.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return None if value is None else _checked(value, arguments[0], place)
+    if origin is list:
+        _expect(isinstance(value, list), value, place)
+        return [_checked(item, arguments[0], place) for item in value]
+    if origin is dict:
+        _expect(isinstance(value, dict), value, place)
+        return _dictionary(value, arguments[1], place)
+    if isinstance(kind, type) and issubclass(kind, schema._Union):
+        _expect(isinstance(value, dict) and len(value) == 1, value, place)
+        ((key, inner),) = value.items()
+        _expect(key in _types(kind), key, place)
+        return {key: _checked(inner, _types(kind)[key], f"{kind.__name__}.{key}")}
+    if dataclasses.is_dataclass(kind):
+        _expect(isinstance(value, dict), value, place)
+        return _fields(value, kind)
+    return _scalar(value, kind, place)
+
+
+def _dictionary(value: dict[str, Any], kind: Any, place: str) -> dict[str, Any]:
+    """A dictionary, whose keys have the rule of its field."""
+    if place == "Node.metadata":
+        return {key: _metadata(key, value[key]) for key in KEPT_METADATA if value.get(key)}
+    return {_text(key, place): _checked(inner, kind, f"{place}[]") for key, inner in value.items()}
+
+
+def _fields(value: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """The known fields of a dataclass."""
+    result = {}
+    for field in dataclasses.fields(kind):
+        place = f"{kind.__name__}.{field.name}"
+        optional = (
+            field.default is not dataclasses.MISSING
+            or field.default_factory is not dataclasses.MISSING
+        )
+        if field.name not in value:
+            _expect(optional or field.name == "tensor_meta", None, place)
+            continue
+        if not optional or place in RULES or not _holds_text(_types(kind)[field.name]):
+            result[field.name] = _checked(value[field.name], _types(kind)[field.name], place)
+    if kind is schema.Node:
+        _check_arguments(result)
+    return result
+
+
+def _scalar(value: Any, kind: Any, place: str) -> Any:
+    if kind is str:
+        _expect(isinstance(value, str), value, place)
+        return _text(value, place)
+    if kind is float:
+        numbers = (int, float)
+        known = value in ("Infinity", "-Infinity", "NaN") or type(value) in numbers
+        _expect(known and (type(value) is not int or abs(value) <= LARGEST_INTEGER), value, place)
+    elif kind is bool:
+        _expect(type(value) is bool, value, place)
+    elif isinstance(kind, type) and issubclass(kind, enum.IntEnum):
+        _expect(type(value) is int and value in set(kind), value, place)
+    else:
+        _expect(kind is int and type(value) is int, value, place)
+        _expect(abs(value) <= LARGEST_INTEGER, value, place)
+    return value
+
+
+def _expect(condition: bool, value: Any, place: str) -> None:
+    if not condition:
+        shown = json.dumps(value)
+        raise Refused(
+            f"{place} of the program is {shown if len(shown) < 60 else 'damaged'}, which torch "
+            "does not write there"
+        )
+
+
+@functools.cache
+def _types(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields."""
+    return typing.get_type_hints(kind, globalns=vars(schema))
+
+
+def _holds_text(kind: Any) -> bool:
+    """Whether a type is text, or a list or dictionary with text of its own."""
+    return kind is str or any(_holds_text(inner) for inner in typing.get_args(kind))
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+def _text(text: str, place: str) -> str:
+    rule = RULES.get(place)
+    if rule is None:
+        raise Refused(f"it holds {place} {text!r}, which is not known")
+    if not rule(text):
+        shown = text if len(text) < 200 else f"{text[:200]}..."
+        if place == "SymExpr.expr_str":
+            raise Refused(f"size {shown!r} is no arithmetic")
+        what = {"Node.target": "operator", "PayloadMeta.path_name": "file"}.get(place, place)
+        raise Refused(f"{what} {shown!r} of the program is not loaded")
+    return text
+
+
+def _is_identifier(text: str) -> bool:
+    return text.isidentifier() and len(text) <= 1_000
+
+
+def _is_path(text: str) -> bool:
+    """Names of modules and weights: whatever keeps its meaning inside of quotation marks."""
+    return len(text) <= 10_000 and text.isprintable() and not set("\"'\\") & set(text)
+
+
+def _is_operator(text: str) -> bool:
+    """Whether a target is an operator of tensors, or a function of sizes."""
+    if text in SIZE_OPERATORS or text in GRAPH_OPERATORS:
+        return True
+    match = OPERATOR.fullmatch(text)
+    if match is None:
+        return False
+    found = getattr(getattr(getattr(torch.ops, match[1]), match[2], None), match[3], None)
+    return isinstance(found, torch._ops.OpOverload)
+
+
+def _is_overload(text: str) -> bool:
+    return OPERATOR.fullmatch(text) is not None and _is_operator(text)
+
+
+def _never(text: str) -> bool:
+    return False
+
+
+def _always(text: str) -> bool:
+    return True
+
+
+def _is_one_of(*texts: str) -> Callable[[str], bool]:
+    return texts.__contains__
+
+
+def _check_arguments(node: dict[str, Any]) -> None:
+    """Refuse text for an argument that may be the name of a file, or code."""
+    for argument in node["inputs"]:
+        texts = argument["arg"].keys() & {"as_string", "as_strings", "as_string_to_argument"}
+        if texts and argument["name"] not in TEXT_ARGUMENTS:
+            if node["target"] in GRAPH_OPERATORS and argument["arg"].get("as_string") in DEVICES:
+                continue
+            raise Refused(
+                f"argument {argument['name']!r} of {node['target']} is text, which is not loaded"
+            )
+
+
+def _metadata(key: str, text: Any) -> str:
+    """Metadata of a node that torch can read: it is only shown, so what it cannot is left out."""
+    _expect(isinstance(text, str), text, f"Node.metadata[{key}]")
+    if key == "nn_module_stack":
+        items = text.split(";")
+        return text if all(_parts(item) == 3 for item in items) else ""
+    if key == "from_node":
+        try:
+            return text if isinstance(json.loads(text), list) else ""
+        except (ValueError, RecursionError):
+            return ""
+    return str(text)
+
+
+def _parts(item: str) -> int:
+    """Parts between the commas of an item that lie in no parentheses."""
+    depth, count = 0, 1
+    for letter in item:
+        depth += (letter in "[(") - (letter in ")]")
+        count += letter == "," and depth == 0
+    return count
+
+
+RULES: dict[str, Callable[[str], bool]] = {
+    "Argument.as_operator": _is_overload,
+    "Argument.as_string": _always,  # _check_arguments says for which arguments
+    "Argument.as_string_to_argument": _never,
+    "Argument.as_strings": _always,
+    "ConstantValue.as_string": _always,
+    "BufferMutationSpec.buffer_name": _is_path,
+    "CustomObjArgument.class_fqn": _never,
+    "CustomObjArgument.name": _never,
+    "Device.type": _is_one_of(*DEVICES),
+    "ExportedProgram.opset_version": _is_identifier,
+    "ExportedProgram.range_constraints": lambda text: SYMBOL.fullmatch(text) is not None,
+    "ExportedProgram.torch_version": _is_path,
+    "ExportedProgram.verifiers": _is_one_of("", "ATEN", "TRAINING"),
+    "GradientToParameterSpec.parameter_name": _is_path,
+    "GradientToUserInputSpec.user_input_name": _is_identifier,
+    "Graph.custom_obj_values": _never,
+    "Graph.sym_bool_values": _is_identifier,
+    "Graph.sym_float_values": _is_identifier,
+    "Graph.sym_int_values": _is_identifier,
+    "Graph.tensor_values": _is_identifier,
+    "GraphArgument.name": _is_identifier,
+    "GraphModule.treespec_namedtuple_fields": _is_path,
+    "InputToBufferSpec.buffer_name": _is_path,
+    "InputToConstantInputSpec.name": _is_identifier,
+    "InputToCustomObjSpec.custom_obj_name": _never,
+    "InputToParameterSpec.parameter_name": _is_path,
+    "InputToTensorConstantSpec.tensor_constant_name": _is_path,
+    "ModuleCallEntry.fqn": _is_path,
+    "ModuleCallSignature.forward_arg_names": _is_identifier,
+    "ModuleCallSignature.in_spec": _always,  # plain_tree writes both anew
+    "ModuleCallSignature.out_spec": _always,
+    "NamedArgument.name": lambda text: not text or _is_identifier(text),
+    "NamedTupleDef.field_names": _is_identifier,
+    "Node.name": _is_identifier,
+    "Node.target": _is_operator,
+    "ParameterMutationSpec.parameter_name": _is_path,
+    "PayloadConfig.config": _is_path,
+    "PayloadMeta.path_name": lambda text: re.fullmatch(r"[\w-]+", text, re.ASCII) is not None,
+    "SymBoolArgument.as_name": _is_identifier,
+    "SymExpr.expr_str": is_arithmetic,
+    "SymFloatArgument.as_name": _is_identifier,
+    "SymIntArgument.as_name": _is_identifier,
+    "TensorArgument.name": _is_identifier,
+    "TokenArgument.name": _never,
+    "UserInputMutationSpec.user_input_name": _is_identifier,
+}
+"""Which texts each field of torch's schema may hold, by `Class.field`; keys for dictionaries."""

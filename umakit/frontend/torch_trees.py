@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tree specifications of exported programs: how inputs and outputs are nested.
+
+A specification names Python types, and its contexts may name enumerations, named tuples and
+factories of dictionaries, for which torch imports modules (`enum_object_hook`,
+`_defaultdict_deserialize` in torch/utils/_pytree.py). All that a network needs of one are the
+names of its leaves: here every specification becomes one of tuples and dictionaries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+SEQUENCES = frozenset(
+    ("builtins.tuple", "builtins.list", "collections.deque", "torch.Size",
+     "torch.fx.immutable_collections.immutable_list")
+)  # fmt: skip
+MAPPINGS = frozenset(
+    ("builtins.dict", "collections.OrderedDict", "collections.defaultdict",
+     "torch.fx.immutable_collections.immutable_dict")
+)  # fmt: skip
+NAMED_TUPLE = "collections.namedtuple"
+PROTOCOL = 1
+DEEPEST = 64
+
+
+class UnknownTree(Exception):
+    """A tree specification that is no tree of tuples, lists and dictionaries; says why."""
+
+
+def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
+    """The same tree of tuples and dictionaries with text or integer keys.
+
+    Args:
+        text: what `torch.utils._pytree.treespec_dumps` wrote.
+        fields: names of the fields of named tuples, by their type.
+
+    Raises:
+        UnknownTree: the text is damaged, or names a type or a key of a type that is not known.
+    """
+    try:
+        protocol, tree = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        raise UnknownTree("is no tree") from None
+    if protocol != PROTOCOL or isinstance(protocol, bool):
+        raise UnknownTree(f"has the protocol {protocol!r}, not {PROTOCOL}")
+    return json.dumps([PROTOCOL, _plain(tree, fields, 0)])
+
+
+def _plain(tree: Any, fields: Mapping[str, list[str]], depth: int) -> dict[str, Any]:
+    if not isinstance(tree, dict) or tree.keys() < {"type", "context", "children_spec"}:
+        raise UnknownTree("is no tree")
+    kind, context, children = tree["type"], tree["context"], tree["children_spec"]
+    if not isinstance(children, list) or depth > DEEPEST:
+        raise UnknownTree("is no tree")
+    if kind is None:
+        if context is not None or children:
+            raise UnknownTree("is no tree")
+        return {"type": None, "context": None, "children_spec": []}
+    below = [_plain(child, fields, depth + 1) for child in children]
+    if kind in SEQUENCES:
+        return {"type": "builtins.tuple", "context": "null", "children_spec": below}
+    if not isinstance(kind, str):
+        raise UnknownTree("is no tree")
+    keys = _keys(kind, context, fields)
+    if len(keys) != len(children) or len(set(keys)) != len(keys):
+        raise UnknownTree(f"has a {kind} whose keys are not one for each value")
+    return {"type": "builtins.dict", "context": json.dumps(keys), "children_spec": below}
+
+
+def _keys(kind: str, context: Any, fields: Mapping[str, list[str]]) -> list[Any]:
+    """The names of the children of a dictionary, a named tuple or a data class."""
+    if kind == NAMED_TUPLE:
+        if not isinstance(context, str) or context not in fields:
+            raise UnknownTree(f"has a named tuple {context!r} whose fields are not known")
+        return list(fields[context])
+    if kind == "collections.defaultdict":
+        context = context.get("dict_context") if isinstance(context, dict) else None
+        keys = context
+    else:
+        try:
+            keys = json.loads(context)
+        except (ValueError, TypeError, RecursionError):
+            raise UnknownTree("is no tree") from None
+    if kind not in MAPPINGS:
+        keys = _field_names(kind, keys)
+    if not isinstance(keys, list):
+        raise UnknownTree("is no tree")
+    for key in keys:
+        if isinstance(key, dict) and "__enum__" in key:
+            raise UnknownTree(
+                f"has the key {key.get('name')!r} of the enumeration {key.get('fqn')!r}, whose "
+                "module is not imported"
+            )
+        if type(key) not in (str, int, bool):
+            raise UnknownTree(f"has the key {key!r}, which is no text and no integer")
+    return keys
+
+
+def _field_names(kind: str, context: Any) -> Any:
+    """The names of a data class: [names, names of fields that are None], for registered types.
+
+    `torch.utils._pytree.register_dataclass` writes them so.
+    """
+    match context:
+        case [[*names], [*_]] if names and all(isinstance(name, str) for name in names):
+            return names
+    raise UnknownTree(f"has the type {kind!r}, which is not loaded")
