@@ -438,3 +438,73 @@ def test_the_validator_refuses_a_takeover_that_is_not_what_the_plan_says(
     validate_plan(prog, one_pool({"t0": 0, "t1": 0}, 64, 128, 16, {"t1": "t0"}))
     with pytest.raises(MemoryPlanError):
         validate_plan(prog, one_pool(offsets, 128, 128, 16, shared))
+
+
+# --- the validator against a replay of each byte ------------------------------------------------
+
+
+def refusal_byte_by_byte(prog: Program, plan: MemoryPlan) -> str:
+    """What is wrong with a plan of one pool, by a list with the owner of each byte; or nothing."""
+    (pool,) = plan.pools
+    offsets, owners = pool.offsets, ["nobody"] * pool.size
+    numbers = {name: number for number, name in enumerate(prog.tensors)}
+
+    def check(name: str, step: int) -> str:
+        at = offsets[name]
+        strangers = set(owners[at : at + prog.tensors[name].size]) - {name}
+        if not strangers:
+            return ""
+        thief = min(strangers, key=lambda other: numbers.get(other, -1))
+        return f"tensor {name}: some of its bytes belong to {thief} at step {step} (layer {step})"
+
+    for step, call in enumerate(prog.calls):
+        for name in call.inputs:
+            if wrong := check(name, step):
+                return wrong
+        for name in (*call.outputs, *call.scratch):
+            owners[offsets[name] : offsets[name] + prog.tensors[name].size] = [name] * (
+                prog.tensors[name].size
+            )
+        for name in call.arguments:
+            if wrong := check(name, step):
+                return wrong
+    return ""
+
+
+@settings(max_examples=300, deadline=None)
+@given(programs(), st.data())
+def test_the_validator_says_what_a_replay_of_each_byte_says(
+    prog: Program, data: st.DataObject
+) -> None:
+    """For sound plans and for plans in which each tensor lies anywhere."""
+    offsets = dict(offsets_of(plan_memory(prog)))
+    for name in data.draw(st.sets(st.sampled_from(sorted(offsets)))):
+        offsets[name] = data.draw(st.integers(0, 200))
+    room = max((at + prog.tensors[name].size for name, at in offsets.items()), default=0)
+    plan = one_pool(offsets, room, room, 1)
+    wanted = refusal_byte_by_byte(prog, plan)
+    try:
+        validate_plan(prog, plan)
+        said = ""
+    except MemoryPlanError as error:
+        said = str(error)
+    assert said == wanted
+
+
+def test_arenas_of_any_size_are_planned_and_checked() -> None:
+    large = 2**40
+    prog = program(
+        {"a": large, "b": 3, "c": large},
+        [((), ("a",), ()), (("a",), ("b",), ()), (("a", "b"), ("c",), ()), (("c",), (), ())],
+    )
+    plan = plan_memory(prog)
+    assert plan.arena_size == 2 * large + ALIGNMENT
+    validate_plan(prog, plan)
+    last = {**offsets_of(plan), "c": offsets_of(plan)["a"] + large - ALIGNMENT}
+    with pytest.raises(MemoryPlanError, match="tensor a: some of its bytes belong to c at step 2"):
+        validate_plan(prog, one_pool(last, 3 * large, large))
+
+
+def test_an_arena_that_c_cannot_address_is_refused() -> None:
+    with pytest.raises(MemoryPlanError, match=r"workspace: the network needs .* a C object can"):
+        plan_memory(chain([2**62, 2**62]))

@@ -93,6 +93,17 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
             f"the program is too large for {device.name}: it overflows {regions}",
             fix="choose a device with more memory or a smaller network",
         )
+    too_large = re.search(r'#error "(this network needs [^"]*)"', messages)
+    if too_large:
+        return BuildError(
+            too_large[1].replace("this target", device.name),
+            fix="choose a device with 64 bits or a smaller network",
+        )
+    if "relocation truncated" in messages:
+        return BuildError(
+            "the program has more static memory than the compiler's code model reaches",
+            fix=f"run it with CC='{compiler} -mcmodel=large'",
+        )
     lines = [line for line in messages.splitlines() if TELLING.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
     fix = f"compile {folder} by hand to see the rest"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.build import build_runner
-from umakit.devices import HOST, Device, execute, find_device
+from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata, read_weights
 from umakit.npz import npz_bytes
@@ -191,6 +191,8 @@ def run_library(
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
     machine.check_emulator()
+    if machine is HOST:
+        check_memory(_memory_of(description))
     most_commands = MOST_COMMANDS if profile and record_commands else 0
     runner = build_runner(library, description["interface"], profile, machine, most_commands)
     with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
@@ -284,6 +286,14 @@ def _check_array(
         f"input {name!r} has shape {array.shape}, the network wants {shape}",
         fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
     )
+
+
+def _memory_of(description: Mapping[str, Any]) -> int:
+    """Bytes that the program of a library keeps: arena, constants, inputs and outputs."""
+    tensors = (*description["inputs"], *description["outputs"])
+    memory = description["memory"]
+    kept: int = memory["arena_bytes"] + memory["constants_bytes"]
+    return kept + sum(item["size_bytes"] for item in tensors)
 
 
 def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -> dict[str, Any]:

@@ -31,6 +31,9 @@ from umakit.quantization import requantize
 from umakit.rendering import render
 from umakit.version import __version__
 
+MOST_OF_32_BITS = 2**31 - 1
+"""Bytes of the largest object on a target with 32 bits, `PTRDIFF_MAX`."""
+
 
 @dataclass(frozen=True)
 class KernelUse:
@@ -93,9 +96,19 @@ def common_values(
         "outputs": outputs,
         "quantized": any(tensor["scale"] for tensor in inputs + outputs),
         "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
+        "large_object": _large_object(program, plan, layout),
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
     }
+
+
+def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | None) -> int:
+    """Bytes of the largest tensor or pool if targets with 32 bits cannot address it, else 0."""
+    kept_apart = {Role.INPUT, Role.OUTPUT, Role.CONSTANT}
+    sizes = [t.size for t in program.tensors.values() if t.role in kept_apart]
+    sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
+    largest = max(sizes, default=0)
+    return largest if largest > MOST_OF_32_BITS else 0
 
 
 def _pool_view(prefix: str, plan: PoolPlan) -> dict[str, Any]:

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from umakit.devices.catalogue import DEVICES, HOST, find_device
 from umakit.devices.device import Device
-from umakit.devices.execution import DEFAULT_TIMEOUT, execute
+from umakit.devices.execution import DEFAULT_TIMEOUT, check_memory, execute
 
-__all__ = ["DEFAULT_TIMEOUT", "DEVICES", "HOST", "Device", "execute", "find_device"]
+__all__ = ["DEFAULT_TIMEOUT", "DEVICES", "HOST", "Device", "check_memory", "execute", "find_device"]

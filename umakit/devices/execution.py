@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import resource
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -69,6 +72,38 @@ def execute(
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
     _check_end(device, program, result)
     return result
+
+
+def check_memory(needed: int) -> None:
+    """Refuse a program of the host whose static memory no process can have here.
+
+    Args:
+        needed: bytes.
+
+    Raises:
+        DeviceError: it is more than the machine has, or than this process may have.
+    """
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _swap()
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        there = min(there, limit)
+    if needed > there:
+        raise DeviceError(
+            f"the program needs {needed:,} B of memory for arena, constants, inputs and outputs, "
+            f"and can have {there:,} B",
+            where="host",
+            fix="choose smaller dimensions, or run it on a machine with more memory",
+        )
+
+
+def _swap() -> int:
+    """Bytes of swap space; 0 where Linux does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return 0
+    total = re.search(r"^SwapTotal:\s*(\d+) kB", text, re.MULTILINE)
+    return int(total[1]) * 1024 if total else 0
 
 
 def _check_end(device: Device, program: Path, result: subprocess.CompletedProcess[str]) -> None:

@@ -23,6 +23,7 @@ from umakit.frontend.onnx.files import import_onnx
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
+from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
 
 __all__ = ["Model", "TensorSpecification", "import_model"]
@@ -50,6 +51,24 @@ def import_model(
     Raises:
         ModelError: the source cannot be read or imported; names operator, node and file.
     """
+    try:
+        return _imported(source, name, parameters, input_shapes, rounding)
+    except MemoryError:
+        where = str(source) if isinstance(source, (str, Path)) else ""
+        raise ModelError(
+            "its constants, or what it computes of constants alone, take more memory than there is",
+            where=where,
+            fix="make them inputs, or choose smaller dimensions",
+        ) from None
+
+
+def _imported(
+    source: str | Path | Any,
+    name: str | None,
+    parameters: Mapping[str, Any] | None,
+    input_shapes: InputShapes | None,
+    rounding: str | None,
+) -> Model:
     if isinstance(source, tvm_api.IRModule):
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):
@@ -62,6 +81,7 @@ def import_model(
     else:
         raise _no_model(source)
     model = with_rounding(model, rounding)
+    check_sizes(model.module, model.name)
     return replace(model, module=simplify(model.module, model.name))
 
 

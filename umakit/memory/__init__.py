@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umakit.errors import MemoryPlanError
+from umakit.frontend.sizes import LARGEST_OBJECT
 from umakit.memory.assignment import Filled, fill_pools
 from umakit.memory.lifetimes import (
     Lifetime,
@@ -57,7 +58,8 @@ def plan_memory(
 
     Raises:
         MemoryPlanError: there is no such planner; no pool is within reach of all users of a
-            tensor; a pool overflows, with the bytes and the tensors.
+            tensor; a pool overflows, with the bytes and the tensors, or is larger than anything
+            that C can address.
     """
     check_planner(planner)
     pools = tuple(pools) or memory_pools([])
@@ -81,6 +83,13 @@ def plan_memory(
         pieces, candidates, pools, PLANNERS[planner], lambda name: program.tensors[name].label
     )
     plans = [_pool_plan(item, lifetimes, shared) for item in filled]
+    for plan in plans:
+        if plan.size > LARGEST_OBJECT:
+            raise MemoryPlanError(
+                f"the network needs {plan.size:,} B of it, more than a C object can have",
+                where=f"memory pool {plan.pool.name}",
+                fix="choose smaller dimensions",
+            )
     bound = live_set_bound([item for item in lifetimes if not program.tensors[item.name].pool])
     return MemoryPlan(_wanted(plans), bound, shared, planner)
 
