@@ -68,7 +68,7 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
         ModelError: names operator, node and file.
     """
     constants = _constants(proto.graph)
-    for node in _nodes(proto.graph):
+    for node in all_nodes(proto.graph):
         where = f"{path}, node {node.name!r}" if node.name else str(path)
         if node.op_type in QOPERATORS:
             raise ModelError(
@@ -123,19 +123,19 @@ def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto | None]:
     return found
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of the graphs inside them."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
+                yield from all_nodes(attribute.g)
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     """Initializers and constants of a graph."""
     yield from graph.initializer
-    for node in _nodes(graph):
+    for node in all_nodes(graph):
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.TENSOR:
                 yield attribute.t

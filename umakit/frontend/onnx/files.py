@@ -22,6 +22,7 @@ from umakit.frontend.model import (
     TensorSpecification,
     type_specification,
 )
+from umakit.frontend.onnx.attributes import settle_attributes
 from umakit.frontend.onnx.checks import check_external_data, check_operators
 from umakit.frontend.onnx.importer import NamingImporter
 from umakit.frontend.onnx.padding import make_padding_explicit
@@ -46,6 +47,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     shapes, notices = static_input_shapes(proto, path, input_shapes)
     set_input_shapes(proto, shapes)
     name_nodes(proto)
+    settle_attributes(proto, path)
     make_padding_explicit(proto, path)
     module = NamingImporter(path).run(proto, shapes)
     quantizations = edge_quantizations(proto)

@@ -11,6 +11,7 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import last_line
+from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.operators import REGISTRY
 from umakit.frontend.onnx.shapes import inferred_types
@@ -53,9 +54,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        known = onnx_frontend._get_convert_map()
         for node in graph.node:
-            if node.op_type not in known and node.op_type not in ("If", "Constant"):
+            if node.op_type not in DECISIONS:
                 raise ModelError(
                     f"operator {node.op_type} of node {node.name!r} is not supported by TVM's "
                     "ONNX importer",

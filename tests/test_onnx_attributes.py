@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes of ONNX operators: each one of each schema is decided about, and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from networks import IR_VERSION
+from onnx import TensorProto, helper, numpy_helper
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.frontend import import_model
+from umakit.frontend.onnx.attributes import DECISIONS, EVERYWHERE, NOT_TAKEN
+from umakit.frontend.onnx.operators import REGISTRY
+
+
+def schema_attributes() -> dict[str, set[str]]:
+    """Names of the attributes of every version of every standard operator."""
+    found: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            found.setdefault(schema.name, set()).update(schema.attributes)
+    return found
+
+
+def test_every_operator_of_the_importer_is_decided_about() -> None:
+    known = {*tvm_api.onnx_frontend()._get_convert_map(), *REGISTRY, "If", "Constant"}
+    assert known <= {*DECISIONS, *NOT_TAKEN}
+    assert not set(DECISIONS) & set(NOT_TAKEN)
+    assert set(DECISIONS) <= {*known, *schema_attributes()}
+
+
+def test_every_attribute_of_every_schema_is_decided_about() -> None:
+    schemas = schema_attributes()
+    undecided = {
+        operator: sorted(missing)
+        for operator, decision in DECISIONS.items()
+        if (missing := schemas[operator] - decision.names - set(EVERYWHERE))
+    }
+    assert not undecided, "attributes that umakit/frontend/onnx/attributes.py does not mention"
+
+
+def test_no_attribute_is_decided_about_that_no_schema_has() -> None:
+    schemas = schema_attributes()
+    unknown = {
+        operator: sorted(extra)
+        for operator, decision in DECISIONS.items()
+        if (extra := decision.names - schemas[operator])
+    }
+    assert not unknown
+
+
+def test_no_attribute_is_decided_about_twice() -> None:
+    for operator, decision in DECISIONS.items():
+        names = [*decision.honoured.split(), *decision.only, *decision.ignored]
+        assert len(names) == len(set(names)), operator
+
+
+def single(operator: str, opset: int, *inputs: np.ndarray[Any, Any], **attributes: Any) -> Any:
+    """A model of one node; all inputs but the first are constants."""
+    names = [f"x{number}" for number in range(len(inputs))]
+    node = helper.make_node(operator, names, ["y"], "layer", **attributes)
+    elements = helper.np_dtype_to_tensor_dtype(inputs[0].dtype)
+    graph = helper.make_graph(
+        [node],
+        "network",
+        [helper.make_tensor_value_info("x0", elements, inputs[0].shape)],
+        [helper.make_tensor_value_info("y", elements, [1])],
+        [numpy_helper.from_array(a, n) for a, n in zip(inputs[1:], names[1:], strict=True)],
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION
+    )
+
+
+IMAGE = np.zeros((1, 2, 4, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (single("Dropout", 6, IMAGE), "is_test=0"),
+        (single("QuantizeLinear", 21, IMAGE, np.ones((1, 1, 4, 4), np.float32), block_size=2,
+                output_dtype=TensorProto.INT8), "block_size=2"),
+        (single("Slice", 9, IMAGE, starts=[0], ends=[1], axes=[0]), "axes"),
+        (single("Reshape", 1, IMAGE, shape=[32]), "shape"),
+    ],
+    ids=["a default of the opset", "a value", "an attribute that must be absent", "in opset 1"],
+)  # fmt: skip
+def test_refused_attributes_are_named(model: Any, named: str, tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    onnx.save(model, path)
+    with pytest.raises(ModelError) as refusal:
+        import_model(path)
+    operator = model.graph.node[0].op_type
+    expected = f"operator {operator} of node 'layer' has the attribute {named}, which is not"
+    assert expected in str(refusal.value)
+    assert str(path) in str(refusal.value)
