@@ -166,3 +166,55 @@ def test_python_files_are_not_run(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is Python code, which is not run") as caught:
         umakit.import_model(path)
     assert "save_json" in caught.value.fix and not (tmp_path / "mark").exists()
+
+
+def symbolic_module(*shapes: Any) -> Any:
+    """The sum of inputs `a`, `b`, ... whose dimensions are numbers or names of symbols."""
+    symbols: dict[str, Any] = {}
+
+    def dimension(size: Any) -> Any:
+        if isinstance(size, int):
+            return size
+        if size.startswith("2*"):
+            return 2 * dimension(size[2:])
+        return symbols.setdefault(size, tvm_api.tirx.Var(size, "int64"))
+
+    inputs = [
+        relax.Var(name, tvm_api.tensor_type([dimension(size) for size in shape], "float32"))
+        for name, shape in zip("abc", shapes, strict=False)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            result = builder.emit(op.nn.relu(inputs[0]))
+            for more in inputs[1:]:
+                result = builder.emit(op.concat([result, more], axis=0))
+            result = builder.emit_output(result)
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "wanted", "expected"),
+    [
+        ([("n", 3)], {"a": [5, 3]}, [(5, 3)]),
+        ([("n", 3)], {}, [(1, 3)]),
+        ([("n", 3)], {"b": [5, 3]}, "there is no input 'b'; inputs are a"),
+        ([("n", 3)], {"a": [5]}, "input 'a' has 2 dimensions, not 1"),
+        ([("n", 3)], {"a": [5, 4]}, r"input 'a' has the shape \[5, 3\], which cannot be \[5, 4\]"),
+        ([("n", 3)], {"a": [0, 3]}, "is not made of positive integers"),
+        ([("n", 3)], {"a": [2**40, 3]}, "has more than 2147483647 elements"),
+        ([(2, 3)], {"a": [4, 3]}, r"\[2, 3\], which cannot be \[4, 3\]"),
+        ([("n", 3), ("n", 3)], {"a": [2, 3], "b": [4, 3]}, r"'b' has the shape \[2, 3\], which"),
+        ([("n", 3), ("2*n", 3)], {"a": [2, 3], "b": [4, 3]}, [(2, 3), (4, 3)]),
+        ([("n", 3), ("2*n", 3)], {"b": [6, 3]}, r"'b' has the shape \[2, 3\], which cannot be"),
+    ],
+)
+def test_input_shapes_are_met_or_refused(shapes: Any, wanted: Any, expected: Any) -> None:
+    module = symbolic_module(*shapes)
+    if isinstance(expected, str):
+        with pytest.raises(ModelError, match=expected):
+            umakit.import_model(module, input_shapes=wanted)
+    else:
+        model = umakit.import_model(module, input_shapes=wanted)
+        assert [item.shape for item in model.inputs] == expected

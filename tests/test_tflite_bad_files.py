@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tflite
 from test_tflite_random_networks import STEPS, Network
-from tflite_networks import TfliteFile
+from tflite_networks import TfliteFile, micro_interpreter
 from umakit.cli.main import run_command
 
 from umakit.errors import ModelError
@@ -40,9 +41,18 @@ def unread(**tensor: Any) -> bytes:
     """An addition of `x` and a tensor with something wrong with it."""
     file = TfliteFile()
     x, y = (file.tensor([1, 4], **KNOWN, name=name) for name in "xy")
-    odd = file.tensor([1, 4], **KNOWN, name="odd", **tensor)
+    scale = tensor.pop("scales", 0.1)
+    odd = file.tensor([1, 4], scale=scale, name="odd", **tensor)
     file.operator("ADD", [x, odd], [y], "AddOptions")
     return file.finish([x], [y])
+
+
+def other_code(newer: int) -> bytes:
+    """A ReLU whose field for codes above 126 says something else."""
+    file = single("RELU")
+    table = tflite.Model.GetRootAsModel(file, 0).OperatorCodes(0)._tab
+    place = table.Pos + table.Offset(10)
+    return file[:place] + newer.to_bytes(4, "little", signed=True) + file[place + 4 :]
 
 
 def network() -> bytes:
@@ -71,6 +81,11 @@ BAD = {
     "too few values": (
         unread(data=np.ones(3, np.int8)), "tensor 'odd' has 3 bytes of values"
     ),
+    "two codes of an operator": (other_code(84), "operator LOGICAL_OR that writes 'y'"),
+    "scales along no axis": (
+        unread(data=np.ones(4, np.int8), axis=7, scales=[0.1, 0.2]),
+        "has 2 scales, which is not its size along axis 7",
+    ),
     "a tensor that nothing writes": (unread(), "'odd' is read before it is written"),
     **{code: (single(code), f"operator {code} that writes 'y' is not supported")
        for code in STATEFUL},
@@ -90,6 +105,14 @@ def test_a_command_ends_with_one_line_and_writes_nothing(
     assert (code, output) == (2, "")
     assert line.startswith("error: ") and message in line and "net.tflite" in line
     assert [entry.name for entry in tmp_path.iterdir()] == ["net.tflite"]
+
+
+def test_the_larger_code_of_an_operator_counts(tmp_path: Path) -> None:
+    """The newer field of a ReLU (19) says multiplication (18)."""
+    path = tmp_path / "net.tflite"
+    path.write_bytes(other_code(18))
+    micro_interpreter(path.read_bytes())
+    assert import_model(path).outputs[0].name == "y"
 
 
 def imported(content: bytes, folder: Path) -> bool:

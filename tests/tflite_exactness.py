@@ -116,7 +116,7 @@ def weights_and_bias(
     )  # fmt: skip
     product = np.float32(data_scale) * weight_scales
     bias = file.tensor(
-        [outputs], dtype, scale=product,
+        [outputs], dtype, scale=product, axis=axis if seed % 2 else 0,  # as older converters do
         data=random.integers(-(2**14), 2**14, outputs).astype(dtype), name="bias",
     )  # fmt: skip
     return [weights, bias], float(product.max())

@@ -16,6 +16,7 @@ from umakit.frontend.model import (
     InputShapes,
     Model,
     TensorSpecification,
+    check_input_shapes,
     file_fingerprint,
     with_rounding,
 )
@@ -69,6 +70,7 @@ def _imported(
     input_shapes: InputShapes | None,
     rounding: str | None,
 ) -> Model:
+    check_input_shapes(input_shapes or {})
     if isinstance(source, tvm_api.IRModule):
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):

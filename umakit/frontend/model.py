@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -79,6 +82,38 @@ class Model:
     meaning: Meaning = Meaning.REALS
 
 
+MOST_ELEMENTS = 2**31 - 1
+"""Of one tensor: generated C counts elements in 32 bits."""
+
+
+def check_input_shapes(shapes: InputShapes) -> None:
+    """Refuse sizes that no tensor has.
+
+    Raises:
+        ModelError: a size is no positive integer, or a tensor would have too many elements.
+    """
+    for name, shape in shapes.items():
+        sizes = list(shape)
+        if not all(isinstance(size, (int, np.integer)) and size > 0 for size in sizes):
+            raise ModelError(
+                f"the shape {sizes} for input {name!r} is not made of positive integers",
+                fix="give the sizes of the tensor, for example [1, 3, 32, 32]",
+            )
+        check_element_count(sizes, repr(name), "")
+
+
+def check_element_count(shape: Sequence[int], label: str, where: str) -> None:
+    """Refuse a tensor that generated C could not count through.
+
+    Raises:
+        ModelError: it has more elements than 32 bits count.
+    """
+    if math.prod(int(size) for size in shape) > MOST_ELEMENTS:
+        raise ModelError(
+            f"{label} of shape {list(shape)} has more than {MOST_ELEMENTS} elements", where=where
+        )
+
+
 ROUNDINGS = ("tflm", "ort")
 
 
@@ -124,6 +159,7 @@ def type_specification(name: str, type_: Any, where: str) -> TensorSpecification
         )
     if 0 in shape:
         raise ModelError(f"{name!r} of shape {list(shape)} has no elements", where=where)
+    check_element_count(shape, repr(name), where)
     return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
 
 

@@ -53,22 +53,46 @@ def _check_inference(module: Any, where: str) -> None:
 def _bind_symbolic_dimensions(
     module: Any, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
-    """Give every symbolic dimension of `main` a value: the one asked for, or 1 with a notice."""
+    """Give every symbolic dimension of `main` a value: the one asked for, or 1 with a notice.
+
+    Raises:
+        ModelError: a shape was asked for that no input has, or that an input cannot have.
+    """
+    parameters = list(module["main"].params)
+    names = [str(parameter.name) for parameter in parameters]
+    for unknown in sorted(set(input_shapes) - set(names)):
+        raise ModelError(
+            f"there is no input {unknown!r}", where=where, fix=f"inputs are {', '.join(names)}"
+        )
     values: dict[Any, int] = {}
     notices: list[str] = []
-    for parameter in module["main"].params:
+    for name, parameter in zip(names, parameters, strict=True):
         shape = getattr(parameter.ty, "shape", None)
         if shape is None:
-            raise ModelError(f"input {parameter.name!r} has no known rank", where=where)
-        wanted = input_shapes.get(parameter.name)
-        for axis, dimension in enumerate(shape):
-            if isinstance(dimension, (int, tvm_api.tirx.IntImm)) or dimension in values:
-                continue
-            values[dimension] = int(wanted[axis]) if wanted else 1
-            if not wanted:
-                notices.append(symbolic_notice(parameter.name, str(dimension)))
+            raise ModelError(f"input {name!r} has no known rank", where=where)
+        wanted = input_shapes.get(name)
+        if wanted is not None and len(wanted) != len(shape):
+            raise ModelError(
+                f"input {name!r} has {len(shape)} dimensions, not {len(wanted)}", where=where
+            )
+        for dimension, size in zip(shape, wanted or (), strict=False):
+            if isinstance(dimension, tvm_api.tirx.Var):
+                values.setdefault(dimension, int(size))
+    for name, parameter in zip(names, parameters, strict=True):
+        for dimension in parameter.ty.shape:
+            if isinstance(dimension, tvm_api.tirx.Var) and dimension not in values:
+                values[dimension] = 1
+                notices.append(symbolic_notice(name, str(dimension)))
     if values:
         module = tvm_api.relax_transform.BindSymbolicVars(values, "main")(module)
+    for name, parameter in zip(names, module["main"].params, strict=True):
+        bound = tvm_api.static_type_shape(parameter.ty)
+        if name in input_shapes and bound != tuple(input_shapes[name]):
+            raise ModelError(
+                f"input {name!r} has the shape {list(bound or parameter.ty.shape)}, which cannot "
+                f"be {list(input_shapes[name])}",
+                where=where,
+            )
     return module, notices
 
 

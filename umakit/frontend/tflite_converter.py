@@ -13,7 +13,12 @@ import tflite
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.tflite_checks import DATA_INPUTS
-from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor
+from umakit.frontend.tflite_graph import (
+    TfliteGraph,
+    TfliteOperator,
+    TfliteTensor,
+    quantized_axis,
+)
 from umakit.frontend.tflite_operators import CONVERTERS
 
 frontend = tvm_api.tflite_frontend()
@@ -149,6 +154,15 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """Whether a tensor was computed, and is no constant of the file."""
         number = int(input_tensor_idx)
         return number in self.values and not self._graph.tensors[number].constant
+
+    def get_tensors(self, tensors_idx_list: Any) -> Any:
+        """TVM's wrappers of tensors, with the axis of scales that `quantized_axis` says."""
+        wrappers = super().get_tensors(tensors_idx_list)
+        for wrapper in wrappers:
+            if getattr(wrapper, "qnn_params", None):
+                known = wrapper.tensor.Quantization()
+                wrapper.qnn_params["axis"] = quantized_axis(known, wrapper.tensor.ShapeLength())
+        return wrappers
 
     def get_input_tensors(self, op: Any) -> Any:
         """TVM's wrappers of an operator's inputs, without optional ones left out at the end."""

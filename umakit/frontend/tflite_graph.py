@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tflite
+from flatbuffers.number_types import Int32Flags
 
 from umakit.errors import ModelError
 
 IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
+NEWER_CODE_FIELD = 10
+"""Of an OperatorCode: where its table says where `builtin_code` is."""
+
 MOST_ELEMENTS = 2**31 - 1
 """Of one tensor: generated C counts elements in 32 bits."""
 
@@ -234,6 +238,13 @@ class _Reader:
                 "than scales",
                 where=self._where,
             )
+        rank = table.ShapeLength()
+        axis = quantized_axis(known, rank)
+        if count > 1 and (not 0 <= axis < rank or table.Shape(axis) != count):
+            raise ModelError(
+                f"tensor {name!r} has {count} scales, which is not its size along axis {axis}",
+                where=self._where,
+            )
         return scales.astype(np.float32), zero_points
 
     def _operator(self, table: Any, tensors: int) -> TfliteOperator:
@@ -241,8 +252,7 @@ class _Reader:
         if not 0 <= number < self._count(self._model.OperatorCodesLength()):
             raise _damaged(self._where, f"there is no operator code {number}")
         code = self._model.OperatorCodes(number)
-        # Codes below 127 lie in the field that older files have.
-        builtin = max(int(code.DeprecatedBuiltinCode()), int(code.BuiltinCode()))
+        builtin = operator_number(code)
         if builtin == tflite.BuiltinOperator.CUSTOM:
             name = f"CUSTOM {(code.CustomCode() or b'').decode('utf-8', 'replace')}"
         else:
@@ -267,6 +277,25 @@ class _Reader:
             known |= set(operator.outputs)
         if not set(graph.outputs) <= known:
             raise _damaged(self._where, "an output is never written")
+
+
+def quantized_axis(quantization: Any, rank: int) -> int:
+    """The axis that scales lie along; a tensor of one axis has no other.
+
+    Older converters gave the bias of a depthwise convolution the axis of its weights.
+    """
+    return 0 if rank == 1 else int(quantization.QuantizedDimension())
+
+
+def operator_number(code: Any) -> int:
+    """The number of an operator: the larger one of two fields, as TensorFlow Lite reads them.
+
+    Codes below 127 lie in the field that older files have (`GetBuiltinCode` in TensorFlow Lite's
+    schema_utils.cc). The method `BuiltinCode` of the package tflite looks at that one first.
+    """
+    place = code._tab.Offset(NEWER_CODE_FIELD)
+    newer = code._tab.Get(Int32Flags, place + code._tab.Pos) if place else 0
+    return max(int(code.DeprecatedBuiltinCode()), int(newer))
 
 
 OPERATOR_NAMES: dict[int, str] = {
