@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from umakit.build import build_runner
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata, read_weights
-from umakit.npz import npz_bytes
+from umakit.npz import npz_bytes, read_npz
 
 INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
 
@@ -113,17 +112,9 @@ def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Arrays of an npz file by name.
 
     Raises:
-        InputError: the file is missing or no npz.
+        InputError: the file is missing or no npz, see `umakit.npz.read_npz`.
     """
-    if not path.is_file():
-        raise InputError("no such file", where=str(path))
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, EOFError, TypeError):
-        raise InputError(
-            "is not an npz file of plain arrays", where=str(path), fix="write it with numpy.savez"
-        ) from None
+    return read_npz(path)
 
 
 def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
