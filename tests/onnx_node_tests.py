@@ -225,10 +225,7 @@ def difference(got: Sequence[np.ndarray[Any, Any]], expected: Sequence[Any], cas
 
 def run_case(case: TestCase, constants: bool) -> tuple[str, str]:
     """Column and message of a test, with inputs at run time or as constants."""
-    inputs, expected = (
-        [onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in values]
-        for values in case.data_sets[0]
-    )
+    inputs, expected = ([_array(v) for v in values] for values in case.data_sets[0])
     model = with_constants(case.model, inputs) if constants else case.model
     if model is None:
         return "refused", "inputs cannot be constants"
@@ -245,6 +242,13 @@ def run_case(case: TestCase, constants: bool) -> tuple[str, str]:
         return "refused", got
     message = difference(got, expected, case)
     return ("wrong", message) if message else ("right", "")
+
+
+def _array(value: Any) -> Any:
+    """An array where a test has a tensor or a scalar; other values as they are."""
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _fast_folder() -> str | None:
@@ -349,7 +353,7 @@ def _outcome(
             if found == column:
                 note = "with constants: " if constants and message else ""
                 return Outcome(case.name, operator, column, note + message)
-    message = results[False][1]
+    message = " | with constants: ".join(message for _, message in results.values())
     types = types_of(case.model) & OUT_OF_SCOPE
     if types:
         return Outcome(

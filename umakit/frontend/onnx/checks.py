@@ -61,6 +61,24 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
         raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
 
 
+def check_values(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse inputs and outputs that are no tensors.
+
+    Raises:
+        ModelError: names the input or output and the file.
+    """
+    for what, values in (("input", proto.graph.input), ("output", proto.graph.output)):
+        for value in values:
+            kind = value.type.WhichOneof("value") or "tensor_type"
+            if kind != "tensor_type":
+                raise ModelError(
+                    f"{what} {value.name!r} is of the kind {kind.removesuffix('_type')}, "
+                    "which no C interface of umakit has",
+                    where=str(path),
+                    fix="export the model with tensors as inputs and outputs",
+                )
+
+
 def check_operators(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse operators of other domains, and quantization that is no constant.
 

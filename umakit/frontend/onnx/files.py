@@ -23,7 +23,7 @@ from umakit.frontend.model import (
     type_specification,
 )
 from umakit.frontend.onnx.attributes import settle_attributes
-from umakit.frontend.onnx.checks import check_external_data, check_operators
+from umakit.frontend.onnx.checks import check_external_data, check_operators, check_values
 from umakit.frontend.onnx.importer import NamingImporter
 from umakit.frontend.onnx.padding import make_padding_explicit
 from umakit.frontend.onnx.quantization import edge_quantizations
@@ -89,6 +89,7 @@ def _load(path: Path) -> onnx.ModelProto:
             raise ModelError("is not an ONNX model or holds no operators", where=str(path))
         check_external_data(proto, path)
         onnx.load_external_data_for_model(proto, str(path.parent))
+        check_values(proto, path)
         check_operators(proto, path)
         onnx.checker.check_model(proto)
     except DecodeError:

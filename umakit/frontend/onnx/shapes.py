@@ -66,6 +66,12 @@ def _bound_shape(
             shape.append(int(wanted[axis]))
         elif fixed > 0:
             shape.append(int(fixed))
+        elif dimension.HasField("dim_value"):
+            raise ModelError(
+                f"dimension {axis} of input {value.name!r} is {fixed}",
+                where=str(path),
+                fix="give its size with --input-shapes",
+            )
         else:
             notices.append(symbolic_notice(value.name, dimension.dim_param or "?"))
             shape.append(1)

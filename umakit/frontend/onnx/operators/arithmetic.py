@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remainders, shifts, tests for infinity, and broadcasting as before opset 7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.frontend.onnx.node import Node
+
+op = tvm_api.relax.op
+
+
+def is_infinite(node: Node) -> Any | None:
+    """IsInf of one sign, or of none; that of both is TVM's."""
+    x, dtype = node.inputs[0], node.dtype(0)
+    positive = bool(node.attribute("detect_positive", 1))
+    negative = bool(node.attribute("detect_negative", 1))
+    if not dtype.startswith("float") or (positive and negative):
+        return None
+    if positive:
+        return op.equal(x, tvm_api.relax.const(np.inf, dtype))
+    if negative:
+        return op.equal(x, tvm_api.relax.const(-np.inf, dtype))
+    return op.less(x, tvm_api.relax.const(-np.inf, dtype))  # never so
+
+
+def floating_modulo(node: Node) -> Any | None:
+    """Mod of floats with fmod=0: the sign of the divisor, as `numpy.mod` has it.
+
+    From the remainder of `fmod`, which is exact, and not from a quotient, which overflows.
+    """
+    dtype = node.dtype(0)
+    if not dtype.startswith("float") or node.attribute("fmod", 0) or node.dtype(1) != dtype:
+        return None
+    x, y = node.inputs
+    zero, negative_zero = tvm_api.relax.const(0.0, dtype), tvm_api.relax.const(-0.0, dtype)
+    remainder = node.emit(op.mod(x, y))
+    below = node.emit(op.less(y, zero))
+    other_sign = op.not_equal(op.less(remainder, zero), below)
+    shifted = op.where(other_sign, op.add(remainder, y), remainder)
+    signed_zero = op.where(below, negative_zero, zero)
+    return op.where(op.equal(remainder, zero), signed_zero, shifted)
+
+
+def bit_shift(node: Node) -> Any | None:
+    """BitShift by any amount: what is shifted out is lost, however far.
+
+    An amount below 0 or of at least the width shifts everything out: 0 is left, or -1 where a
+    negative number is shifted to the right. C leaves both undefined, and a shift of a negative
+    number to the left too, which is therefore done on the unsigned type of the same width.
+    """
+    dtype = node.dtype(0)
+    if "int" not in dtype or node.dtype(1) != dtype:
+        return None
+    x, amount = node.inputs
+    width = np.dtype(dtype).itemsize * 8
+
+    def const(value: int) -> Any:
+        return tvm_api.relax.const(value, dtype)
+
+    signed = not dtype.startswith("u")
+    outside = op.greater_equal(amount, const(width))
+    if signed:
+        outside = op.logical_or(outside, op.less(amount, const(0)))
+    outside = node.emit(outside)
+    if node.attribute("direction") == "RIGHT" and signed:
+        return op.right_shift(x, op.where(outside, const(width - 1), amount))
+    amount = node.emit(op.where(outside, const(0), amount))
+    if node.attribute("direction") == "RIGHT":
+        return op.where(outside, const(0), op.right_shift(x, amount))
+    if signed:
+        unsigned = f"u{dtype}"
+        shifted = op.left_shift(op.astype(x, unsigned), op.astype(amount, unsigned))
+        return op.where(outside, const(0), op.astype(shifted, dtype))
+    return op.where(outside, const(0), op.left_shift(x, amount))
+
+
+def dropout(node: Node) -> Any | None:
+    """Dropout of a network that is not in training: its input, and a mask of ones."""
+    training = node.input(2)
+    if training is not None:
+        trains, ratio = node.constant(2), node.constant(1)
+        dropped = 0.5 if node.input(1) is None else None if ratio is None else float(ratio.item())
+        if trains is None:
+            raise node.refuse(
+                "is told at run time whether to drop elements, which is not supported"
+            )
+        if trains.any() and dropped != 0.0:
+            raise node.refuse(
+                "has training_mode=1 and drops elements at random, which is not supported",
+                fix="export the model for inference",
+            )
+    if len(node.proto.output) == 1:
+        return node.inputs[0]
+    dtype = "bool" if node.opset >= 10 else node.dtype(0)
+    return [node.inputs[0], tvm_api.relax.const(np.ones(node.shape(0), dtype), dtype)]
+
+
+LEGACY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": op.add,
+    "And": op.logical_and,
+    "Div": op.divide,
+    "Equal": op.equal,
+    "Greater": op.greater,
+    "Less": op.less,
+    "Mul": op.multiply,
+    "Or": op.logical_or,
+    "Pow": op.power,
+    "Sub": op.subtract,
+    "Xor": op.logical_xor,
+}
+
+
+def legacy_broadcast(node: Node) -> Any | None:
+    """Operators of two inputs before opset 7: dimensions of the second one start at `axis`."""
+    axis = node.attribute("axis")
+    if node.opset >= 7 or axis is None or not node.attribute("broadcast", 0):
+        return None
+    shape, other = node.shape(0), node.shape(1)
+    axis += len(shape) if axis < 0 else 0
+    if not 0 <= axis <= len(shape) - len(other):
+        raise node.refuse(f"has axis={axis}, where the second input does not fit")
+    trailing = len(shape) - len(other) - axis
+    second = op.reshape(node.inputs[1], [*other, *[1] * trailing])
+    return LEGACY[node.proto.op_type](node.inputs[0], second)
+
+
+CONVERTERS = {
+    **dict.fromkeys(LEGACY, legacy_broadcast),
+    "BitShift": bit_shift,
+    "Dropout": dropout,
+    "IsInf": is_infinite,
+    "Mod": floating_modulo,
+}

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences whose length and positions are known when the network is imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.frontend.onnx.node import Node
+
+op = tvm_api.relax.op
+
+
+def _elements(node: Node) -> list[Any]:
+    """The tensors of the sequence that is the first input.
+
+    Raises:
+        ModelError: it is a sequence that the caller of the network gives.
+    """
+    sequence = node.inputs[0]
+    if not isinstance(sequence, tvm_api.RelaxTuple):
+        raise node.refuse("has a sequence that is not built by the network itself")
+    return list(sequence.fields)
+
+
+def _position(node: Node, at: int, default: int, count: int) -> int:
+    """A position in a sequence; negative ones count from its end.
+
+    Args:
+        node: the operator.
+        at: which input says it.
+        default: where the input is left out.
+        count: how many positions there are.
+
+    Raises:
+        ModelError: it is computed at run time, or there is no such position.
+    """
+    position = default
+    if node.input(at) is not None:
+        array = node.constant(at)
+        if array is None:
+            raise node.refuse("has a position that is computed at run time, which is not supported")
+        position = int(array.reshape(-1)[0])
+    length = len(_elements(node))
+    if not -length <= position < count:
+        raise node.refuse(f"has the position {position}, but the sequence has {length} elements")
+    return position
+
+
+def construct(node: Node) -> Any:
+    """SequenceConstruct: one element for each input."""
+    return tvm_api.RelaxTuple(list(node.inputs))
+
+
+def insert(node: Node) -> Any:
+    """SequenceInsert: before the element at a position, default at the end."""
+    elements = _elements(node)
+    count = len(elements)
+    elements.insert(_position(node, 2, count, count + 1), node.inputs[1])
+    return tvm_api.RelaxTuple(elements)
+
+
+def erase(node: Node) -> Any:
+    """SequenceErase: the element at a position, default the last one."""
+    elements = _elements(node)
+    del elements[_position(node, 1, -1, len(elements))]
+    return tvm_api.RelaxTuple(elements)
+
+
+def at(node: Node) -> Any:
+    """SequenceAt: the element at a position."""
+    elements = _elements(node)
+    return elements[_position(node, 1, 0, len(elements))]
+
+
+def length(node: Node) -> Any:
+    """SequenceLength: a constant, an int64 scalar."""
+    return tvm_api.relax.const(len(_elements(node)), "int64")
+
+
+def concatenate(node: Node) -> Any:
+    """ConcatFromSequence: the elements along an axis that they have, or along a new one."""
+    elements = _elements(node)
+    if not elements:
+        raise node.refuse("joins a sequence without elements")
+    axis = int(node.attribute("axis"))
+    if node.attribute("new_axis", 0):
+        return op.stack(elements, axis)
+    return op.concat(elements, axis)
+
+
+def split(node: Node) -> Any:
+    """SplitToSequence: parts of equal size, the last one smaller, or of given sizes."""
+    shape = node.shape(0)
+    axis = int(node.attribute("axis", 0))
+    if not -len(shape) <= axis < len(shape):
+        raise node.refuse(f"has axis={axis}, but its input has {len(shape)} dimensions")
+    axis %= len(shape)
+    extent = shape[axis]
+    sizes = _sizes(node, extent)
+    if min(sizes, default=0) < 1 or sum(sizes) != extent:
+        raise node.refuse(f"splits {extent} elements into {sizes}, which does not fit")
+    ends = [int(end) for end in np.cumsum(sizes)]
+    parts = []
+    for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+        part = node.emit(op.strided_slice(node.inputs[0], [axis], [begin], [end]))
+        if node.input(1) is None and not node.attribute("keepdims", 1):
+            part = node.emit(op.squeeze(part, [axis]))
+        parts.append(part)
+    return tvm_api.RelaxTuple(parts)
+
+
+def _sizes(node: Node, extent: int) -> list[int]:
+    """Sizes of the parts of a split along an axis."""
+    if node.input(1) is None:
+        return [1] * extent
+    array = node.constant(1)
+    if array is None:
+        raise node.refuse("has sizes that are computed at run time, which is not supported")
+    if array.ndim:
+        return [int(size) for size in array]
+    size = int(array)
+    if size < 1:
+        raise node.refuse(f"splits into parts of {size} elements")
+    return [min(size, extent - begin) for begin in range(0, extent, size)]
+
+
+CONVERTERS = {
+    "ConcatFromSequence": concatenate,
+    "SequenceAt": at,
+    "SequenceConstruct": construct,
+    "SequenceErase": erase,
+    "SequenceInsert": insert,
+    "SequenceLength": length,
+    "SplitToSequence": split,
+}
