@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from umakit.escaping import shown
+
 PIPE_WIDTH = 120
 """Columns of a table that does not go to a terminal."""
 
 
 def console(error: bool = False) -> Any:
-    """A rich console; wide enough for tables when the output is a pipe."""
+    """A rich console; wide enough for tables when the output is a pipe.
+
+    Texts are printed as they are: no markup, no emoji, no highlighting. Names go through
+    `umakit.escaping.shown` first, which `new_table` and `say` see to.
+    """
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
@@ -23,12 +30,19 @@ def console(error: bool = False) -> Any:
     if not stream.isatty():
         wanted = os.environ.get("COLUMNS", "")
         width = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else PIPE_WIDTH
-    return Console(stderr=error, width=width, highlight=False)
+    return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str, error: bool = False) -> None:
-    """Print a line as it is."""
-    print(text, file=sys.stderr if error else sys.stdout, flush=True)
+    """Print a line; what is not printable in it, line breaks too, is shown as an escape."""
+    print(shown(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def print_any_character() -> None:
+    """Let standard output and error show as an escape what their encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager
@@ -39,8 +53,10 @@ def progress() -> Iterator[Callable[[str], None]]:
         A function to call with each new stage.
     """
     if sys.stderr.isatty():
+        from rich.text import Text
+
         with console(error=True).status("starting") as status:
-            yield lambda stage: status.update(stage)
+            yield lambda stage: status.update(Text(shown(stage)))
         return
     started = time.monotonic()
     last = ""

@@ -24,6 +24,7 @@ from umakit.cli.options import (
 )
 
 from umakit.errors import InputError, LibraryError
+from umakit.escaping import shell_word
 
 if TYPE_CHECKING:
     from umakit.compile import ExportOptions
@@ -195,7 +196,7 @@ NOT_REPEATED = ("inputs", "output", "most", "as_json")
 
 def _again(context: typer.Context, inputs: str) -> str:
     """The command that compares the inference that differs, and no other."""
-    words = ["uma", "diff", str(context.params["model"])]
+    words: list[str] = []
     for option in context.command.params:
         value = context.params[str(option.name)]
         if option.param_type_name != "option" or option.name in NOT_REPEATED:
@@ -203,7 +204,8 @@ def _again(context: typer.Context, inputs: str) -> str:
         if value and value != option.default:
             for item in value if isinstance(value, (list, tuple)) else [value]:
                 words += [option.opts[0], str(item)]
-    return shlex.join([*words, "--inputs", inputs])
+    model = shell_word(str(context.params["model"]))
+    return f"uma diff {model} {shlex.join([*words, '--inputs', inputs])}"
 
 
 FILES = {

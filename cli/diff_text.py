@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from umakit.cli.tables import new_table
+from umakit.cli.tables import Table, new_table
 
 if TYPE_CHECKING:
     from umakit.diff import Blame, DiffResult, LayerResult, TensorDifference

@@ -16,7 +16,7 @@ from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli import tune as tune_command
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, print_any_character, progress, say
 from umakit.cli.options import (
     BackendOption,
     DeviceOption,
@@ -38,6 +38,7 @@ from umakit.cli.package import package
 
 from umakit.devices import find_device
 from umakit.errors import InputError, UmakitError
+from umakit.escaping import shell_word
 from umakit.version import __version__
 
 app = typer.Typer(
@@ -88,9 +89,9 @@ def new(
     for file_name in written.files:
         say(f"  {file_name}")
     if tutorial:
-        say(f"Next: python {written.folder / 'run.py'}")
+        say(f"Next: python {shell_word(str(written.folder / 'run.py'))}")
     else:
-        say(f"Next: python {written.folder / 'run.py'} says what to decide first")
+        say(f"Next: python {shell_word(str(written.folder / 'run.py'))} says what to decide first")
 
 
 @app.command(epilog="Example:  uma backends --json")
@@ -132,7 +133,7 @@ def partition(
         _print_json(report.as_json())
     else:
         console().print(tables.offload_table(report.placements))
-        console().print(tables.offload_summary(report), highlight=False)
+        say(tables.offload_summary(report))
 
 
 @app.command(
@@ -196,14 +197,15 @@ def compile_(
     if as_json:
         _print_json({"output": str(output), **library.metadata["umakit"]})
         return
-    console().print(tables.offload_summary(library.report), highlight=False)
-    console().print(tables.memory_summary(library.metadata["umakit"]["memory"]), highlight=False)
+    say(tables.offload_summary(library.report))
+    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
+        say(line)
     if records is not None:
-        console().print(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
+        say(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")
-    say(f"Next: uma run {output} --inputs in.npz --profile")
+    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile")
 
 
 @app.command(epilog="Example:  uma run digits_library --inputs held_out.npz --profile")
@@ -329,6 +331,7 @@ def _print_json(value: Any) -> None:
 
 def run_command(arguments: list[str] | None = None) -> int:
     """Run `uma` and return its exit code; a user's mistake is one sentence, never a traceback."""
+    print_any_character()
     try:
         result = app(args=arguments, standalone_mode=False, prog_name="uma")
     except UmakitError as error:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from umakit.cli.console import console, progress, say
 from umakit.cli.options import (
     BackendOption,
@@ -20,7 +19,7 @@ from umakit.cli.options import (
     find_backends,
     parse_shapes,
 )
-from umakit.cli.tables import new_table, offload_summary
+from umakit.cli.tables import Table, new_table, offload_summary
 
 from umakit.errors import InputError, LibraryError
 
@@ -99,7 +98,7 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
-    console().print(offload_summary(page.offload), highlight=False)
+    say(offload_summary(page.offload))
     say(f"Wrote {destination}")
 
 

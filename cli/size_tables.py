@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from umakit.cli.tables import new_table
+from umakit.cli.tables import Table, new_table
 
 if TYPE_CHECKING:
     from umakit.size import LibrarySize

@@ -8,14 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Table as RichTable
 
+from umakit.escaping import shown
 from umakit.report import CPU
 
 if TYPE_CHECKING:
     from umakit.registry import BackendSource
     from umakit.report import OffloadReport, OperatorPlacement
     from umakit.run import LayerProfile
+
+
+LONGEST_CELL = 400
+"""Characters of a cell; longer texts are cut in the middle."""
+
+
+class Table(RichTable):
+    """A table whose cells are texts of unknown origin: shown as they are, on one line each."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row; see `rich.table.Table.add_row`."""
+        safe = [shown(cell, LONGEST_CELL) if isinstance(cell, str) else cell for cell in cells]
+        super().add_row(*safe, **options)
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
@@ -50,7 +64,7 @@ def offload_summary(report: OffloadReport) -> str:
     return f"{len(report.offloaded)} of {len(report.placements)} operators offloaded, {share}"
 
 
-def memory_summary(memory: Mapping[str, Any]) -> str:
+def memory_summary(memory: Mapping[str, Any]) -> list[str]:
     """Arena, its lower bound and constants in one line, and a line for each of several pools."""
     arena, bound = memory["arena_bytes"], memory["live_set_bound_bytes"]
     ratio = f"{arena / bound:.2f} x the live-set bound" if bound else "nothing to place"
@@ -60,7 +74,7 @@ def memory_summary(memory: Mapping[str, Any]) -> str:
     lines += [_pool_summary(scratchpad) for scratchpad in memory["scratchpads"]]
     if memory["traffic"]:
         lines.append(_traffic_summary(memory["traffic"]))
-    return "\n".join(lines)
+    return lines
 
 
 def tilings_summary(tilings: Mapping[str, int]) -> str:

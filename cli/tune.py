@@ -23,6 +23,8 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import new_table
 
+from umakit.escaping import shell_word, shown
+
 if TYPE_CHECKING:
     from umakit.tiling import Layer, Tiling
     from umakit.tuning import LayerProgress, TunedLayer, Workers
@@ -133,7 +135,8 @@ def tune(
         return 0
     console().print(_table(finished))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
-    say(f"Next: uma compile {model} --backend {backend} --records {records} -o LIBRARY")
+    words = [shell_word(str(word)) for word in (model, backend, records)]
+    say(f"Next: uma compile {words[0]} --backend {words[1]} --records {words[2]} -o LIBRARY")
     return 0
 
 
@@ -155,14 +158,14 @@ def _shown() -> Iterator[tuple[Show, Done]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}"))
+    columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console(error=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def show(at: LayerProgress) -> None:
             now = at.progress
             text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings, best {now.best:,} cycles"
-            bar.update(task, total=at.count, completed=at.number - 1, description=text)
+            bar.update(task, total=at.count, completed=at.number - 1, description=shown(text))
 
         yield show, lambda tuned: bar.advance(task)
 

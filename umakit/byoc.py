@@ -22,8 +22,9 @@ from umakit.backend import Pattern, UMABackend
 from umakit.build import compile_c, library_sources
 from umakit.compile import export_program
 from umakit.errors import BackendError
+from umakit.escaping import shown
 from umakit.frontend.model import Model, type_specification
-from umakit.names import symbol_part
+from umakit.names import is_identifier, symbol_part
 from umakit.partitioner import Partitioned
 from umakit.rendering import render
 from umakit.report import OffloadReport
@@ -77,8 +78,11 @@ def build_function(function: Any, backend: UMABackend) -> Any:
     Raises:
         LoweringError: the function cannot become C.
         BuildError: the C compiler is missing or refused.
+        BackendError: the function's symbol is no C identifier.
     """
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
+    if not is_identifier(symbol):
+        raise BackendError(f"the function's symbol {shown(symbol, 100)!r} is no C identifier")
     folder = _work_folder() / f"{symbol}_{next(_numbers)}"
     model = _as_model(symbol, function, backend.target_name)
     partitioned = Partitioned(model.module, OffloadReport(()))

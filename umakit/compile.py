@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from umakit.backend import UMABackend
-from umakit.errors import LibraryError
+from umakit.codegen.driver_names import names_taken_by
+from umakit.errors import LibraryError, MemoryPlanError
 from umakit.frontend import Model, import_model
 from umakit.library import Library, check_destination, write_library
 from umakit.lower import lower
@@ -53,7 +54,16 @@ class ExportOptions:
     records: Path | None = None
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
-        """Names of the C interface that no tensor may have."""
+        """Names of the C interface that no tensor may have.
+
+        Raises:
+            MemoryPlanError: a pool has the name of what else the interface takes.
+        """
+        if self.weights == "blob" and any(pool.name == "weights" for pool in pools):
+            raise MemoryPlanError(
+                "a memory pool cannot be called 'weights' where the weights are a blob",
+                fix="choose another name for it, or --weights c",
+            )
         names = [name for pool in pools for name in (pool.name, f"{pool.name}_size")]
         return [*names, "weights"] if self.weights == "blob" else names
 
@@ -153,7 +163,8 @@ def export_program(
     used = {kernel.target for kernel in lowered.kernels.values()}
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     pools = memory_pools(list(by_target.values()), options.pools)
-    program = build_program(model, lowered, partitioned.report, options.reserved_names(pools))
+    reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
+    program = build_program(model, lowered, partitioned.report, reserved)
     program = overlap_with_cpu(program, by_target, options.overlap)
     if tuned is not None:
         program = replace(program, tilings=Tilings(len(tuned.layers), len(tuned.tuned)))

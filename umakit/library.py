@@ -89,8 +89,9 @@ def write_library(
     layout = layout_weights(program) if weights == "blob" else None
     code = generate_code(program, plan, backends, layout)
     metadata = describe(program, plan, report, backends, code)
-    sources = {**code.sources, **_driver_files(backends)}
-    sources |= _arithmetic(sources.values())
+    sources = dict(code.sources)
+    _add(sources, _driver_files(backends), str(destination))
+    _add(sources, _arithmetic(sources.values()), str(destination))
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
@@ -182,10 +183,25 @@ def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
                     fix=f"see _register_driver in the backend {name}",
                 )
             text = exported_includes(backend, source.read_text(encoding="utf-8"))
-            files[f"src/{exported_name(backend, driver_file)}"] = text
+            _add(files, {f"src/{exported_name(backend, driver_file)}": text}, str(source))
         if is_simulated(backend):
-            files |= _simulator_files(name, backend)
+            _add(files, _simulator_files(name, backend), str(backend.folder))
     return files
+
+
+def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
+    """Add files to others; the simulator's are the same for several backends.
+
+    Raises:
+        LibraryError: another file has the name.
+    """
+    for path, text in more.items():
+        if files.setdefault(path, text) != text:
+            raise LibraryError(
+                f"two different files would become {path}",
+                where=where,
+                fix="give the driver's file another name",
+            )
 
 
 def _arithmetic(texts: Iterable[str]) -> dict[str, str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import colorsys
 import tempfile
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import LibraryError
+from umakit.escaping import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +61,11 @@ def draw_memory_map(description: Mapping[str, Any], path: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
             staged = Path(temporary) / path.name
-            with matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}):
+            settings = {"svg.hashsalt": "umakit", "svg.fonttype": "none"}
+            with matplotlib.rc_context(settings), warnings.catch_warnings():
+                # A name in a script that the font lacks is drawn as boxes in a PNG file.
+                warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+                warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
                 figure.savefig(staged, dpi=120, metadata=metadata)
             staged.replace(path)
     except OSError as error:
@@ -146,11 +152,13 @@ def _draw_tensor(
             va="center",
             fontsize=6,
             clip_on=True,
+            parse_math=False,
         )
 
 
 def _shortened(name: str, steps: float) -> str:
     most = min(LONGEST_LABEL, int(10 * steps))
+    name = shown(name)
     return name if len(name) <= most else f"{name[: most - 1]}\u2026"
 
 
@@ -167,5 +175,6 @@ def _name_layers(axes: Axes, layers: Sequence[Mapping[str, Any]]) -> None:
         ha="right",
         rotation_mode="anchor",
         fontsize=7,
+        parse_math=False,
     )
     axes.set_xlabel("layer")

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from umakit.backend import UMABackend
+from umakit.names import plain_file_name
+
+MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
+"""A macro without parentheses. No tensor is called by capitals only (`umakit.names`)."""
 
 
 def exported_name(backend: UMABackend, driver_file: str) -> str:
-    """`conv2dnchw.c` of a backend becomes `<target>_conv2dnchw.c`."""
-    name = Path(driver_file).name
+    """`conv2dnchw.c` of a backend becomes `<target>_conv2dnchw.c`, in characters for any build."""
+    name = plain_file_name(Path(driver_file).name)
     prefix = f"{backend.target_name}_"
     return name if name.startswith(prefix) else prefix + name
 
@@ -27,3 +32,20 @@ def exported_includes(backend: UMABackend, text: str) -> str:
             flags=re.MULTILINE,
         )
     return text
+
+
+def names_taken_by(backends: Mapping[str, UMABackend]) -> list[str]:
+    """Names that mean something in the files of drivers, which no tensor may have.
+
+    Args:
+        backends: by target name.
+    """
+    names: list[str] = []
+    for _, backend in sorted(backends.items()):
+        if backend.completion is not None:
+            names.append(backend.completion)
+        for header in backend.driver.headers:
+            path = backend.folder / header
+            if path.is_file():
+                names += MACRO.findall(path.read_text(encoding="utf-8", errors="replace"))
+    return names

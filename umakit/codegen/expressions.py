@@ -16,7 +16,15 @@ from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import integer_range, overflows
 from umakit.errors import LoweringError
-from umakit.names import MATH_HEADER, MEMORY_HEADER, c_identifier, header_of, unique
+from umakit.escaping import shown
+from umakit.names import (
+    MATH_HEADER,
+    MEMORY_HEADER,
+    c_identifier,
+    header_of,
+    is_identifier,
+    unique,
+)
 from umakit.quantization import requantize
 
 tirx = tvm_api.tirx
@@ -324,6 +332,8 @@ class ExpressionPrinter:
 
     def _external(self, arguments: list[Any]) -> str:
         texts = [str(arguments[0].value), *(self.text(argument) for argument in arguments[1:])]
+        if not is_identifier(texts[0]):
+            raise self.unsupported(f"a call of {shown(texts[0], 100)!r}")
         if self._replace_call_extern is not None:
             replacement = self._replace_call_extern(texts)
             if replacement is not None:

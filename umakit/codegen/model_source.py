@@ -25,7 +25,7 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
-from umakit.names import MEMORY_HEADER
+from umakit.names import MEMORY_HEADER, symbol_part, unique
 from umakit.program import KernelCall, Program, Role, Tensor
 from umakit.quantization import requantize
 from umakit.rendering import render
@@ -33,6 +33,12 @@ from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1
 """Bytes of the largest object on a target with 32 bits, `PTRDIFF_MAX`."""
+
+INTERFACE_NAMES = (
+    "run run_in run_unpacked status_string open_weights after_layer inputs outputs weights "
+    "workspace_pools has_no_constants main"
+).split()
+"""What follows the prefix in the symbols that every model has."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +261,7 @@ def _print_kernels(
 ) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
     """C functions of all kernels, as they are used; those of equal text share one function."""
     prefix = interface_prefix(program.name)
+    taken = {*INTERFACE_NAMES, *program.constants}
     definitions: list[str] = []
     shared: dict[object, KernelSymbol] = {}
     symbols: dict[KernelUse, KernelSymbol] = {}
@@ -266,7 +273,8 @@ def _print_kernels(
         key = (source.parameters, source.body)
         if key not in shared:
             suffix = "" if use.overwritten is None else "_in_place"
-            symbol = KernelSymbol(f"{prefix}_{use.kernel}{suffix}", source)
+            name = unique(symbol_part(f"{use.kernel}{suffix}"), taken)
+            symbol = KernelSymbol(f"{prefix}_{name}", source)
             shared[key] = symbol
             definitions.append(source.definition(symbol.name))
         symbols[use] = shared[key]
@@ -275,12 +283,6 @@ def _print_kernels(
 
 def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
     return KernelUse(call.kernel, taken_over(call, plan.shared))
-
-
-def comment_text(text: str) -> str:
-    """Text that can stand in a C comment: one line, no comment marks of its own."""
-    printable = "".join(c if c.isprintable() else "?" for c in text)
-    return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
 class _StepPrinter:
@@ -300,7 +302,7 @@ class _StepPrinter:
 
     def step(self, call: KernelCall) -> dict[str, Any]:
         """Template values of one call."""
-        comment = comment_text(f"{call.label} ({call.target})")
+        comment = f"{call.label} ({call.target})"
         if not call.kernel:
             target, source = (self._argument(name) for name in (*call.outputs, *call.inputs))
             size = self._program.tensors[call.outputs[0]].size

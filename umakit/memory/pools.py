@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from umakit.backend import UMABackend
 from umakit.errors import MemoryPlanError
-from umakit.names import is_reserved
+from umakit.names import is_macro, is_reserved
 from umakit.report import CPU
 
 ALIGNMENT = 16
@@ -47,7 +47,9 @@ class MemoryPool:
     by_offset: bool = False
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name) or (is_reserved(self.name) and self.name != DEFAULT_POOL):
+        if not _NAME.fullmatch(self.name) or (
+            (is_reserved(self.name) or is_macro(self.name)) and self.name != DEFAULT_POOL
+        ):
             raise MemoryPlanError(
                 f"a memory pool cannot be called {self.name!r}",
                 fix="use lower-case letters, digits and underscores, and no word of C",
@@ -101,6 +103,12 @@ def memory_pools(
     for backend in backends:
         for pool in _declared_pools(backend):
             pools[pool.name] = _united(pools.get(pool.name, pool), pool)
+    for name in pools.keys() | {pool.name for pool in requested}:
+        if f"{name}_size" in pools.keys() | {pool.name for pool in requested}:
+            raise MemoryPlanError(
+                f"a memory pool cannot be called {name + '_size'!r} beside {name!r}",
+                fix="choose another name: the C interface tells the size of a pool so",
+            )
     names = [pool.name for pool in requested]
     for pool in requested:
         if names.count(pool.name) > 1:
