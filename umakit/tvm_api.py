@@ -83,6 +83,10 @@ __all__ = [
     "wildcard",
 ]
 
+INJECTIVE_PATTERN = 2
+"""`OpPatternKind.kInjective`: an operator that is computed where its result is read."""
+OUTPUT_FUSABLE_PATTERN = 4
+"""`OpPatternKind.kOutEWiseFusable`: an operator that takes in element-wise ones behind it."""
 OPAQUE_OPERATOR_PATTERN = 8
 """`OpPatternKind.kOpaque`: an operator that fusion must leave alone."""
 
@@ -234,19 +238,28 @@ def tensor_type(shape: Iterable[int], dtype: str) -> Any:
     return relax.TensorType(list(shape), dtype)
 
 
-def register_operator(name: str, description: str, infer: Callable[[Any, Any], Any]) -> None:
+def register_operator(
+    name: str,
+    description: str,
+    infer: Callable[[Any, Any], Any],
+    legalize: Callable[[Any, Any], Any] | None = None,
+) -> None:
     """Make a Relax operator `relax.<name>` that has no side effects.
 
     Args:
         name: without `relax.`.
         description: one sentence.
         infer: (call, block builder) -> type of the result.
+        legalize: (block builder, call) -> call of a TIR function, for operators that every target
+            lowers in the same way.
     """
     full_name = f"relax.{name}"
     if full_name not in Op.list_op_names():
         tvm.ir.op._ffi_api.RegisterOp(full_name, description)
         tvm.ir.register_op_attr(full_name, "FInferType", infer)
         tvm.ir.register_op_attr(full_name, "FPurity", True)
+        if legalize is not None:
+            tvm.ir.register_op_attr(full_name, "FLegalize", legalize)
 
 
 def operator_call(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from umakit import tvm_api
+from umakit import resampling, tvm_api
 from umakit.quantization import (
     float32_pairs,
     further_parameters,
@@ -48,7 +48,7 @@ ORT = Rounding.ORT
 
 MOVEMENTS = frozenset(
     "reshape permute_dims squeeze expand_dims concat nn.pad strided_slice broadcast_to "
-    "flatten image.resize2d take tile repeat flip".split()
+    "flatten image.resize2d resample take tile repeat flip".split()
 )
 """Operators that only move numbers, and may add zeros."""
 
@@ -239,6 +239,8 @@ class OnnxIslands:
         integers = [self._converted(source, result) for source in sources]
         moved = relax.Tuple(integers) if together else integers[0]
         operator = tvm_api.operator_name(call)
+        if operator == resampling.OPERATOR and not resampling.moves_only(call):
+            raise NotAnIsland("ONNX Runtime interpolates in floating point")
         if operator == "nn.pad":
             return self._padded(call, moved, result)
         if operator == "image.resize2d":

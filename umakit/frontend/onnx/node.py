@@ -55,6 +55,27 @@ class Node:
         expression = self.input(position)
         return None if expression is None else tvm_api.constant_array(expression)
 
+    def constant_input(self, position: int, what: str) -> npt.NDArray[Any] | None:
+        """The values of an input that must be constant, None where it is left out.
+
+        Args:
+            position: of the input.
+            what: its name in the specification.
+
+        Raises:
+            ModelError: it is computed at run time.
+        """
+        if self.input(position) is None:
+            return None
+        array = self.constant(position)
+        if array is None:
+            raise self.refuse(
+                f"has an input {what} that is computed at run time, which decides about sizes "
+                "in the generated code",
+                "make it a constant",
+            )
+        return array
+
     def shape(self, position: int) -> tuple[int, ...]:
         """The shape of an input.
 

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resize and Upsample, as tables of places and weights along each axis.
+
+Where ONNX's reference and ONNX Runtime disagree: nearest neighbours at ties are ONNX Runtime's; a
+result of the operand's shape is a copy, as in ONNX Runtime; corners are aligned with `size * scale`
+from opset 18 on, as in ONNX's tests, and with the whole size before, as in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.frontend.onnx import coordinates
+from umakit.frontend.onnx.coordinates import Axis
+from umakit.frontend.onnx.node import Node
+from umakit.resampling import Table, resampled
+
+relax = tvm_api.relax
+
+AXES_SINCE = 18
+"""The opset that brought `axes`, `antialias`, `keep_aspect_ratio_policy` and fractional sizes."""
+ROI_SINCE = 11
+ALIGNED = "align_corners"
+FRACTION = 2**6
+"""Weights of integers are multiples of its inverse: float32 holds sums of 8 bits exactly."""
+MODES = ("nearest", "linear", "cubic")
+
+
+def resize(node: Node) -> Any | None:
+    """A Resize of any opset."""
+    old = node.opset < ROI_SINCE
+    mode = node.attribute("mode", "nearest")
+    transformation = (
+        "asymmetric" if old else node.attribute("coordinate_transformation_mode", "half_pixel")
+    )
+    rounding = "" if old else node.attribute("nearest_mode", "round_prefer_floor")
+    _check_names(node, mode, transformation, rounding)
+    roi = None
+    if transformation == "tf_crop_and_resize":
+        if node.input(1) is not None and node.constant(1) is None:
+            raise node.refuse(
+                "has a region of interest (roi) that is computed at run time",
+                "make it a constant",
+            )
+        roi = node.constant(1)
+    scales, sizes = (node.constant_input(p, what) for p, what in _places_of_sizes(old))
+    axes = _axes(node, scales, sizes, roi)
+    return _resized(node, axes, mode, transformation, rounding)
+
+
+def upsample(node: Node) -> Any | None:
+    """An Upsample, of which Resize of opset 10 is the successor."""
+    mode = node.attribute("mode", "nearest")
+    mode = {"bilinear": "linear"}.get(mode, mode)
+    _check_names(node, mode, "asymmetric", "")
+    if node.opset >= 9:
+        scales = node.constant_input(1, "scales")
+    elif node.opset >= 7:
+        scales = np.asarray(node.attribute("scales", ()), np.float32)
+    else:
+        sides = [node.attribute(name, 1.0) for name in ("height_scale", "width_scale")]
+        scales = np.asarray([1.0] * (len(node.shape(0)) - 2) + sides, np.float32)
+    return _resized(node, _axes(node, scales, None, None), mode, "asymmetric", "")
+
+
+def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
+    """Positions and names of the inputs with scales and sizes."""
+    return ((1, "scales"), (3, "sizes")) if old else ((2, "scales"), (3, "sizes"))
+
+
+def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
+    """Refuse names that the specification does not know."""
+    known = {
+        "mode": (mode, MODES),
+        "coordinate_transformation_mode": (transformation, coordinates.COORDINATES),
+        "nearest_mode": (rounding, ("", *coordinates.ROUNDINGS)),
+    }
+    for attribute, (name, names) in known.items():
+        if name not in names:
+            raise node.refuse(f"has the {attribute} {name!r}, which ONNX does not define")
+
+
+def _axes(
+    node: Node,
+    scales: npt.NDArray[Any] | None,
+    sizes: npt.NDArray[Any] | None,
+    roi: npt.NDArray[Any] | None,
+) -> list[Axis]:
+    """The axes that the operator names, with sizes and scales."""
+    shape = node.shape(0)
+    numbers = [int(axis) for axis in node.attribute("axes", range(len(shape)))]
+    if any(not -len(shape) <= axis < len(shape) for axis in numbers):
+        raise node.refuse(f"has axes {numbers}, which an operand of shape {list(shape)} lacks")
+    numbers = [axis % len(shape) for axis in numbers]
+    # Exporters leave the one that is not used empty.
+    given = [array for array in (scales, sizes) if array is not None and array.size]
+    if len(given) != 1 or given[0].size != len(numbers) or len(set(numbers)) != len(numbers):
+        raise node.refuse(
+            f"needs either a scale or a size for each of {len(numbers)} different axes"
+        )
+    if sizes is None or not sizes.size:
+        factors = given[0].astype(np.float32).reshape(-1)
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            raise node.refuse("has a scale that is no positive number")
+        # Sizes are those of ONNX's shape inference, which multiplies exactly.
+        results = [
+            int(np.floor(shape[a] * float(f))) for a, f in zip(numbers, factors, strict=True)
+        ]
+    else:
+        results = [int(size) for size in given[0].reshape(-1)]
+        factors = np.asarray(results, np.float32) / np.asarray([shape[a] for a in numbers], "f4")
+        factors, results = _by_policy(node, factors, results, [shape[a] for a in numbers])
+    if min(results) < 1:
+        raise node.refuse(f"yields the sizes {results}, which leaves no elements")
+    return [
+        _axis(node, (number, shape[number], result), factor, (place, len(numbers)), roi)
+        for place, (number, result, factor) in enumerate(
+            zip(numbers, results, factors, strict=True)
+        )
+    ]
+
+
+def _axis(
+    node: Node,
+    sizes: tuple[int, int, int],
+    scale: np.float32,
+    place: tuple[int, int],
+    roi: npt.NDArray[Any] | None,
+) -> Axis:
+    number, size, result = sizes
+    width = np.float32(result)
+    if node.opset >= AXES_SINCE and node.attribute("coordinate_transformation_mode") == ALIGNED:
+        width = np.float32(size) * scale
+        if abs(width - result) < 1e-4 * result:
+            width = np.float32(result)
+    bounds = (0.0, 1.0)
+    if roi is not None and roi.size:
+        if roi.size != 2 * place[1]:
+            raise node.refuse(f"has a region of interest of {roi.size} numbers")
+        values = roi.reshape(-1)
+        bounds = values[place[0]], values[place[1] + place[0]]
+    return Axis(number, size, result, scale, width, *(np.float32(bound) for bound in bounds))
+
+
+def _by_policy(
+    node: Node, factors: Any, results: list[int], sizes: list[int]
+) -> tuple[Any, list[int]]:
+    """Scales and sizes that keep the ratio of the sides, where the model asks for it."""
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return factors, results
+    if policy not in ("not_larger", "not_smaller"):
+        raise node.refuse(f"has the keep_aspect_ratio_policy {policy!r}")
+    factor = factors.min() if policy == "not_larger" else factors.max()
+    kept = [int(np.floor(float(factor * np.float32(size)) + 0.5)) for size in sizes]
+    return [factor] * len(sizes), kept
+
+
+def _resized(node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str) -> Any:
+    """The operand resized along all axes."""
+    shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
+    data = node.inputs[0]
+    if not cropped and all(axis.size == axis.result for axis in axes):
+        return data
+    whole = [axis for axis in axes if _changes(axis, cropped)]
+    tables = [_table(node, axis, mode, transformation, rounding) for axis in whole]
+    dtype = node.dtype(0)
+    if all(table.gathers for table in tables) or dtype.startswith("float"):
+        result = resampled(node.builder, data, tables)
+    else:
+        _check_integers(node, tables, mode)
+        floats = node.emit(relax.op.astype(data, "float32"))
+        result = relax.op.astype(resampled(node.builder, floats, tables), dtype)
+    if cropped:
+        value = float(node.attribute("extrapolation_value", 0.0))
+        for axis in whole:
+            result = _extrapolated(node, result, axis, len(shape), value)
+    return result
+
+
+def _check_integers(node: Node, tables: list[Table], mode: str) -> None:
+    """Refuse sums of integers that float32 would round, which decides about the integer."""
+    dtype = node.dtype(0)
+    scaled = [table.weights * FRACTION for table in tables]
+    exact = all((weights == np.round(weights)).all() for weights in scaled)
+    if not exact or (mode == "cubic" and dtype != "int32"):
+        raise node.refuse(
+            f"interpolates {dtype} with weights whose rounding is not defined",
+            "cast to float32 before it, or use the mode nearest",
+        )
+
+
+def _changes(axis: Axis, cropped: bool) -> bool:
+    """Whether an axis is not left as it is."""
+    if axis.size != axis.result or axis.scale != 1:
+        return True
+    return cropped and (axis.start != 0 or axis.end != 1)
+
+
+def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str) -> Table:
+    if mode == "nearest":
+        return coordinates.nearest(axis, transformation, rounding)
+    exclude = bool(node.attribute("exclude_outside", 0))
+    a = float(node.attribute("cubic_coeff_a", -0.75)) if mode == "cubic" else None
+    if node.attribute("antialias", 0):
+        return coordinates.antialiased(axis, transformation, a, exclude)
+    if a is None:
+        return coordinates.linear(axis, transformation)
+    return coordinates.cubic(axis, transformation, a, exclude)
+
+
+def _extrapolated(node: Node, data: Any, axis: Axis, rank: int, value: float) -> Any:
+    """The data with a value where coordinates lie outside of the operand."""
+    x = coordinates.coordinates(axis, "tf_crop_and_resize")
+    inside = (x >= 0) & (x <= axis.size - 1)
+    if inside.all():
+        return data
+    extents = [1] * rank
+    extents[axis.number] = -1
+    mask = relax.const(inside.reshape(extents), "bool")
+    other = relax.const(np.asarray(value, tvm_api.dtype_of(data)))
+    return node.emit(relax.op.where(mask, data, other))
+
+
+CONVERTERS = {"Resize": resize, "Upsample": upsample}

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weighted sums of a few elements along axes: what interpolation is when positions are known.
+
+resample   (data, places int32[results, taps] of each axis, weights[results, taps] of each axis
+            that has some)
+
+Result `r` along an axis is the sum over the taps `t` of `weights[r, t] * data[places[r, t]]`;
+without weights it is `data[places[r, 0]]`, of any dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+
+relax, te = tvm_api.relax, tvm_api.te
+
+OPERATOR = "resample"
+MOST_UNROLLED_TAPS = 16
+"""Of one element of a result, over all axes: cubic interpolation of an image. With more of them
+axes are resampled one after the other."""
+SHORT_AXIS_TAPS = 4
+"""With more of them along one axis, the sum is a loop."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Which elements of an axis the elements of a result are sums of.
+
+    Attributes:
+        axis: of the data, not negative.
+        places: int32[results, taps].
+        weights: float64[results, taps].
+    """
+
+    axis: int
+    places: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float64]
+
+    @property
+    def gathers(self) -> bool:
+        """Whether each element of the result is one element of the data."""
+        return self.weights.shape[1] == 1 and bool((self.weights == 1).all())
+
+
+def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
+    """A table from (place, weight) pairs for each element of the result.
+
+    Weights of equal places are added, those of 0 are left out. Short sums repeat a place with a
+    part of its weight and not another place with weight 0, which would spread infinities.
+    """
+    sums: list[dict[int, float]] = []
+    for pairs in terms:
+        weights: dict[int, float] = {}
+        for place, weight in pairs:
+            weights[place] = weights.get(place, 0.0) + weight
+        kept = {place: weight for place, weight in weights.items() if weight != 0}
+        sums.append(kept or {min(weights): 0.0})
+    taps = max(len(weights) for weights in sums)
+    places = np.empty((len(sums), taps), np.int32)
+    values = np.empty((len(sums), taps))
+    for row, weights in enumerate(sums):
+        first, share = next(iter(weights)), 1 + taps - len(weights)
+        weights[first] /= share
+        pairs = [(first, weights[first])] * (share - 1) + list(weights.items())
+        places[row] = [place for place, _ in pairs]
+        values[row] = [weight for _, weight in pairs]
+    return Table(axis, places, values)
+
+
+def resampled(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
+    """The data resampled along some axes.
+
+    Args:
+        builder: block builder.
+        data: a tensor of a known shape; of floats, unless all tables only gather.
+        tables: for different axes.
+
+    Returns:
+        A Relax expression of the data's dtype.
+    """
+    # What shrinks the data most comes first, which keeps what lies between small.
+    shape = tvm_api.static_shape(data) or ()
+    order = sorted(tables, key=lambda table: len(table.places) / shape[table.axis])
+    if math.prod(table.places.shape[1] for table in order) <= MOST_UNROLLED_TAPS:
+        return _call(builder, data, order) if order else data
+    for table in order:
+        data = _call(builder, data, [table])
+    return data
+
+
+def moves_only(call: Any) -> bool:
+    """Whether a call of the operator only moves elements."""
+    return not any(int(flag) for flag in call.attrs["weighted"])
+
+
+def _call(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
+    dtype = tvm_api.dtype_of(data)
+    weighted = [table for table in tables if not table.gathers]
+    operands = [data, *(relax.const(table.places, "int32") for table in tables)]
+    operands += [relax.const(table.weights.astype(dtype)) for table in weighted]
+    attributes = {
+        "axes": [table.axis for table in tables],
+        "weighted": [int(not table.gathers) for table in tables],
+    }
+    return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
+
+
+def _infer(call: Any, _: Any) -> Any:
+    data = call.args[0]
+    shape = list(tvm_api.static_shape(data) or ())
+    for number, axis in enumerate(call.attrs["axes"]):
+        places = tvm_api.static_shape(call.args[1 + number]) or ()
+        shape[int(axis)] = places[0]
+    return tvm_api.tensor_type(shape, tvm_api.dtype_of(data))
+
+
+def _legalize(builder: Any, call: Any) -> Any:
+    axes = [int(axis) for axis in call.attrs["axes"]]
+    weighted = [bool(flag) for flag in call.attrs["weighted"]]
+    # Sums take in what follows them, but what they read is computed once.
+    pattern = tvm_api.OUTPUT_FUSABLE_PATTERN if any(weighted) else tvm_api.INJECTIVE_PATTERN
+    return builder.call_te(
+        _compute, *call.args, axes=axes, weighted=weighted, primfunc_name_hint=OPERATOR,
+        primfunc_attrs={"op_pattern": pattern},
+    )  # fmt: skip
+
+
+def _compute(data: Any, *tables: Any, axes: Sequence[int], weighted: Sequence[bool]) -> Any:
+    """The sums in TE: terms written out, or a loop where one axis has many."""
+    values = iter(tables[len(axes) :])
+    pairs: dict[int, tuple[Any, Any]] = {
+        axis: (places, next(values) if has_weights else None)
+        for axis, places, has_weights in zip(axes, tables, weighted, strict=False)
+    }
+    shape = [
+        int(pairs[axis][0].shape[0] if axis in pairs else size)
+        for axis, size in enumerate(data.shape)
+    ]
+    taps = {axis: int(places.shape[1]) for axis, (places, _) in pairs.items()}
+    if len(axes) == 1 and taps[axes[0]] > SHORT_AXIS_TAPS:
+        (axis,) = axes
+        places, weights = pairs[axis]
+        tap = te.reduce_axis((0, taps[axis]), "tap")
+
+        def one_sum(*at: Any) -> Any:
+            source = (*at[:axis], places[at[axis], tap], *at[axis + 1 :])
+            return te.sum(weights[at[axis], tap] * data(*source), axis=tap)
+
+        return te.compute(shape, one_sum, name=OPERATOR)
+
+    def terms(at: list[Any], result: tuple[Any, ...], left: Sequence[int]) -> Any:
+        if not left:
+            return data(*at)
+        axis = left[0]
+        places, weights = pairs[axis]
+        total = None
+        for tap in range(taps[axis]):
+            at[axis] = places[result[axis], tap]
+            term = terms(at, result, left[1:])
+            if weights is not None:
+                term = weights[result[axis], tap] * term
+            total = term if total is None else total + term
+        return total
+
+    return te.compute(shape, lambda *at: terms(list(at), at, axes), name=OPERATOR)
+
+
+tvm_api.register_operator(OPERATOR, str(__doc__), _infer, _legalize)
