@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from umakit.cli.console import console, progress, say
 from umakit.cli.options import (
     BackendOption,
     DeviceOption,
+    ForceOption,
     JsonOption,
     ModelArgument,
     PoolOption,
@@ -23,8 +25,9 @@ from umakit.cli.options import (
     parse_shapes,
 )
 
-from umakit.errors import InputError, LibraryError
+from umakit.errors import InputError
 from umakit.escaping import shell_word
+from umakit.outputs import NPZ_RESULTS, check_file, input_files, status_of
 
 if TYPE_CHECKING:
     from umakit.compile import ExportOptions
@@ -76,7 +79,7 @@ OutputOption = Annotated[
         "--output",
         "-o",
         help="Folder for the wrong tensor and the right one (npz); default: MODEL_diff, "
-        "written if something differs.",
+        "written if something differs. Files of an earlier comparison are replaced.",
         show_default=False,
     ),
 ]
@@ -118,12 +121,13 @@ def diff(
     pool: PoolOption = None,
     planner: SamePlannerOption = None,
     weights: SameWeightsOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
-    if folder.exists() and not folder.is_dir():
+    if status_of(folder) is not None and not folder.is_dir():
         raise InputError(
             "exists and is no folder", where=str(folder), fix="choose another --output"
         )
@@ -134,9 +138,12 @@ def diff(
         from umakit.diff import diff_model
         from umakit.run import load_inputs
 
+        found = find_backends(backend)
+        files = _Files(folder, inputs, input_files(model, library, backends=found), force)
+        files.check()
         result = diff_model(
             model,
-            find_backends(backend),
+            found,
             library=library,
             options=_options(pool, planner, weights),
             device=device,
@@ -147,7 +154,7 @@ def diff(
             input_shapes=shapes,
             progress=tell,
         )
-    written = _write(result, folder) if output or not result.agrees else {}
+    written = files.write(result) if output or not result.agrees else {}
     if as_json:
         print(json.dumps({**result.as_json(), "files": written}, indent=2))
     else:
@@ -190,7 +197,7 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
         say(f"Again: {_again(context, written['inputs'])}")
 
 
-NOT_REPEATED = ("inputs", "output", "most", "as_json")
+NOT_REPEATED = ("inputs", "output", "most", "force", "as_json")
 """Options that say nothing about what is compared."""
 
 
@@ -216,32 +223,78 @@ FILES = {
 }
 
 
-def _write(result: DiffResult, folder: Path) -> dict[str, str]:
-    """Write the tensors of the first difference; paths by kind.
+@dataclass(frozen=True)
+class _Files:
+    """The tensors of the first difference, as files.
 
-    Raises:
-        InputError: the folder cannot be written.
+    Attributes:
+        folder: where they are written.
+        given: the file of inputs that was given; None for random ones.
+        read: other files and folders that are read.
+        force: whether files that something else wrote are replaced too.
     """
-    from umakit.npz import npz_bytes
-    from umakit.staging import write_file
 
-    contents: dict[str, dict[str, Any]] = {"inputs": dict(result.inputs)}
-    blame = result.blame
-    if blame is not None:
-        name = blame.operators[-1].name if blame.operators else blame.layer.name
-        contents |= {"library": {name: blame.got}, "reference": {name: blame.wanted}}
-        if blame.inputs:
-            contents["layer_inputs"] = blame.inputs
-    paths = {}
-    for kind in FILES:
-        path = folder / f"{kind}.npz"
-        arrays = contents.get(kind)
-        if arrays is None:
-            path.unlink(missing_ok=True)  # of an earlier comparison
-            continue
-        try:
-            write_file(path, npz_bytes({name.replace("/", "."): a for name, a in arrays.items()}))
-        except LibraryError as error:
-            raise InputError(error.what, where=error.where) from None
-        paths[kind] = str(path)
-    return paths
+    folder: Path
+    given: Path | None
+    read: list[Path]
+    force: bool
+
+    def check(self) -> None:
+        """Say what cannot be written before anything is compiled.
+
+        Raises:
+            OutputError: a file is an input, or was not written by umakit.
+        """
+        for kind in FILES:
+            if not self._is_given(kind):
+                check_file(self._path(kind), NPZ_RESULTS, self._inputs(), force=self.force)
+
+    def write(self, result: DiffResult) -> dict[str, str]:
+        """Write them; paths by kind.
+
+        Raises:
+            OutputError: a file cannot be written.
+        """
+        from umakit.npz import npz_bytes
+        from umakit.staging import write_file
+
+        contents: dict[str, dict[str, Any]] = {"inputs": dict(result.inputs)}
+        blame = result.blame
+        if blame is not None:
+            name = blame.operators[-1].name if blame.operators else blame.layer.name
+            contents |= {"library": {name: blame.got}, "reference": {name: blame.wanted}}
+            if blame.inputs:
+                contents["layer_inputs"] = blame.inputs
+        paths = {}
+        for kind in FILES:
+            path, arrays = self._path(kind), contents.get(kind)
+            if self._is_given(kind):
+                paths[kind] = str(path)
+            elif arrays is not None:
+                named = {name.replace("/", "."): array for name, array in arrays.items()}
+                content = npz_bytes(named, NPZ_RESULTS.mark)
+                write_file(path, content, NPZ_RESULTS, self._inputs(), force=self.force)
+                paths[kind] = str(path)
+            elif path.is_file() and NPZ_RESULTS.wrote(path):
+                path.unlink()  # of an earlier comparison
+        return paths
+
+    def _path(self, kind: str) -> Path:
+        return self.folder / f"{kind}.npz"
+
+    def _inputs(self) -> list[Path]:
+        return [*self.read, *([] if self.given is None else [self.given])]
+
+    def _is_given(self, kind: str) -> bool:
+        """Whether a file is the given one: the inputs of an earlier difference, compared again.
+
+        They are one inference, so that they would be written as they are.
+        """
+        path = self._path(kind)
+        return (
+            kind == "inputs"
+            and self.given is not None
+            and path.is_file()
+            and path.samefile(self.given)
+            and NPZ_RESULTS.wrote(path)
+        )

@@ -20,6 +20,7 @@ from umakit.cli.console import console, print_any_character, progress, say
 from umakit.cli.options import (
     BackendOption,
     DeviceOption,
+    ForceOption,
     JsonOption,
     ModelArgument,
     OverlapOption,
@@ -39,6 +40,14 @@ from umakit.cli.package import package
 from umakit.devices import find_device
 from umakit.errors import InputError, UmakitError
 from umakit.escaping import shell_word
+from umakit.outputs import (
+    MEMORY_MAP,
+    NPZ_RESULTS,
+    check_distinct,
+    check_file,
+    check_parent,
+    input_files,
+)
 from umakit.version import __version__
 
 app = typer.Typer(
@@ -145,7 +154,11 @@ def compile_(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", help="The folder, or FILE.tar, to write.", show_default=False
+            "--output",
+            "-o",
+            help="The folder, or FILE.tar, to write. Of an earlier library, the files that umakit "
+            "wrote are replaced; your own stay.",
+            show_default=False,
         ),
     ],
     backend: BackendOption = None,
@@ -164,21 +177,25 @@ def compile_(
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
     ] = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a network to a standalone C library in Model Library Format."""
     shapes = parse_shapes(input_shapes)
-    if memory_map is not None:
-        _check_memory_map(memory_map)
+    check_distinct(output, memory_map)
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
         from umakit.compile import compile_model
 
-        options = export_options(pool, planner, weights, records, overlap)
+        options = export_options(pool, planner, weights, records, overlap, force)
+        found = find_backends(backend)
+        inputs = input_files(model, records, backends=found)
+        if memory_map is not None:
+            _check_memory_map(memory_map, inputs, force)
         library = compile_model(
             model,
-            find_backends(backend),
+            found,
             output,
             name=name,
             input_shapes=shapes,
@@ -191,7 +208,7 @@ def compile_(
             from umakit.memory_map import draw_memory_map
 
             tell("drawing the memory map")
-            draw_memory_map(library.metadata["umakit"], memory_map)
+            draw_memory_map(library.metadata["umakit"], memory_map, inputs, force=force)
     for notice in notices:
         say(f"note: {notice}", error=True)
     if as_json:
@@ -224,7 +241,10 @@ def run(
     outputs: Annotated[
         Path | None,
         typer.Option(
-            "--outputs", "-o", help="Where to write the results (npz).", show_default=False
+            "--outputs",
+            "-o",
+            help="Where to write the results (npz); those of an earlier run are replaced.",
+            show_default=False,
         ),
     ] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Print host time.")] = False,
@@ -243,6 +263,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
@@ -252,8 +273,9 @@ def run(
         raise InputError(
             f"{device} is emulated and has no time of its own", fix="leave --print-time out"
         )
-    if outputs is not None and not outputs.parent.is_dir():
-        raise InputError("no such folder", where=str(outputs.parent))
+    if outputs is not None:
+        check_parent(outputs)
+        check_file(outputs, NPZ_RESULTS, [library, inputs], force=force)
     with progress() as tell:
         tell("building and running")
         arrays = select_inputs(library, load_inputs(inputs))
@@ -261,7 +283,7 @@ def run(
             library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
         )
     if outputs is not None:
-        save_outputs(outputs, result.outputs)
+        save_outputs(outputs, result.outputs, [library, inputs], force=force)
     if as_json:
         _print_json(_run_json(result))
         return
@@ -283,13 +305,13 @@ app.command(help=tune_command.HELP, epilog=tune_command.EPILOG)(tune_command.tun
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 
-def _check_memory_map(path: Path) -> None:
+def _check_memory_map(path: Path, inputs: list[Path], force: bool) -> None:
     """Say what is wrong with a file name before anything is compiled."""
     from umakit.memory_map import check_format
 
     check_format(path)
-    if not path.parent.is_dir():
-        raise InputError("no such folder", where=str(path.parent))
+    check_parent(path)
+    check_file(path, MEMORY_MAP, inputs, force=force)
 
 
 def _run_json(result: Any) -> dict[str, Any]:

@@ -84,6 +84,14 @@ OverlapOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Also replace output files that were changed since umakit wrote them, or that it did "
+        "not write. Inputs are never replaced.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -123,8 +131,9 @@ def export_options(
     weights: str,
     records: Path | None = None,
     overlap: str = "free",
+    force: bool = False,
 ) -> ExportOptions:
-    """What `--pool`, `--planner`, `--weights`, `--records` and `--overlap` say.
+    """What `--pool`, `--planner`, `--weights`, `--records`, `--overlap` and `--force` say.
 
     Raises:
         UmakitError: one of them cannot be read.
@@ -138,4 +147,5 @@ def export_options(
         parse_weights(weights),
         records=records,
         overlap=parse_overlap(overlap),
+        force=force,
     )

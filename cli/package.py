@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from umakit.cli.console import say
+from umakit.cli.options import ForceOption
 
 EXAMPLES = """Examples:  uma package digits_library --format tar -o digits.tar
 
@@ -40,16 +41,18 @@ def package(
         typer.Option(
             "--output",
             "-o",
-            help="The file or folder to write; default: tvmgen_NAME here.",
+            help="The file or folder to write; default: tvmgen_NAME here. Of an earlier one, the "
+            "files that umakit wrote are replaced.",
             show_default=False,
         ),
     ] = None,
+    force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Pack a compiled library as one tar file or as an Arduino library."""
     from umakit.packages.convert import package_library
 
-    written = package_library(library, form.value, output)
+    written = package_library(library, form.value, output, force=force)
     if as_json:
         print(json.dumps({"output": str(written), "format": form.value}, indent=2))
     else:

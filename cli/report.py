@@ -11,6 +11,7 @@ import typer
 from umakit.cli.console import console, progress, say
 from umakit.cli.options import (
     BackendOption,
+    ForceOption,
     JsonOption,
     ModelArgument,
     RecordsOption,
@@ -21,7 +22,7 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import Table, new_table, offload_summary
 
-from umakit.errors import InputError, LibraryError
+from umakit.outputs import PAGE, check_file, check_parent, input_files
 
 if TYPE_CHECKING:
     from umakit.page.figures import LayerFigures, Page
@@ -41,7 +42,8 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="The HTML file to write; default: report.html, none with --json.",
+        help="The HTML file to write; default: report.html, none with --json. An earlier report is "
+        "replaced.",
         show_default=False,
     ),
 ]
@@ -66,22 +68,27 @@ def report(
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     records: RecordsOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     destination = output or (None if as_json else DEFAULT_OUTPUT)
     if destination is not None:
-        _check(destination)
+        check_parent(destination)
     with progress() as tell:
         tell("loading TVM")
         from umakit.compile import ExportOptions
         from umakit.page import make_page
         from umakit.run import load_inputs
 
+        found = find_backends(backend)
+        read = input_files(model, inputs, records, backends=found)
+        if destination is not None:
+            check_file(destination, PAGE, read, force=force)
         page = make_page(
             model,
-            find_backends(backend),
+            found,
             inputs=None if inputs is None else load_inputs(inputs),
             inputs_name="" if inputs is None else inputs.name,
             seed=seed,
@@ -91,7 +98,7 @@ def report(
             progress=tell,
         )
     if destination is not None:
-        _write(page, destination)
+        _write(page, destination, read, force)
     if as_json:
         print(json.dumps(page.as_json(), indent=2))
         return
@@ -102,24 +109,11 @@ def report(
     say(f"Wrote {destination}")
 
 
-def _check(destination: Path) -> None:
-    """Say what is wrong with a file name before anything is compiled."""
-    if destination.is_dir():
-        raise InputError(
-            "is a folder", where=str(destination), fix="name the HTML file to write in it"
-        )
-    if not destination.parent.is_dir():
-        raise InputError("no such folder", where=str(destination.parent))
-
-
-def _write(page: Page, destination: Path) -> None:
+def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> None:
     from umakit.page import html
     from umakit.staging import write_file
 
-    try:
-        write_file(destination, html(page).encode("utf-8"))
-    except LibraryError as error:
-        raise InputError(error.what, where=error.where) from None
+    write_file(destination, html(page).encode("utf-8"), PAGE, inputs, force=force)
 
 
 def layer_table(page: Page) -> Table:

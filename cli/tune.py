@@ -123,6 +123,7 @@ def tune(
             tune_model(
                 imported, found, records, effort=Effort(clock, simulate), again=again,
                 workers=pool, tell=show, done=keep,
+                inputs=[model],
             )  # fmt: skip
     except KeyboardInterrupt:
         say(

@@ -570,6 +570,7 @@ def test_arduino_folders_of_others_are_left_alone(exports: Path, tmp_path: Path)
     before = {path: path.read_bytes() for path in mine.rglob("*") if path.is_file()}
     package_library(exports / "one", "arduino", mine)
     assert {path: path.read_bytes() for path in mine.rglob("*") if path.is_file()} == before
+    (mine / "extras/SHA256SUMS").unlink()
     (mine / "extras/metadata.json").unlink()
     for place in (mine, tmp_path / "with space", tmp_path / "é"):
         with pytest.raises(LibraryError):

@@ -185,7 +185,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
     def full(*arguments: object, **options: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ScaffoldError, match="cannot be written: No space left on device"):
         new_backend("my_npu", tmp_path)
     assert list(tmp_path.iterdir()) == []

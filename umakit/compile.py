@@ -22,6 +22,7 @@ from umakit.memory import (
     plan_memory,
 )
 from umakit.memory_validator import validate_plan
+from umakit.outputs import input_files
 from umakit.overlap import Overlap, overlap_with_cpu
 from umakit.partitioner import Partitioned, partition
 from umakit.program import Tilings, build_program
@@ -44,6 +45,8 @@ class ExportOptions:
             can; else every layer loads and stores its tensors.
         overlap: whether the CPU works while an accelerator does, see `umakit.overlap`.
         records: a file of `uma tune`, whose tilings are used; None for the default ones.
+        force: whether files of the output folder that were changed since umakit wrote them, or a
+            tar file that something else wrote, are replaced too; inputs never are.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -52,6 +55,7 @@ class ExportOptions:
     keep_in_scratchpads: bool = True
     overlap: Overlap = "free"
     records: Path | None = None
+    force: bool = False
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Names of the C interface that no tensor may have.
@@ -116,7 +120,8 @@ def compile_model(
         source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file or of a Relax module in
             JSON, a `torch.export.ExportedProgram`, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
-        output: the folder to write, or the tar file if it ends in `.tar`.
+        output: the folder to write, or the tar file if it ends in `.tar`. Files that umakit wrote
+            there earlier are replaced, other ones stay.
         name: of the model in C; default: from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
@@ -129,7 +134,9 @@ def compile_model(
         UmakitError: its subclass says which stage refused and why.
     """
     destination, options = Path(output), options or ExportOptions()
-    check_destination(destination)
+    path = source if isinstance(source, (str, Path)) else None
+    inputs = input_files(path, options.records, backends=backends)
+    check_destination(destination, inputs, force=options.force)
     check_planner(options.planner)
     progress("importing the network")
     model = import_model(
@@ -140,7 +147,7 @@ def compile_model(
         notice(sentence)
     progress("partitioning")
     partitioned = partition(model.module, backends)
-    return export_program(model, partitioned, backends, destination, options, progress)
+    return export_program(model, partitioned, backends, destination, options, progress, inputs)
 
 
 def export_program(
@@ -150,8 +157,14 @@ def export_program(
     destination: Path,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
+    inputs: Sequence[Path] = (),
 ) -> Library:
     """The second half of the pipeline: from a partitioned network to a folder.
+
+    Args:
+        model, partitioned, backends, options, progress: as in `compile_model`.
+        destination: the folder or tar file to write.
+        inputs: files that were read and must stay.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
@@ -176,5 +189,6 @@ def export_program(
     progress("writing the library")
     relax_text = partitioned.module.script(show_meta=False)
     return write_library(
-        destination, program, plan, partitioned.report, by_target, relax_text, options.weights
-    )
+        destination, program, plan, partitioned.report, by_target, relax_text, options.weights,
+        inputs, options.force,
+    )  # fmt: skip

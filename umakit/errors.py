@@ -14,6 +14,8 @@
     |-- MemoryPlanError          a memory plan that breaks its own promises
     |-- RecordsError             tuning records that cannot be read, or of something else
     |-- LibraryError             an exported folder that is missing, damaged or cannot be written
+    |   `-- OutputError          a file or folder that a command must not or cannot write
+    |-- StorageError             no room, no permission, or no folder for temporary files
     |-- BuildError               a compiler or emulator is missing, or refused the sources
     `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
 
@@ -22,6 +24,7 @@ Every message is one sentence, and every exception carries what a tool needs apa
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -90,6 +93,14 @@ class LibraryError(UmakitError):
     """An exported library that is missing, damaged or cannot be written."""
 
 
+class OutputError(LibraryError):
+    """A file or folder that a command must not write, or cannot."""
+
+
+class StorageError(UmakitError):
+    """The machine's files: no room, no permission, no folder for temporary files or caches."""
+
+
 class BuildError(UmakitError):
     """A compiler or emulator is missing, or the compiler refused the sources."""
 
@@ -111,6 +122,9 @@ def all_errors(root: type[UmakitError] = UmakitError) -> list[type[UmakitError]]
 
 def short_path(path: str | Path) -> str:
     """A path for a message: relative when it lies below the working directory."""
-    absolute = Path(path).resolve()
-    working = Path.cwd()
+    absolute = Path(os.path.realpath(path))
+    try:
+        working = Path.cwd()
+    except OSError:  # it was deleted
+        return str(absolute)
     return str(absolute.relative_to(working) if absolute.is_relative_to(working) else absolute)

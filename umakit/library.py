@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,13 @@ from umakit.codegen.weights_blob import layout_weights
 from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
 from umakit.library_description import constants_size, describe
-from umakit.library_metadata import METADATA, is_library, weights_path
+from umakit.library_metadata import LIBRARY_FOLDER, METADATA, weights_path
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
+from umakit.outputs import check_file, check_folder
 from umakit.packages.build_files import build_files
 from umakit.packages.roles import find_roles
-from umakit.packages.tar import SUFFIX, check_tar_destination, write_tar
+from umakit.packages.tar import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.program import Program
 from umakit.quantization import requantize
 from umakit.rendering import render
@@ -69,23 +70,28 @@ def write_library(
     backends: Mapping[str, UMABackend],
     relax_text: str,
     weights: str = "c",
+    inputs: Sequence[Path] = (),
+    force: bool = False,
 ) -> Library:
     """Write a library, all of it or nothing.
 
     Args:
-        destination: the folder to create, or a tar file if it ends in `.tar`; one that umakit
-            exported earlier is replaced.
+        destination: the folder to create, or a tar file if it ends in `.tar`. Of one that umakit
+            exported earlier, the files that umakit wrote are replaced.
         program: the program.
         plan: its memory plan.
         report: the offload report.
         backends: by target name, those that the program runs on.
         relax_text: the partitioned network, for `src/`.
         weights: `c` puts constants into C, `blob` into one binary file.
+        inputs: files that were read and must stay.
+        force: whether files in the way that were changed, or that something else wrote, are
+            replaced too.
 
     Raises:
-        LibraryError: the destination holds something else, or cannot be written.
+        OutputError: the destination holds something else, or cannot be written.
     """
-    check_destination(destination)
+    check_destination(destination, inputs, force=force)
     layout = layout_weights(program) if weights == "blob" else None
     code = generate_code(program, plan, backends, layout)
     metadata = describe(program, plan, report, backends, code)
@@ -125,36 +131,45 @@ def write_library(
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
-    write_files(destination, files)
+    write_files(destination, files, inputs, force=force)
     return Library(destination, metadata, report, program)
 
 
-def write_files(destination: Path, files: Mapping[str, str | bytes]) -> None:
+def write_files(
+    destination: Path,
+    files: Mapping[str, str | bytes],
+    inputs: Sequence[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
     """Write the files of a library as a folder, or as a tar file if the destination ends so.
 
     Raises:
-        LibraryError: the destination cannot be written.
-    """
-    (write_tar if destination.suffix == SUFFIX else write_folder)(destination, files)
-
-
-def check_destination(destination: Path) -> None:
-    """Refuse a destination that is not ours to overwrite.
-
-    Raises:
-        LibraryError: it is a file, or a folder with other content.
+        OutputError: the destination is not ours to write, or cannot be written.
     """
     if destination.suffix == SUFFIX:
-        check_tar_destination(destination)
-        return
-    if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
-        raise LibraryError("exists and is no folder", where=str(destination))
-    if destination.is_dir() and any(destination.iterdir()) and not is_library(destination):
-        raise LibraryError(
-            "exists and is no umakit library",
-            where=str(destination),
-            fix="choose another output folder",
-        )
+        write_tar(destination, files, inputs, force=force)
+    else:
+        write_folder(destination, files, LIBRARY_FOLDER, inputs, force=force)
+
+
+def check_destination(
+    destination: Path, inputs: Sequence[Path] = (), *, force: bool = False
+) -> None:
+    """Refuse a destination that is not ours to write, before anything is compiled.
+
+    Args:
+        destination: of the library, a folder or a tar file.
+        inputs: files that are read and must stay.
+        force: as of `write_library`.
+
+    Raises:
+        OutputError: it is an input, something else, or was changed since umakit wrote it.
+    """
+    if destination.suffix == SUFFIX:
+        check_file(destination, LIBRARY_TAR, inputs, force=force)
+    else:
+        check_folder(destination, LIBRARY_FOLDER, inputs, force=force)
 
 
 def _driver_names(

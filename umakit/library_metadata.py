@@ -10,10 +10,13 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from umakit.errors import LibraryError
-from umakit.library_layout import METADATA, describes_library
+from umakit.library_layout import METADATA
+from umakit.manifest import NAME
+from umakit.outputs import FolderKind
 from umakit.packages.tar import library_folder
+from umakit.packages.version_0_1_0 import library_names
 
-__all__ = ["METADATA", "is_library", "load_metadata"]
+__all__ = ["LIBRARY_FOLDER", "METADATA", "load_metadata"]
 
 
 class _Tensor(BaseModel):
@@ -73,12 +76,12 @@ def weights_path(name: str) -> str:
     return f"parameters/{name}.weights.bin"
 
 
-def is_library(folder: Path) -> bool:
-    """Whether a folder holds a library that umakit exported, damaged or not."""
-    try:
-        return describes_library((folder / METADATA).read_bytes())
-    except OSError:
-        return False
+def _files_of_0_1_0(folder: Path) -> frozenset[str]:
+    path = folder / METADATA
+    return library_names(path.read_bytes()) if path.is_file() else frozenset()
+
+
+LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
 
 
 def load_metadata(library: Path) -> dict[str, Any]:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import colorsys
-import tempfile
+import io
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import LibraryError
 from umakit.escaping import shown
+from umakit.outputs import MEMORY_MAP, check_parent
+from umakit.staging import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,33 +45,41 @@ def check_format(path: Path) -> None:
         )
 
 
-def draw_memory_map(description: Mapping[str, Any], path: Path) -> None:
+def draw_memory_map(
+    description: Mapping[str, Any],
+    path: Path,
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
     """Draw the memory plan of a library. Equal plans give equal files.
 
     Args:
         description: `umakit` of the library's metadata.
-        path: ends in `.svg` or `.png`; written in full or not at all.
+        path: ends in `.svg` or `.png`; written in full or not at all. A memory map that umakit drew
+            earlier is replaced.
+        inputs: files that were read and must stay.
+        force: whether a file that something else wrote is replaced too.
 
     Raises:
-        LibraryError: another ending, or the file cannot be written.
+        LibraryError: another ending, or the file is not ours to write or cannot be written.
     """
     check_format(path)
+    check_parent(path)
     import matplotlib
 
     figure = _figure(description)
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
-            staged = Path(temporary) / path.name
-            settings = {"svg.hashsalt": "umakit", "svg.fonttype": "none"}
-            with matplotlib.rc_context(settings), warnings.catch_warnings():
-                # A name in a script that the font lacks is drawn as boxes in a PNG file.
-                warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-                warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-                figure.savefig(staged, dpi=120, metadata=metadata)
-            staged.replace(path)
-    except OSError as error:
-        raise LibraryError(f"cannot be written: {error.strerror}", where=str(path)) from None
+    kind = path.suffix.lower().removeprefix(".")
+    mark = MEMORY_MAP.mark.decode()
+    metadata = {"Date": None, "Creator": mark} if kind == "svg" else {"Software": mark}
+    buffer = io.BytesIO()
+    settings = {"svg.hashsalt": "umakit", "svg.fonttype": "none"}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes in a PNG file.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
+    write_file(path, buffer.getvalue(), MEMORY_MAP, inputs, force=force)
 
 
 def _figure(description: Mapping[str, Any]) -> Figure:

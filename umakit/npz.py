@@ -41,10 +41,14 @@ DAMAGES = (
 )  # fmt: skip
 
 
-def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]], mark: bytes = b"") -> bytes:
     """An npz file whose bytes depend on the arrays only: NumPy's own writer adds the time.
 
     It also refuses arrays called `file`; this one takes any name.
+
+    Args:
+        arrays: by name.
+        mark: comment of the archive, by which a kind of file is known again.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -53,6 +57,7 @@ def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
             np.lib.format.write_array(member, array)
             information = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(information, member.getvalue())
+        archive.comment = mark
     return buffer.getvalue()
 
 

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.library_metadata import load_metadata, read_weights
 from umakit.npz import npz_bytes, read_npz
+from umakit.outputs import NPZ_RESULTS, check_parent
+from umakit.staging import temporary_folder, write_file
 
 INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
 
@@ -131,19 +132,23 @@ def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
     return chosen or dict(arrays)
 
 
-def save_outputs(path: Path, outputs: Arrays) -> None:
+def save_outputs(
+    path: Path, outputs: Arrays, inputs: Iterable[Path] = (), *, force: bool = False
+) -> None:
     """Write outputs as npz, all or nothing.
 
+    Args:
+        path: the file; results that umakit wrote earlier are replaced.
+        outputs: arrays by name.
+        inputs: files and folders that were read and must stay.
+        force: whether a file that something else wrote is replaced too.
+
     Raises:
-        InputError: the file cannot be written.
+        OutputError: the file is not ours to write, or cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_bytes(npz_bytes(outputs))
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from None
+    check_parent(path)
+    content = npz_bytes(outputs, NPZ_RESULTS.mark)
+    write_file(path, content, NPZ_RESULTS, inputs, force=force)
 
 
 def run_library(
@@ -186,8 +191,7 @@ def run_library(
         check_memory(_memory_of(description))
     most_commands = MOST_COMMANDS if profile and record_commands else 0
     runner = build_runner(library, description["interface"], profile, machine, most_commands)
-    with tempfile.TemporaryDirectory(prefix="umakit-run-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder("umakit-run-") as folder:
         with (folder / INPUTS).open("wb") as stream:
             if description["weights"] == "blob":
                 stream.write(read_weights(library))

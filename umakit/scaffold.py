@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import keyword
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import inflection
 
-from umakit.errors import ScaffoldError
+from umakit.errors import OutputError, ScaffoldError
 from umakit.names import is_reserved
+from umakit.outputs import status_of
 from umakit.rendering import render, template_folder
+from umakit.staging import write_new_folder
 
 TUTORIALS = ("vanilla", "strawberry", "chocolate")
 COMMON = "backend"
@@ -81,7 +82,7 @@ def new_backend(name: str, folder: Path, tutorial: str | None = None) -> NewBack
             f"there is no tutorial {tutorial!r}", fix=f"choose from {', '.join(TUTORIALS)}"
         )
     target = folder / name
-    if target.exists() or target.is_symlink():
+    if status_of(target, follow=False) is not None:
         raise ScaffoldError(
             "exists already and is yours to edit",
             where=str(target),
@@ -89,13 +90,7 @@ def new_backend(name: str, folder: Path, tutorial: str | None = None) -> NewBack
         )
     files = backend_files(name, tutorial)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder) as temporary:
-            staged = Path(temporary) / name
-            staged.mkdir()
-            for file_name, text in files.items():
-                (staged / file_name).write_text(text, encoding="utf-8", newline="\n")
-            staged.rename(target)
-    except OSError as error:
-        raise ScaffoldError(f"cannot be written: {error.strerror}", where=str(target)) from error
+        write_new_folder(target, files)
+    except OutputError as error:
+        raise ScaffoldError(error.what, where=error.where, fix=error.fix) from None
     return NewBackend(name, target, tuple(sorted(files)))

@@ -6,16 +6,20 @@ By the Arduino library specification, revision 1.5 and later. Imports neither TV
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from umakit.errors import LibraryError
-from umakit.library_layout import METADATA, describes_library
+from umakit.errors import LibraryError, OutputError
+from umakit.library_layout import METADATA
+from umakit.manifest import NAME
+from umakit.outputs import FolderKind
 from umakit.packages.build_files import numeric_version
 from umakit.packages.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
+from umakit.packages.version_0_1_0 import arduino_names
 from umakit.rendering import render
 from umakit.staging import as_bytes
 from umakit.version import __version__
@@ -101,36 +105,26 @@ def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]
     }
 
 
-def is_arduino_library(folder: Path) -> bool:
-    """Whether a folder holds an Arduino library that umakit wrote."""
-    try:
-        description = (folder / DESCRIPTION).read_bytes()
-    except OSError:
-        return False
-    return (folder / PROPERTIES).is_file() and describes_library(description)
+def _files_of_0_1_0(folder: Path) -> frozenset[str]:
+    path = folder / DESCRIPTION
+    return arduino_names(path.read_bytes()) if path.is_file() else frozenset()
 
 
-def check_arduino_destination(destination: Path) -> None:
-    """Refuse a folder to write that is not ours to overwrite, or that Arduino refuses.
+ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}", _files_of_0_1_0)
+
+
+def check_arduino_name(destination: Path) -> None:
+    """Refuse a folder whose name Arduino refuses.
 
     Raises:
-        LibraryError: it is a file, a folder with other content, or has a name Arduino refuses.
+        OutputError: says what a name may be.
     """
-    where = str(destination)
-    name = destination.resolve().name
+    name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
-        raise LibraryError(
+        raise OutputError(
             f"is no name for an Arduino library: {name!r}",
-            where=where,
+            where=str(destination),
             fix="use up to 63 letters, digits and _ . - and no spaces",
-        )
-    if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
-        raise LibraryError("exists and is no folder", where=where)
-    if destination.is_dir() and any(destination.iterdir()) and not is_arduino_library(destination):
-        raise LibraryError(
-            "exists and is no Arduino library of umakit",
-            where=where,
-            fix="choose another output folder",
         )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from umakit.errors import LibraryError
 from umakit.library_metadata import load_metadata
-from umakit.packages.arduino import arduino_files, check_arduino_destination
-from umakit.packages.tar import SUFFIX, check_tar_destination, library_folder, write_tar
+from umakit.outputs import check_file, check_folder
+from umakit.packages.arduino import ARDUINO_FOLDER, arduino_files, check_arduino_name
+from umakit.packages.tar import LIBRARY_TAR, SUFFIX, library_folder, write_tar
 from umakit.staging import write_folder
 
 FORMATS = ("tar", "arduino")
@@ -16,21 +17,25 @@ LEFT_OUT = ("build", "__pycache__")
 """Folders below a library that tools make."""
 
 
-def package_library(library: Path, kind: str, destination: Path | None = None) -> Path:
+def package_library(
+    library: Path, kind: str, destination: Path | None = None, *, force: bool = False
+) -> Path:
     """Write a library in another form, all of it or nothing.
 
     Args:
         library: what `uma compile` wrote, a folder or a tar file.
         kind: `tar` or `arduino`.
-        destination: the file or folder to write, one that umakit wrote earlier is replaced;
-            default: named after the library, in the working directory.
+        destination: the file or folder to write; what umakit wrote there earlier is replaced.
+            Default: named after the library, in the working directory.
+        force: whether files in the way that were changed, or that something else wrote, are
+            replaced too.
 
     Returns:
         What was written.
 
     Raises:
-        LibraryError: the library is missing or damaged, or the destination is something else or
-            cannot be written.
+        LibraryError: the library is missing or damaged, or the destination is not ours to write
+            or cannot be written.
     """
     if kind not in FORMATS:
         raise LibraryError(f"format {kind!r} is none of {', '.join(FORMATS)}")
@@ -38,17 +43,18 @@ def package_library(library: Path, kind: str, destination: Path | None = None) -
     if destination is None:
         interface = metadata["umakit"]["interface"]
         destination = Path(f"{interface}{SUFFIX}" if kind == "tar" else interface)
-    _refuse_inside(library, destination)
     if kind == "tar":
         if destination.suffix != SUFFIX:
             raise LibraryError(
                 f"does not end in {SUFFIX}", where=str(destination), fix="choose another name"
             )
-        check_tar_destination(destination)
-        write_tar(destination, read_files(library))
+        check_file(destination, LIBRARY_TAR, [library], force=force)
+        write_tar(destination, read_files(library), [library], force=force)
     else:
-        check_arduino_destination(destination)
-        write_folder(destination, arduino_files(read_files(library), metadata, str(library)))
+        check_arduino_name(destination)
+        check_folder(destination, ARDUINO_FOLDER, [library], force=force)
+        files = arduino_files(read_files(library), metadata, str(library))
+        write_folder(destination, files, ARDUINO_FOLDER, [library], force=force)
     return destination
 
 
@@ -72,12 +78,3 @@ def read_files(library: Path) -> dict[str, str | bytes]:
     except OSError as error:
         raise LibraryError(f"cannot be read: {error.strerror}", where=str(library)) from None
     return files
-
-
-def _refuse_inside(library: Path, destination: Path) -> None:
-    """A library that holds its own package would grow with each."""
-    inner, outer = destination.resolve(), library.resolve()
-    if library.is_dir() and inner != outer and inner.is_relative_to(outer):
-        raise LibraryError(
-            "lies inside the library", where=str(destination), fix="choose another place"
-        )

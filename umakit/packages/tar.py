@@ -12,12 +12,16 @@ import io
 import os
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from umakit.errors import LibraryError
+from umakit.errors import LibraryError, OutputError
 from umakit.library_layout import METADATA, describes_library, user_cache
-from umakit.staging import as_bytes, write_file, write_folder
+from umakit.manifest import NAME as MANIFEST
+from umakit.manifest import parse_manifest, sha256
+from umakit.outputs import FORCE, FileKind
+from umakit.packages.version_0_1_0 import library_names
+from umakit.staging import as_bytes, with_manifest, write_file, write_new_folder
 
 SUFFIX = ".tar"
 MOST_BYTES = 2**31
@@ -44,41 +48,57 @@ def tar_bytes(files: Mapping[str, str | bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def write_tar(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write a library as a tar file, all of it or nothing.
+class _LibraryTar(FileKind):
+    """A library as a tar file: known by what is in it."""
 
-    Raises:
-        LibraryError: it cannot be written.
-    """
-    write_file(destination, tar_bytes(files))
+    def wrote(self, path: Path) -> bool:
+        """Whether umakit wrote a tar file.
 
-
-def check_tar_destination(destination: Path) -> None:
-    """Refuse a file to write that is not ours to overwrite.
-
-    Raises:
-        LibraryError: it is no file, or one with other content.
-    """
-    if destination.is_symlink() or (destination.exists() and not destination.is_file()):
-        raise LibraryError("exists and is no file", where=str(destination))
-    if destination.exists() and not is_library_tar(destination):
-        raise LibraryError(
-            "exists and is no umakit library",
-            where=str(destination),
-            fix="choose another output file",
+        Raises:
+            OutputError: it did, but something in it was changed or added since.
+        """
+        if path.stat().st_size > MOST_BYTES:
+            return False
+        try:
+            files = read_tar(path.read_bytes(), str(path))
+        except LibraryError:
+            return False
+        listed = parse_manifest(files.pop(MANIFEST, b""))
+        known: Mapping[str, str | None] = (
+            dict.fromkeys(library_names(files.get(METADATA, b""))) if listed is None else listed
         )
+        for name, content in files.items() if known else ():
+            if name not in known or known[name] not in (None, sha256(content)):
+                raise OutputError(
+                    f"{name!r} in it was changed or added since umakit wrote it",
+                    where=str(path),
+                    fix=FORCE,
+                )
+        return bool(known)
 
 
-def is_library_tar(path: Path) -> bool:
-    """Whether a file is a tar file with a library that umakit exported, damaged or not."""
-    try:
-        with tarfile.open(path, "r:") as archive:
-            names = (METADATA, f"./{METADATA}")
-            found = next((member for member in archive if member.name in names), None)
-            stream = archive.extractfile(found) if found and found.isreg() else None
-            return stream is not None and describes_library(stream.read())
-    except (tarfile.TarError, OSError, ValueError, EOFError):
-        return False
+LIBRARY_TAR = _LibraryTar("umakit library", b"")
+
+
+def write_tar(
+    destination: Path,
+    files: Mapping[str, str | bytes],
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Write a library as a tar file with a manifest, all of it or nothing.
+
+    Args:
+        destination: the file.
+        files: contents by path.
+        inputs, force: as in `outputs.check_file`.
+
+    Raises:
+        OutputError: it is not ours to write, or cannot be written.
+    """
+    content = tar_bytes(with_manifest(files, MANIFEST))
+    write_file(destination, content, LIBRARY_TAR, inputs, force=force)
 
 
 def library_folder(library: Path) -> Path:
@@ -162,7 +182,7 @@ def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
     staged = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         shutil.rmtree(folder, ignore_errors=True)
-        write_folder(staged, files)
+        write_new_folder(staged, files)
         staged.rename(folder)
     except (LibraryError, OSError) as error:
         if not _holds(folder, files):

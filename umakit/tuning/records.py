@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from umakit.errors import LibraryError, RecordsError, short_path
+from umakit.errors import OutputError, RecordsError, short_path
 from umakit.frontend import Model
+from umakit.outputs import FileKind
 from umakit.staging import write_file
 from umakit.tiling import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.tiling.space import invalid
 
 FORMAT = "umakit tuning records"
+RECORDS = FileKind("file of tuning records", FORMAT.encode())
 VERSION = 1
 """Of the file's structure."""
 
@@ -149,16 +151,20 @@ class Records:
         layers = sorted([*others, record], key=lambda each: (each.operators, repr(each.layer)))
         return Records(self.owner, tuple(layers))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, inputs: Iterable[Path] = ()) -> None:
         """Write the file, all of it or nothing.
 
+        Args:
+            path: of the file; records are replaced.
+            inputs: files that were read and must stay.
+
         Raises:
-            RecordsError: it cannot be written.
+            RecordsError: it is not ours to write, or cannot be written.
         """
         text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
         try:
-            write_file(path, (_compact(text) + "\n").encode())
-        except LibraryError as error:
+            write_file(path, (_compact(text) + "\n").encode(), RECORDS, inputs)
+        except OutputError as error:
             raise RecordsError(error.what, where=error.where) from None
 
 

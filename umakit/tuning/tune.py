@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from umakit.backend import UMABackend
-from umakit.errors import BackendError, RecordsError, short_path
+from umakit.errors import BackendError, OutputError, RecordsError, short_path
 from umakit.frontend import Model
+from umakit.outputs import check_file, input_files
 from umakit.tiling import Layer
 from umakit.tuning.layers import tiled_layers
 from umakit.tuning.records import (
+    RECORDS,
     Effort,
     Owner,
     Record,
@@ -66,6 +68,7 @@ def tune_model(
     workers: Workers | None = None,
     tell: Callable[[LayerProgress], None] = lambda progress: None,
     done: Callable[[TunedLayer], None] = lambda tuned: None,
+    inputs: Sequence[Path] = (),
 ) -> list[TunedLayer]:
     """Find a good tiling for each layer of a model, and write them down.
 
@@ -80,6 +83,7 @@ def tune_model(
         workers: who does the work; default: this process.
         tell: told how far it is.
         done: told of each layer, when its record is written.
+        inputs: files that were read and must stay, beside those of the backend.
 
     Raises:
         BackendError: the backend does not cut layers into tiles.
@@ -96,7 +100,8 @@ def tune_model(
             "see `uma new --tutorial chocolate`",
         )  # fmt: skip
     owner = Owner.of(model, backend.target_name, planner)
-    records = _known(path, owner)
+    read = input_files(*inputs, backends=[backend])
+    records = _known(path, owner, read)
     layers = tiled_layers(model, backend)
     if not layers:
         raise RecordsError(
@@ -118,8 +123,9 @@ def tune_model(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
             )  # fmt: skip
-            records = records.with_record(record)
-            records.write(path)
+            # Another process may have written records of other layers in the meantime.
+            records = _known(path, owner, read).with_record(record)
+            records.write(path, read)
             tuned = TunedLayer(record, best.seen)
         result.append(tuned)
         done(tuned)
@@ -132,10 +138,16 @@ def _chain(
     return lambda progress: tell(report(progress))
 
 
-def _known(path: Path, owner: Owner) -> Records:
+def _known(path: Path, owner: Owner, inputs: Sequence[Path]) -> Records:
     """What is in the file already; checked, so that nothing else is overwritten."""
+    try:
+        check_file(path, RECORDS, inputs)
+    except OutputError as error:
+        raise RecordsError(
+            error.what, where=short_path(path), fix="choose another file for the records"
+        ) from None
     if not path.exists():
-        if not path.resolve().parent.is_dir():
+        if not path.parent.is_dir():
             raise RecordsError("no such folder", where=short_path(path.parent))
         return Records(owner)
     records = read_records(path)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of files that umakit wrote into a folder or tar file, with their SHA-256.
+
+It has the form of coreutils' `sha256sum`, so that `sha256sum --check SHA256SUMS` verifies an
+export and one signature over it covers all files. umakit itself replaces and removes only what the
+list names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+NAME = "SHA256SUMS"
+HEADER = "# umakit manifest, version 1: the files that umakit wrote here\n"
+LONGEST = 2**24
+"""Bytes of a manifest that is read: 100 times what the largest library has."""
+
+_LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)")
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+
+
+def sha256(content: bytes) -> str:
+    """SHA-256 of bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def manifest_text(files: Mapping[str, bytes]) -> str:
+    """The manifest of files.
+
+    Args:
+        files: contents by path, with `/` between folders.
+    """
+    return HEADER + "".join(_line(path, content) for path, content in sorted(files.items()))
+
+
+def parse_manifest(text: str | bytes) -> dict[str, str] | None:
+    """SHA-256 by path; None for what is no manifest of umakit, or a damaged one.
+
+    A path that is absolute or has `..` in it makes a manifest a damaged one: nobody may tell
+    umakit to replace what lies elsewhere.
+    """
+    try:
+        lines = (text.decode("utf-8") if isinstance(text, bytes) else text).split("\n")
+    except UnicodeDecodeError:
+        return None
+    if f"{lines[0]}\n" != HEADER or lines[-1] != "":
+        return None
+    found: dict[str, str] = {}
+    for line in lines[1:-1]:
+        match = _LINE.fullmatch(line)
+        path = _unescaped(match[3]) if match and match[1] else match[3] if match else ""
+        if match is None or not _is_below(path) or path in found:
+            return None
+        found[path] = match[2]
+    return found
+
+
+def read_manifest(path: Path) -> dict[str, str] | None:
+    """What `parse_manifest` makes of a file; None if it is none, too large or cannot be read."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
+            return None
+        return parse_manifest(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _line(path: str, content: bytes) -> str:
+    escaped = "".join(_ESCAPES.get(character, character) for character in path)
+    return f"{chr(92) if escaped != path else ''}{sha256(content)}  {escaped}\n"
+
+
+def _unescaped(path: str) -> str:
+    known = {escape: character for character, escape in _ESCAPES.items()}
+    return re.sub(r"\\.", lambda found: known.get(found[0], "/"), path)
+
+
+def _is_below(path: str) -> bool:
+    parts = path.split("/")
+    plain = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    return plain and not PurePosixPath(path).is_absolute()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the files that umakit 0.1.0 exported, which wrote no manifest.
+
+Only these are replaced in such an export; what else lies there is somebody's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+PLAIN_NAME = re.compile(r"[^/\\\0]+")
+
+HEADERS = (
+    "device.h", "faults.h", "mac_array.h", "mac_array_internal.h", "mac_array_registers.h",
+    "memory_mapped.h", "requantize.h", "simulator.h", "simulator_internal.h", "static_assert.h",
+    "status.h", "systolic_array.h", "systolic_array_internal.h", "systolic_array_registers.h",
+    "systolic_cycles.h", "trace.h",
+)  # fmt: skip
+"""Of `umakit/` beside the C files."""
+
+
+def library_names(metadata: bytes) -> frozenset[str]:
+    """Paths of the files of an export.
+
+    Args:
+        metadata: content of its `metadata.json`.
+
+    Returns:
+        The paths; none if umakit did not write it.
+    """
+    view = _view(metadata)
+    if view is None:
+        return frozenset()
+    name, prefix = view["name"], view["interface"]
+    return frozenset(
+        (
+            "README.md", "metadata.json", "CMakeLists.txt", "zephyr/CMakeLists.txt",
+            "zephyr/Kconfig", "zephyr/module.yml", f"cmake/{prefix}-config.cmake.in",
+            "runtime/main.c", "runtime/umakit_platform.h", "runtime/umakit_platform_hosted.c",
+            f"src/{name}.relax.txt", f"parameters/{name}.npz", f"parameters/{name}.weights.bin",
+            f"codegen/host/include/{prefix}.h",
+            *(f"codegen/host/src/{path}" for path in _sources(view)),
+        )
+    )  # fmt: skip
+
+
+def arduino_names(metadata: bytes) -> frozenset[str]:
+    """Paths of the files of an Arduino library, as `library_names`."""
+    view = _view(metadata)
+    if view is None:
+        return frozenset()
+    prefix = view["interface"]
+    return frozenset(
+        (
+            "README.md", "library.properties", "keywords.txt", "extras/metadata.json",
+            f"examples/{prefix}/{prefix}.ino", f"src/{prefix}.h",
+            *(f"src/{path.replace('/', '_')}" for path in _sources(view)),
+        )
+    )  # fmt: skip
+
+
+def _view(metadata: bytes) -> dict[str, Any] | None:
+    """What `metadata.json` says under `umakit`; None for what 0.1.0 did not write."""
+    try:
+        data = json.loads(metadata)
+    except (ValueError, RecursionError):
+        return None
+    view = data.get("umakit") if isinstance(data, dict) else None
+    modules = data.get("modules") if isinstance(data, dict) else None
+    if not isinstance(view, dict) or not isinstance(modules, dict):
+        return None
+    name = view.get("name")
+    is_plain = isinstance(name, str) and name in modules and re.fullmatch(r"[A-Za-z0-9_]+", name)
+    return view if is_plain and view.get("interface") == f"tvmgen_{name}" else None
+
+
+def _sources(view: dict[str, Any]) -> Iterator[str]:
+    """Files of `codegen/host/src`, relative to it."""
+    prefix = view["interface"]
+    yield from (f"umakit/{header}" for header in HEADERS)
+    yield from (f"{prefix}.c", f"{prefix}_constants.c", f"{prefix}_constants.h")
+    sources = view.get("sources")
+    if not isinstance(sources, dict):
+        return
+    for role in ("model", "static_workspace", "status", "simulator"):
+        start = prefix if role in ("model", "static_workspace") else "umakit_"
+        yield from _plain(sources.get(role), start)
+    for role in ("kinds", "drivers", "devices", "headers"):
+        groups = sources.get(role)
+        for owner, names in groups.items() if isinstance(groups, dict) else ():
+            yield from _plain(names, "umakit_" if role == "kinds" else f"{owner}_")
+
+
+def _plain(names: Any, start: str) -> Iterator[str]:
+    """Names of a list that are file names and start as those of umakit do."""
+    for name in names if isinstance(names, list) else ():
+        plain = isinstance(name, str) and PLAIN_NAME.fullmatch(name)
+        if plain and name.startswith(start):
+            yield name
