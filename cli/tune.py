@@ -24,6 +24,7 @@ from umakit.cli.options import (
 from umakit.cli.tables import new_table
 
 from umakit.escaping import shell_word, shown
+from umakit.outputs import input_files
 
 if TYPE_CHECKING:
     from umakit.tiling import Layer, Tiling
@@ -105,9 +106,10 @@ def tune(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import import_model
-        from umakit.tuning import Effort, tune_model
+        from umakit.tuning import Effort, check_records_file, tune_model
 
         (found,) = find_backends([backend])
+        check_records_file(records, input_files(model, backends=[found]))
         tell("importing the network")
         imported = import_model(model, input_shapes=shapes, rounding=rounding)
     for notice in imported.notices:

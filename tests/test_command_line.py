@@ -548,7 +548,7 @@ def test_outputs_that_cannot_be_written_are_refused(
 ) -> None:
     missing = tmp_path / "missing" / "out.npz"
     assert "no such folder" in refused("run", digits, "-i", HELD_OUT, "-o", missing)
-    assert "cannot be written" in refused("run", digits, "-i", HELD_OUT, "-o", tmp_path)
+    assert "is a folder" in refused("run", digits, "-i", HELD_OUT, "-o", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -255,7 +255,7 @@ def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> 
     """Refuse an output that is an input, holds one, or lies in one that is a folder."""
     place, above = Path(os.path.realpath(output)), {}
     for one in inputs:
-        if _is_same(output, one):
+        if _is_same(output, one) or _is_linked_into(one, output):
             named = "an input of this command" if str(one) == str(output) else f"the input {one}"
             raise OutputError(
                 f"is {named}, and no input is replaced",
@@ -278,6 +278,16 @@ def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> 
         raise OutputError(
             "is no folder of its own", where=str(output), fix="choose another output folder"
         )
+
+
+def _is_linked_into(folder: Path, output: Path) -> bool:
+    """Whether a file is a hard link to one below a folder."""
+    found = status_of(output)
+    if found is None or found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+        return False
+    if not folder.is_dir():
+        return False
+    return any(_is_same(output, path) for path in folder.rglob("*"))
 
 
 def _home() -> Path | None:

@@ -12,7 +12,7 @@
     tune.py       tune_model       all layers of a model
 """
 
-from umakit.tuning.records import Effort, Record, Records, read_records
+from umakit.tuning.records import Effort, Record, Records, check_records_file, read_records
 from umakit.tuning.tune import LayerProgress, TunedLayer, tune_model
 from umakit.tuning.workers import Workers, cluster_workers, local_workers
 
@@ -23,6 +23,7 @@ __all__ = [
     "Records",
     "TunedLayer",
     "Workers",
+    "check_records_file",
     "cluster_workers",
     "local_workers",
     "read_records",

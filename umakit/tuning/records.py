@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.frontend import Model
-from umakit.outputs import FileKind
+from umakit.outputs import FileKind, check_file
 from umakit.staging import write_file
 from umakit.tiling import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.tiling.space import invalid
@@ -178,6 +178,20 @@ def _compact(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ", text)
+
+
+def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a file to write that is an input or something else than records.
+
+    Raises:
+        RecordsError: names the file.
+    """
+    try:
+        check_file(path, RECORDS, inputs)
+    except OutputError as error:
+        raise RecordsError(
+            error.what, where=str(path), fix="choose another file for the records"
+        ) from None
 
 
 def read_records(path: Path) -> Records:

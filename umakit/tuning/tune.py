@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from umakit.backend import UMABackend
-from umakit.errors import BackendError, OutputError, RecordsError, short_path
+from umakit.errors import BackendError, RecordsError, short_path
 from umakit.frontend import Model
-from umakit.outputs import check_file, input_files
+from umakit.outputs import input_files
 from umakit.tiling import Layer
 from umakit.tuning.layers import tiled_layers
 from umakit.tuning.records import (
-    RECORDS,
     Effort,
     Owner,
     Record,
     Records,
     check_owner,
+    check_records_file,
     read_records,
 )
 from umakit.tuning.search import Problem, Progress, search
@@ -140,12 +140,7 @@ def _chain(
 
 def _known(path: Path, owner: Owner, inputs: Sequence[Path]) -> Records:
     """What is in the file already; checked, so that nothing else is overwritten."""
-    try:
-        check_file(path, RECORDS, inputs)
-    except OutputError as error:
-        raise RecordsError(
-            error.what, where=short_path(path), fix="choose another file for the records"
-        ) from None
+    check_records_file(path, inputs)
     if not path.exists():
         if not path.parent.is_dir():
             raise RecordsError("no such folder", where=short_path(path.parent))

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every path that a command takes: read, written, or neither. What is read is never written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import typing
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import typer
+from onnx import TensorProto, helper
+from umakit.cli.main import app, run_command
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
+CHOCOLATE = Path(__file__).parents[1] / "backends" / "chocolate_accelerator"
+
+READ, WRITTEN, NEITHER = "read", "written", "neither"
+
+NETWORK = {"model": READ, "backend": READ, "input_shapes": NEITHER}
+MODEL = {**NETWORK, "rounding": NEITHER}
+DECIDED: dict[str, dict[str, str]] = {
+    # Where a backend is made nothing may be.
+    "new": {"name": NEITHER, "tutorial": NEITHER, "directory": NEITHER},
+    "backends": {},
+    "partition": MODEL,
+    "compile": {
+        **MODEL, "output": WRITTEN, "memory_map": WRITTEN, "records": READ, "name": NEITHER,
+        "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
+    },
+    "run": {"library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER},
+    "package": {"library": READ, "output": WRITTEN},
+    "diff": {
+        **NETWORK, "library": READ, "inputs": READ, "output": WRITTEN, "reference": NEITHER,
+        "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
+    },
+    "report": {**MODEL, "output": WRITTEN, "inputs": READ, "records": READ},
+    "sim": {"gemm": NEITHER, "dataflow": NEITHER},
+    # Records that exist are read as well, and replaced by more of them.
+    "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
+    "size": {"library": READ, "device": NEITHER},
+}  # fmt: skip
+"""By command, every argument and option that is a path or a text."""
+
+PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
+SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
+FIXED = {"package": ["--format", "tar"], "report": ["--seed", "1"]}
+
+
+def commands() -> dict[str, typer.core.TyperCommand]:
+    """All commands of `uma` by name."""
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_every_path_and_text_is_decided_about() -> None:
+    taken = {}
+    for command in app.registered_commands:
+        assert command.callback is not None
+        types = typing.get_type_hints(command.callback)
+        name = command.name or command.callback.__name__
+        taken[name] = {option for option, type_ in types.items() if type_ in PATHS_AND_TEXTS}
+    assert taken == {name: set(options) for name, options in DECIDED.items()}
+
+
+# --- a place with all inputs ---------------------------------------------------------------------
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files below a folder but for what a run built."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "build" not in path.relative_to(folder).parts
+    }
+
+
+def small_model() -> bytes:
+    """y = max(x, 0)."""
+    shape = [1, 4]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], "r")],
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    model: onnx.ModelProto = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    return model.SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of each kind of input."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "model.onnx").write_bytes(small_model())
+    np.savez(folder / "in.npz", x=np.ones((1, 4), np.float32))
+    assert run_command(["compile", str(folder / "model.onnx"), "-o", str(folder / "lib")]) == 0
+    shutil.copytree(CHOCOLATE, folder / "npu", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def place(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it as the working folder."""
+    shutil.copytree(exported, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "place"
+
+
+def inputs_of(command: str, place: Path) -> dict[str, Path]:
+    """The inputs that a command is given, by option."""
+    files = {
+        "model": place / "model.onnx", "backend": place / "npu", "library": place / "lib",
+        "inputs": place / "in.npz", "records": place / "records.json",
+    }  # fmt: skip
+    given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
+    if command == "diff":
+        del given["backend"]  # the library is compiled already
+    if "records" in given:
+        files["records"].write_text('{"format": "umakit tuning records"}')
+    return given
+
+
+def line(command: str, given: dict[str, Path], outputs: dict[str, Path]) -> list[str]:
+    """The command line."""
+    words = list(FIXED.get(command, []))
+    last = []
+    for option in commands()[command].params:
+        value = {**given, **outputs}.get(str(option.name))
+        if value is None:
+            continue
+        if option.param_type_name == "argument":
+            last.append(str(value))
+        else:
+            words += [option.opts[0], str(value)]
+    return [*words, "--", *last]
+
+
+WAYS = ("same", "dots", "relative", "link", "hard link")
+
+
+def another_way(path: Path, way: str, other: Path) -> Path:
+    """Another path that leads to the same file."""
+    if way == "link":
+        other.symlink_to(path)
+    elif way == "hard link":
+        other.hardlink_to(path)
+    elif way == "dots":
+        return other.parent / "npu" / ".." / path.relative_to(other.parent)
+    else:
+        return path if way == "same" else path.relative_to(other.parent)
+    return other
+
+
+def targets(given: dict[str, Path]) -> list[Path]:
+    """What must not be replaced: the inputs, and of folders some of their files."""
+    files = [one for path in given.values() for one in sorted(path.glob("*.[tmp]*"))[:2]]
+    return [*given.values(), *files]
+
+
+OUTPUTS = [
+    (command, option)
+    for command, options in DECIDED.items()
+    for option, kind in options.items()
+    if kind is WRITTEN
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("command", "option"), OUTPUTS)
+def test_no_input_is_an_output(
+    command: str, option: str, way: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suffix = SUFFIXES.get((command, option), "")
+    given = inputs_of(command, place)
+    if suffix:  # inputs have names that the output may have
+        given = {
+            name: path if path.is_dir() else path.rename(path.with_suffix(suffix))
+            for name, path in given.items()
+        }
+    if command == "package":
+        written = place / "lib.tar"
+        assert run_command(["package", "lib", "--format", "tar", "-o", str(written)]) == 0
+        given = {"library": written}
+    tried = 0
+    for number, target in enumerate(targets(given)):
+        other = place / f"other{number}{suffix or target.suffix}"
+        if target.is_dir() and way == "hard link":
+            continue
+        output = another_way(target, way, other)
+        if suffix and output.suffix != suffix:
+            continue
+        outputs = {"output": place / "fresh"} if option == "memory_map" else {}
+        words = line(command, given, {**outputs, option: output})
+        before = tree(place)
+        for force in ([], ["--force"] if command != "tune" else []):
+            code = run_command([command, *force, *words])
+            error = capsys.readouterr().err
+            context = f"{command} {words}: {error}"
+            assert code == 2 and error.count("\n") == 1, context
+            assert "Traceback" not in error and output.name in error, context
+            assert tree(place) == before, context
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("kind", ["beside", "around", "working folder"])
+def test_an_output_folder_with_an_input_in_it_is_refused(
+    kind: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copy("model.onnx", place / "lib" / "model.onnx")
+    output = {"beside": place / "lib", "around": place, "working folder": Path()}[kind]
+    if kind != "beside":
+        os.chdir(place / "lib")
+    before = tree(place)
+    assert run_command(["compile", str(model), "-o", str(output), "--force"]) == 2
+    assert "holds the input" in capsys.readouterr().err
+    assert tree(place) == before
+
+
+def test_a_command_again_replaces_what_it_wrote(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(place)
+    for _ in range(2):
+        for words in (
+            "compile model.onnx -o lib2 --memory-map map.svg",
+            "compile model.onnx -o lib2 --memory-map map.png",
+            "compile model.onnx -o lib2.tar",
+            "compile model.onnx -o lib2 --memory-map lib2/map.svg",
+            "run lib2 -i in.npz -o out.npz",
+            "package lib2 --format tar -o packed.tar",
+            "package packed.tar --format arduino -o packed",
+            "diff model.onnx --inputs in.npz -o difference",
+            "report model.onnx -o page.html",
+        ):
+            assert run_command(words.split()) == 0, (words, capsys.readouterr().err)
+    found = tree(place)
+    assert {path: found[path] for path in before} == before
+    # The inputs of a difference, compared again, stay where they are.
+    inputs = (place / "difference/inputs.npz").stat()
+    words = "diff model.onnx --inputs difference/inputs.npz -o difference"
+    assert run_command(words.split()) == 0
+    assert (place / "difference/inputs.npz").stat() == inputs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compile model.onnx -o fresh --memory-map mine.svg",
+        "run lib -i in.npz -o mine.npz",
+        "package lib --format tar -o mine.tar",
+        "diff model.onnx -o mine",
+        "report model.onnx -o mine.html",
+        "tune model.onnx -b npu --records mine.json",
+        "compile model.onnx -o mine",
+        "package lib --format arduino -o mine",
+        "new mine",
+    ],
+)
+def test_files_of_others_are_refused_before_anything_is_done(
+    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("mine.svg", "mine.tar", "mine.html", "mine.json"):
+        (place / name).write_text("mine")
+    np.savez(place / "mine.npz", y=np.ones(3))
+    (place / "mine").mkdir()
+    shutil.copy(place / "mine.npz", place / "mine" / "inputs.npz")
+    before = tree(place)
+    assert run_command(words.split()) == 2
+    error = capsys.readouterr().err
+    assert "mine" in error and "exists" in error and error.count("\n") == 1, error
+    assert tree(place) == before
