@@ -105,10 +105,15 @@ class CodegenHooks:
 
 @dataclass(frozen=True)
 class Driver:
-    """The C files that a model library needs besides generated code, relative to the backend."""
+    """The C files that a model library needs besides generated code, relative to the backend.
+
+    Attributes:
+        reentrant: whether several calls may be under way at a time, so that runs need no lock.
+    """
 
     sources: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    reentrant: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,14 +266,22 @@ class UMABackend(ABC):
             )
         self.codegen = CodegenHooks(includes, replace_call_extern)
 
-    def _register_driver(self, sources: Sequence[str], headers: Sequence[str] = ()) -> None:
+    def _register_driver(
+        self, sources: Sequence[str], headers: Sequence[str] = (), *, reentrant: bool = False
+    ) -> None:
         """Ship C files with every library that uses this backend.
+
+        A run has the accelerator to itself from its first driver call to its last: one that begins
+        meanwhile, in another thread, in an interrupt handler or of another network, is answered
+        `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
 
         Args:
             sources: `.c` files relative to the backend's folder.
             headers: `.h` files relative to the backend's folder.
+            reentrant: whether the functions keep no state, in memory or in hardware, so that runs
+                need not exclude each other: C functions of a library for the CPU, for example.
         """
-        self.driver = Driver(tuple(sources), tuple(headers))
+        self.driver = Driver(tuple(sources), tuple(headers), reentrant)
 
     def _register_transfers(self, load: str, store: str) -> None:
         """Name the driver calls that copy whole tensors between shared memory and a scratchpad.

@@ -17,6 +17,7 @@ from typing import Any
 from umakit import sim
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
+from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
     common_values,
     generate_code,
@@ -105,11 +106,15 @@ def write_library(
         name: _simulator(backend) for name, backend in backends.items() if is_simulated(backend)
     }
     roles = find_roles(
-        interface_prefix(program.name), list(files), _driver_names(backends), simulated_as
+        interface_prefix(program.name),
+        list(files),
+        _driver_names(backends, code.locked),
+        simulated_as,
     )
     metadata["umakit"]["sources"] = roles.as_json()
     values = {
         **common_values(program, plan, layout),
+        "locks": locks_view(code.locked),
         "backends": metadata["umakit"]["backends"],
         "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
         "layers": program.calls,
@@ -173,13 +178,15 @@ def check_destination(
 
 
 def _driver_names(
-    backends: Mapping[str, UMABackend],
+    backends: Mapping[str, UMABackend], locked: Sequence[str]
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """Sources and headers of each driver by the names they have in an export."""
+    """Sources and headers of each driver, its lock among them, by their names in an export."""
     return {
         name: (
-            [exported_name(backend, source) for source in backend.driver.sources],
-            [exported_name(backend, header) for header in backend.driver.headers],
+            [exported_name(backend, source) for source in backend.driver.sources]
+            + ([lock_source(name)] if name in locked else []),
+            [exported_name(backend, header) for header in backend.driver.headers]
+            + ([lock_header(name)] if name in locked else []),
         )
         for name, backend in backends.items()
     }

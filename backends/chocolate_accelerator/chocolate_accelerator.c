@@ -57,7 +57,8 @@ UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
 #define CHOCOLATE_ACCELERATOR_POLLS 400000000u
 #endif
 
-/* The layer that is open. There is one device, and so one layer at a time. */
+/* The layer that is open. There is one device, and so one layer at a time: a run of a library has
+ * the device to itself, see umakit_lock_chocolate_accelerator.h. */
 static struct {
     umakit_device *device; /* NULL: none is open */
     uint32_t bus_address[CHOCOLATE_ACCELERATOR_TENSORS];

@@ -15,6 +15,7 @@ from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.expressions import helper_definition
 from umakit.codegen.kernel_source import KernelSource, print_kernel
+from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
     HEADER_SIZE,
@@ -145,11 +146,13 @@ class GeneratedCode:
         sources: text by path relative to `codegen/host`.
         functions: C function of each call of the program, in order; empty for a copy.
         weights: the blob, when constants are not C.
+        locked: accelerators that a run has to itself.
     """
 
     sources: dict[str, str]
     functions: tuple[str, ...]
     weights: bytes | None
+    locked: tuple[str, ...] = ()
 
 
 def generate_code(
@@ -169,7 +172,8 @@ def generate_code(
     Raises:
         LoweringError: a kernel holds a construct without a C form.
     """
-    values = common_values(program, plan, layout)
+    locked = locked_backends(program, backends)
+    values = {**common_values(program, plan, layout), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
@@ -197,16 +201,18 @@ def generate_code(
             has_device_status=any(is_simulated(backend) for backend in backends.values()),
         ),
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
+        **lock_files(locked),
     }
     functions = tuple(symbols[_use(c, plan)].name if c.kernel else "" for c in program.calls)
     if layout is None:
-        return GeneratedCode({**sources, **_constant_files(program, values)}, functions, None)
+        sources |= _constant_files(program, values)
+        return GeneratedCode(sources, functions, None, locked)
     identity = code_identity(layout, [*definitions, *(step["call"] for step in steps)])
     sources[f"src/{prefix}_weights.c"] = render(
         "library/weights.c.j2",
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
-    return GeneratedCode(sources, functions, weights_blob(program, layout, identity))
+    return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
 
 
 def _add_waits(

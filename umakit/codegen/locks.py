@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks of accelerators: a run takes what it uses before its first driver call, or is told that
+another run has it. All libraries of a program share them, as they share the accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from umakit import tvm_api
+from umakit.backend import UMABackend
+from umakit.lower import Kernel
+from umakit.names import header_of
+from umakit.program import Program
+from umakit.rendering import render
+
+
+def locked_backends(program: Program, backends: Mapping[str, UMABackend]) -> tuple[str, ...]:
+    """Names of the accelerators that a run of a program has to itself, in alphabetical order.
+
+    These are the ones whose kernels call a driver, unless the backend says that it is reentrant.
+
+    Args:
+        program: the straight-line program.
+        backends: by target name, those that the program's kernels run on.
+    """
+    calling = {
+        kernel.target
+        for kernel in program.kernels.values()
+        if kernel.target in backends and not backends[kernel.target].driver.reentrant
+        if _calls_driver(kernel)
+    }
+    return tuple(sorted(calling))
+
+
+def _calls_driver(kernel: Kernel) -> bool:
+    """Whether a kernel calls a C function that is not of C's library."""
+    calls = tvm_api.collect(list(kernel.statements), tvm_api.Call)
+    externs = [call for call in calls if str(getattr(call.op, "name", "")).endswith("_extern")]
+    return any(header_of(str(call.args[0].value)) is None for call in externs)
+
+
+def lock_source(backend: str) -> str:
+    """Name of the C file with a backend's lock, which a program may replace by its own."""
+    return f"umakit_lock_{backend}.c"
+
+
+def lock_header(backend: str) -> str:
+    """Name of the header of a backend's lock."""
+    return f"umakit_lock_{backend}.h"
+
+
+def locks_view(backends: tuple[str, ...]) -> list[dict[str, str]]:
+    """What templates need to know about locks."""
+    return [
+        {"name": name, "header": lock_header(name), "source": lock_source(name)}
+        for name in backends
+    ]
+
+
+def lock_files(backends: tuple[str, ...]) -> dict[str, str]:
+    """Sources and headers of locks, by path below `codegen/host`."""
+    return {
+        path: render(template, name=name)
+        for name in backends
+        for path, template in (
+            (f"src/{lock_source(name)}", "library/lock.c.j2"),
+            (f"src/{lock_header(name)}", "library/lock.h.j2"),
+        )
+    }
