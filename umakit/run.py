@@ -254,6 +254,8 @@ def check_inputs(
         raise InputError(
             f"{extra[0]!r} is no input", fix=f"inputs are {', '.join(map(repr, names))}"
         )
+    if not expected:
+        return 1, False, []
     checked = [_check_array(by_name[name], given[name]) for name in names]
     counts = {len(array) for array, _ in checked}
     if len(counts) > 1 or len({batched for _, batched in checked}) > 1:

@@ -157,9 +157,12 @@ def _compute_consumer_near(schedule: Any, block: Any, loop: Any) -> None:
 
 
 def _attempt(step: Any, *arguments: Any) -> bool:
-    """Apply a schedule step if TVM can prove it right; TVM leaves the schedule as it was if not."""
+    """Apply a schedule step if TVM can prove it right; TVM leaves the schedule as it was if not.
+
+    Some proofs end in a check that fails, before anything is changed, and not in a refusal.
+    """
     try:
         step(*arguments)
-    except tvm_api.ScheduleError:
+    except (tvm_api.ScheduleError, *tvm_api.TVM_ERRORS):
         return False
     return True

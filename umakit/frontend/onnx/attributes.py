@@ -94,8 +94,8 @@ DECISIONS: Mapping[str, Decision] = {
     "Clip": Decision("min max"),
     "ConcatFromSequence": Decision("axis new_axis"),
     "Constant": Decision(
-        "value value_float value_floats value_int value_ints",
-        only={"sparse_value": (ABSENT,), "value_string": (ABSENT,), "value_strings": (ABSENT,)},
+        "sparse_value value value_float value_floats value_int value_ints",
+        only={"value_string": (ABSENT,), "value_strings": (ABSENT,)},
     ),
     "ConstantOfShape": Decision("value"),
     "Conv": Decision(f"{WINDOW} group"),

@@ -23,11 +23,17 @@ from umakit.frontend.model import (
     type_specification,
 )
 from umakit.frontend.onnx.attributes import settle_attributes
-from umakit.frontend.onnx.checks import check_external_data, check_operators, check_values
+from umakit.frontend.onnx.checks import (
+    all_nodes,
+    check_external_data,
+    check_operators,
+    check_values,
+)
 from umakit.frontend.onnx.importer import NamingImporter
 from umakit.frontend.onnx.padding import make_padding_explicit
 from umakit.frontend.onnx.quantization import edge_quantizations
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
+from umakit.frontend.onnx.structure import check_structure, write_out_constants
 from umakit.names import symbol_part
 
 
@@ -44,9 +50,9 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
             not fit; names the operator, the node and the file.
     """
     proto = _load(path)
+    write_out_constants(proto, path)
     shapes, notices = static_input_shapes(proto, path, input_shapes)
     set_input_shapes(proto, shapes)
-    name_nodes(proto)
     settle_attributes(proto, path)
     make_padding_explicit(proto, path)
     module = NamingImporter(path).run(proto, shapes)
@@ -91,11 +97,9 @@ def _load(path: Path) -> onnx.ModelProto:
         onnx.load_external_data_for_model(proto, str(path.parent))
         check_values(proto, path)
         check_operators(proto, path)
-        for value in proto.graph.output:
-            # Missing shapes are inferred; the checker wants some.
-            if value.type.HasField("tensor_type"):
-                value.type.tensor_type.shape.SetInParent()
-        onnx.checker.check_model(proto)
+        name_nodes(proto)
+        check_structure(proto, path)
+        _check_by_onnx(proto)
     except DecodeError:
         raise ModelError(
             "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
@@ -106,10 +110,30 @@ def _load(path: Path) -> onnx.ModelProto:
     return proto
 
 
+def _check_by_onnx(proto: onnx.ModelProto) -> None:
+    """Run the checker of the package onnx on what it needs not object to.
+
+    It wants shapes of outputs, which are inferred later; and GroupNormalization of opset 18, which
+    later versions of ONNX call deprecated, is checked as that of opset 21.
+    """
+    for value in proto.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    checked = proto
+    groups = any(node.op_type == "GroupNormalization" for node in all_nodes(proto.graph))
+    if groups and any(18 <= o.version < 21 and not o.domain for o in proto.opset_import):
+        checked = onnx.ModelProto()
+        checked.CopyFrom(proto)
+        checked.ir_version = max(10, proto.ir_version)
+        for opset in checked.opset_import:
+            opset.version = max(21, opset.version) if not opset.domain else opset.version
+    onnx.checker.check_model(checked)
+
+
 def name_nodes(proto: onnx.ModelProto) -> None:
     """Nodes without a name, or with one that is taken, are called after type and number."""
     taken: set[str] = set()
-    for number, node in enumerate(proto.graph.node):
+    for number, node in enumerate(all_nodes(proto.graph)):
         if not node.name or node.name in taken:
             node.name = f"{node.name or node.op_type}_{number}"
         taken.add(node.name)

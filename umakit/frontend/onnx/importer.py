@@ -10,10 +10,12 @@ import onnx
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import last_line
 from umakit.frontend.onnx.attributes import DECISIONS
+from umakit.frontend.onnx.checks import all_nodes
+from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.operators import REGISTRY
+from umakit.frontend.onnx.refusals import not_supported
 from umakit.frontend.onnx.shapes import inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
@@ -30,6 +32,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._path = path
         self._node_of_result: dict[str, str] = {}
         self._dequantized: set[str] = set()
+        self._conditional = 0
         self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
@@ -45,22 +48,23 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 module = self.from_onnx(proto.graph, opset)
         except ModelError:
             raise
-        except Exception as error:  # TVM raises whatever its converters stumble over
+        except Exception as error:  # TVM raises whatever it stumbles over
             raise ModelError(
-                f"cannot be imported: {last_line(error)}", where=str(self._path)
+                "is put together in a way that is not supported",
+                where=str(self._path),
+                fix="export the model again, with fixed shapes and tensors as inputs and outputs",
             ) from error
         finally:
             Importer.current = None
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        for node in graph.node:
+        for node in all_nodes(graph):
             if node.op_type not in DECISIONS:
                 raise ModelError(
-                    f"operator {node.op_type} of node {node.name!r} is not supported by TVM's "
-                    "ONNX importer",
+                    f"operator {node.op_type} of node {node.name!r} is not supported",
                     where=str(self._path),
-                    fix="export the model without it",
+                    fix="replace it in the model by operators that are",
                 )
 
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
@@ -68,7 +72,11 @@ class NamingImporter(Importer):  # type: ignore[misc]
             try:
                 if node.op_type == "DequantizeLinear":
                     self._dequantized.add(node.output[0])
-                if not self._convert(node):
+                if self._conditional:
+                    check_conditional(node, self._inputs_of(node), str(self._path))
+                if node.op_type == "If":
+                    self._convert_if(node)
+                elif not self._convert(node):
                     single = onnx.GraphProto()
                     single.node.append(node)
                     super()._construct_nodes(single)
@@ -77,11 +85,42 @@ class NamingImporter(Importer):  # type: ignore[misc]
             except ModelError:
                 raise
             except Exception as error:
-                raise ModelError(
-                    f"operator {node.op_type} of node {node.name!r} cannot be imported: "
-                    f"{last_line(error)}",
-                    where=str(self._path),
-                ) from error
+                inputs = self._inputs_of(node)
+                raise not_supported(node, inputs, self.opset, str(self._path)) from error
+
+    def _inputs_of(self, node: onnx.NodeProto) -> tuple[Any | None, ...]:
+        """What a node reads, None for inputs that are left out."""
+        return tuple(self._nodes.get(name) if name else None for name in node.input)
+
+    def _convert_if(self, node: onnx.NodeProto) -> None:
+        """One branch where the condition is constant, or both and a choice between results.
+
+        C programs run straight through: both branches are computed, which is safe as long as
+        nothing in them can fail.
+        """
+        branches = {attribute.name: attribute.g for attribute in node.attribute}
+        condition = self._nodes[node.input[0]]
+        value = tvm_api.constant_array(condition)
+        if value is not None and value.size == 1:
+            results = self._branch(branches["then_branch" if value.item() else "else_branch"])
+        else:
+            self._conditional += 1
+            then, otherwise = (
+                self._branch(branches[f"{name}_branch"]) for name in ("then", "else")
+            )
+            self._conditional -= 1
+            results = chosen(self.bb, node, condition, (then, otherwise), str(self._path))
+        self._nodes.update(zip(node.output, results, strict=True))
+
+    def _branch(self, graph: onnx.GraphProto) -> list[Any]:
+        """The results of a graph inside a node; it sees the tensors around it."""
+        outside = dict(self._nodes)
+        for tensor in graph.initializer:
+            self._nodes[tensor.name] = tvm_api.relax.const(self._parse_array(tensor))
+        self._construct_nodes(graph)
+        results = [self._nodes[value.name] for value in graph.output]
+        self._nodes = outside
+        return results
 
     def _convert(self, proto: onnx.NodeProto) -> bool:
         """Import a node by a converter of ours; False where it is left to TVM's importer."""
@@ -90,7 +129,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
             return False
         node = Node(
             proto,
-            tuple(self._nodes[name] if name else None for name in proto.input),
+            self._inputs_of(proto),
             self.opset,
             self.bb,
             str(self._path),
@@ -117,7 +156,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._node_of_result.setdefault(str(value.name), node.name)
 
     def _check_types(self, node: onnx.NodeProto) -> None:
-        """Refuse a node that TVM imports as another shape or dtype than ONNX defines."""
+        """Refuse a node that is imported as another shape or dtype than ONNX defines."""
         for name in node.output:
             value = self._nodes.get(name)
             if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
@@ -129,8 +168,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
             if got_dtype != dtype or (shape is not None and got_shape != shape):
                 wanted = f"{dtype}{list(shape)}" if shape is not None else dtype
                 raise ModelError(
-                    f"operator {node.op_type} of node {node.name!r} yields {wanted}, but TVM "
-                    f"imports it as {got_dtype}{list(got_shape)}",
+                    f"operator {node.op_type} of node {node.name!r} yields {wanted} by its "
+                    f"specification, but {got_dtype}{list(got_shape)} here",
                     where=str(self._path),
                     fix="export the model with other attributes, or without the operator",
                 )

@@ -10,13 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.operators import arithmetic, bounds, pad, reduce, resize, sequences
+from umakit.frontend.onnx.operators import (
+    arithmetic,
+    bounds,
+    layout,
+    normalization,
+    pad,
+    reduce,
+    resize,
+    sequences,
+    slopes,
+)
 
 Converter = Callable[[Node], Any | None]
 """From a node to its result: a Relax expression, a list of them for several results, or None to
 leave the node to TVM's importer."""
 
-FAMILIES = (arithmetic, bounds, pad, reduce, resize, sequences)
+FAMILIES = (
+    arithmetic,
+    bounds,
+    layout,
+    normalization,
+    pad,
+    reduce,
+    resize,
+    sequences,
+    slopes,
+)
 
 REGISTRY: dict[str, Converter] = {
     operator: converter for family in FAMILIES for operator, converter in family.CONVERTERS.items()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about an ONNX node that cannot be imported, in the terms of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+
+DATA_INPUTS = 1
+"""Inputs from here on may be ones that decide about shapes, and are constants in most models."""
+
+
+def not_supported(
+    node: onnx.NodeProto, inputs: Sequence[Any | None], opset: int, file: str
+) -> ModelError:
+    """The refusal of a node that has no converter for its inputs and attributes.
+
+    Args:
+        node: the operator.
+        inputs: Relax expressions, None for those that are left out.
+        opset: of the model.
+        file: path of the model.
+    """
+    schema = schema_of(node, opset)
+    computed = [
+        input_name(schema, position)
+        for position, expression in enumerate(inputs)
+        if position >= DATA_INPUTS and computes_shape(expression)
+    ]
+    shown = [described(expression) for expression in inputs if expression is not None]
+    what = f"operator {node.op_type} of node {node.name!r} of opset {opset} is not supported"
+    if computed:
+        names = ", ".join(computed)
+        return ModelError(
+            f"{what} where its input {names} is computed at run time",
+            where=file,
+            fix=f"make {names} a constant: export the model with fixed shapes",
+        )
+    return ModelError(
+        f"{what}{_listed('inputs', shown)}{_listed('attributes', _attributes(node))}",
+        where=file,
+        fix="replace it in the model, or export it for another opset",
+    )
+
+
+def schema_of(node: onnx.NodeProto, opset: int) -> Any | None:
+    """The operator's schema in the package onnx, None where it has none."""
+    try:
+        return onnx.defs.get_schema(node.op_type, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+def input_name(schema: Any | None, position: int) -> str:
+    """The name of an input in its schema, or its number."""
+    if schema is not None and schema.inputs:
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        if position < len(schema.inputs):
+            return str(formal.name)
+    return f"number {position}"
+
+
+def computes_shape(expression: Any | None) -> bool:
+    """Whether an input is a small tensor of integers that is not known beforehand."""
+    if expression is None or not hasattr(expression, "ty"):
+        return False
+    if tvm_api.constant_array(expression) is not None or not tvm_api.dtype_of(expression):
+        return False
+    shape = tvm_api.static_shape(expression)
+    integers = tvm_api.dtype_of(expression) in ("int32", "int64")
+    return integers and shape is not None and len(shape) <= 1
+
+
+def described(expression: Any) -> str:
+    """dtype and shape of an input, for example `float32[1, 3, 8, 8]`."""
+    if not hasattr(expression, "ty"):
+        return "a value that is no tensor"
+    dtype, shape = tvm_api.dtype_of(expression), tvm_api.static_shape(expression)
+    if not dtype:
+        return "a value that is no tensor"
+    return f"{dtype} of unknown shape" if shape is None else f"{dtype}{list(shape)}"
+
+
+def _listed(kind: str, items: Sequence[str]) -> str:
+    """Part of a sentence that names some items, empty where there are none."""
+    return f" with the {kind} {', '.join(items)}" if items else ""
+
+
+def _attributes(node: onnx.NodeProto) -> list[str]:
+    """The attributes that are numbers or words."""
+    shown = []
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, (int, float, str)):
+            shown.append(f"{attribute.name}={value}")
+    return shown
