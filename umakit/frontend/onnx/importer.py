@@ -27,6 +27,8 @@ Importer: Any = onnx_frontend.ONNXGraphImporter
 class NamingImporter(Importer):  # type: ignore[misc]
     """TVM's importer, one node at a time, so that names and errors keep their place."""
 
+    _nodes: dict[str, Any]
+
     def __init__(self, path: Path) -> None:
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
