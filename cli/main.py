@@ -330,7 +330,7 @@ def _run_json(result: Any) -> dict[str, Any]:
 
 
 def _layer_json(layer: Any) -> dict[str, Any]:
-    """What was measured; a figure that the device has not is left out."""
+    """What was measured: null where nothing counted; host figures that it lacks are left out."""
     figures = {
         "name": layer.name,
         "where": layer.where,
@@ -344,7 +344,8 @@ def _layer_json(layer: Any) -> dict[str, Any]:
         "seconds": layer.seconds,
         "instructions": layer.instructions,
     }
-    return {name: value for name, value in figures.items() if value is not None}
+    host = ("seconds", "instructions")
+    return {key: value for key, value in figures.items() if value is not None or key not in host}
 
 
 def _print_json(value: Any) -> None:

@@ -20,7 +20,7 @@ from umakit.cli.options import (
     find_backends,
     parse_shapes,
 )
-from umakit.cli.tables import Table, new_table, offload_summary
+from umakit.cli.tables import NOT_MEASURED, Table, new_table, offload_summary
 
 from umakit.outputs import PAGE, check_file, check_parent, input_files
 
@@ -121,32 +121,50 @@ def layer_table(page: Page) -> Table:
     if not page.tiled:
         table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
         for layer in page.layers:
-            table.add_row(layer.name, layer.where, *_counts(layer.macs, layer.clock_cycles))
+            cells = *_counts(layer.macs), _measured(layer)
+            table.add_row(layer.name, layer.where, *cells)
         return table
     numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
     table = new_table("layer", *numbers, "held by", right=numbers)
     for layer in page.layers:
-        table.add_row(layer.name, *_counts(layer.macs, layer.clock_cycles), *_tiled_cells(layer))
+        cells = *_counts(layer.macs), _measured(layer)
+        table.add_row(layer.name, *cells, *_tiled_cells(layer))
     table.add_section()
     for total in page.totals:
         table.add_row(
             total.name,
-            *_counts(total.macs, total.clock_cycles, total.predicted_cycles),
-            f"{total.difference:+.2f} %",
+            *_counts(total.macs),
+            NOT_MEASURED if total.clock_cycles is None else f"{total.clock_cycles:,}",
+            *_counts(total.predicted_cycles),
+            _percent(total.difference),
             *_counts(total.bound),
-            f"{total.ratio:.3f}",
+            _ratio(total.ratio),
             style="bold",
         )
     return table
 
 
 def _tiled_cells(layer: LayerFigures) -> list[str]:
-    tiled, difference, ratio = layer.tiled, layer.difference, layer.ratio
-    if tiled is None or difference is None or ratio is None:
+    tiled = layer.tiled
+    if tiled is None:
         return ["", "", "", "", "CPU" if layer.on_cpu else ""]
     held = tiled.spent.held_by if layer.explanation else ""
-    figures = _counts(tiled.predicted_cycles), _counts(tiled.bound)
-    return [*figures[0], f"{difference:+.2f} %", *figures[1], f"{ratio:.3f}", held]
+    predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
+    return [predicted, _percent(layer.difference), bound, _ratio(layer.ratio), held]
+
+
+def _measured(layer: LayerFigures) -> str:
+    if layer.on_cpu:
+        return ""
+    return NOT_MEASURED if layer.clock_cycles is None else f"{layer.clock_cycles:,}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:+.2f} %"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _counts(*values: int) -> list[str]:

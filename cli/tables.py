@@ -32,6 +32,10 @@ class Table(RichTable):
         super().add_row(*safe, **options)
 
 
+NOT_MEASURED = "not measured"
+"""Stands for a figure of an accelerator that nothing counted."""
+
+
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
     """A table without a frame; the columns in `right` are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -113,16 +117,27 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     columns = ["MACs", "cycles", *engines, "MACs/cycle", *([measured] if measured else [])]
     table = new_table("layer", "where", *columns, right=columns)
 
+    def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
+        """Of the layers on accelerators; None if one of them was not measured, or there is none."""
+        figures = [getattr(layer, name) for layer in some if layer.where != CPU]
+        return sum(figures) if figures and None not in figures else None
+
+    def cell(some: Sequence[LayerProfile], name: str) -> str:
+        figure = sum_of(some, name)
+        if figure is None and any(layer.where != CPU for layer in some):
+            return NOT_MEASURED
+        return _count(figure)
+
     def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
-        macs, cycles = sum(layer.macs for layer in some), sum(layer.cycles for layer in some)
+        macs, cycles = sum(layer.macs for layer in some), sum_of(some, "cycles")
         # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
         rate = f"{macs / cycles:.1f}" if macs and cycles and not is_total else ""
-        figures = [_count(macs), _count(cycles)]
+        figures = [_count(macs), cell(some, "cycles")]
         if has_dma:
             figures += [
-                _count(sum(layer.array_cycles for layer in some)),
-                _count(sum(layer.dma_cycles for layer in some)),
-                _count(sum(layer.moved_bytes for layer in some)),
+                cell(some, "array_cycles"),
+                cell(some, "dma_cycles"),
+                cell(some, "moved_bytes"),
             ]
         return [*figures, rate, *_measured_cells(some, measured)]
 
@@ -133,7 +148,7 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     return table
 
 
-def _count(value: int) -> str:
+def _count(value: int | None) -> str:
     return f"{value:,}" if value else ""
 
 

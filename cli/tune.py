@@ -107,6 +107,7 @@ def tune(
         tell("loading TVM")
         from umakit.frontend import import_model
         from umakit.tuning import Effort, check_records_file, tune_model
+        from umakit.tuning.simulate import has_simulator
 
         (found,) = find_backends([backend])
         check_records_file(records, input_files(model, backends=[found]))
@@ -114,6 +115,11 @@ def tune(
         imported = import_model(model, input_shapes=shapes, rounding=rounding)
     for notice in imported.notices:
         say(f"note: {notice}", error=True)
+    if simulate and found.tiling is not None and not has_simulator(found):
+        say(
+            f"note: umakit does not simulate {found.target_name}: the cost model alone chooses",
+            error=True,
+        )
     finished: list[TunedLayer] = []
     try:
         with _workers(workers, scheduler) as pool, _shown() as (show, done):

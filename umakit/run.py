@@ -56,13 +56,17 @@ class CommandTimes:
 class LayerProfile:
     """What one layer did in one inference.
 
+    What accelerators do is None where nothing measures it: umakit's simulator answers for none of
+    the network's accelerators, or not for the one that the layer is on. It is 0 on the CPU beside
+    simulated accelerators.
+
     Attributes:
         name: of the layer.
         where: `cpu` or the backend.
         macs: multiply-accumulates by the shapes.
         device_macs: multiply-accumulates that the device counted.
         clock_cycles: of the device's clock, from the layer's begin to its end: those in which an
-            engine worked and those in which the device waited for the driver; 0 on the CPU.
+            engine worked and those in which the device waited for the driver.
         cycles: those in which one of its engines worked.
         array_cycles: those in which its array worked.
         dma_cycles: those in which its DMA engine worked; 0 if it has none.
@@ -78,12 +82,12 @@ class LayerProfile:
     name: str
     where: str
     macs: int
-    device_macs: int
-    clock_cycles: int
-    cycles: int
-    array_cycles: int
-    dma_cycles: int
-    moved_bytes: int
+    device_macs: int | None
+    clock_cycles: int | None
+    cycles: int | None
+    array_cycles: int | None
+    dma_cycles: int | None
+    moved_bytes: int | None
     seconds: float | None
     instructions: int | None
     commands: tuple[CommandTimes, ...] = ()
@@ -205,11 +209,10 @@ def run_library(
         data = (folder / OUTPUTS).read_bytes()
         outputs = _read_outputs(description["outputs"], data, count, batched)
     runs = [line.split() for line in lines if line.startswith("run ")]
-    layers = description["layers"]
     return RunResult(
         outputs,
         times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
-        layers=_profiles(machine, layers, report["layers"], count * repeat, _recorded(lines))
+        layers=_profiles(machine, description, report["layers"], count * repeat, _recorded(lines))
         if profile
         else (),
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
@@ -329,23 +332,32 @@ def _read_outputs(
 
 def _profiles(
     device: Device,
-    layers: Sequence[Mapping[str, Any]],
+    description: Mapping[str, Any],
     measured: Sequence[Mapping[str, Any]],
     runs: int,
     recorded: Mapping[int, tuple[tuple[CommandTimes, ...], int]],
 ) -> tuple[LayerProfile, ...]:
+    layers = description["layers"]
+    simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
     commands = [recorded.get(number, ((), 0)) for number in range(len(layers))]
+
+    unknown = {backend["name"] for backend in description["backends"]} - simulated
+
+    def counted(layer: Mapping[str, Any], figures: Mapping[str, Any], name: str) -> int | None:
+        is_known = simulated and layer["where"] not in unknown
+        return round(figures[name] / runs) if is_known else None
+
     return tuple(
         LayerProfile(
             name=layer["name"],
             where=layer["where"],
             macs=int(layer["macs"]),
-            device_macs=round(figures["macs"] / runs),
-            clock_cycles=round(figures["clock_cycles"] / runs),
-            cycles=round(figures["cycles"] / runs),
-            array_cycles=round(figures["array_cycles"] / runs),
-            dma_cycles=round(figures["dma_cycles"] / runs),
-            moved_bytes=round(figures["moved_bytes"] / runs),
+            device_macs=counted(layer, figures, "macs"),
+            clock_cycles=counted(layer, figures, "clock_cycles"),
+            cycles=counted(layer, figures, "cycles"),
+            array_cycles=counted(layer, figures, "array_cycles"),
+            dma_cycles=counted(layer, figures, "dma_cycles"),
+            moved_bytes=counted(layer, figures, "moved_bytes"),
             seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
             instructions=round(figures["instructions"] / runs)
             if device.counts_instructions

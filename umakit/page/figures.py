@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,8 +123,9 @@ class LayerFigures:
         operators: that it computes.
         kind: such as `convolution`; empty where it came from no pattern of `umakit.patterns`.
         macs: multiply-accumulates by the shapes.
-        clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated.
-        moved_bytes: over the bus, by the device.
+        clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated; None where
+            no simulator of umakit answers.
+        moved_bytes: over the bus, by the device; None where that is not measured.
         commands: what the device did when; empty where that is not recorded.
         commands_left_out: how many more there were.
         beside: numbers of the steps on the CPU that run while the accelerator does; only when
@@ -139,8 +140,8 @@ class LayerFigures:
     operators: tuple[str, ...]
     kind: str
     macs: int
-    clock_cycles: int
-    moved_bytes: int
+    clock_cycles: int | None
+    moved_bytes: int | None
     commands: tuple[CommandTimes, ...]
     commands_left_out: int
     beside: tuple[int, ...]
@@ -162,7 +163,9 @@ class LayerFigures:
     @property
     def ratio(self) -> float | None:
         """Simulated cycles / bound."""
-        return None if self.tiled is None else self.clock_cycles / self.tiled.bound
+        if self.tiled is None or self.clock_cycles is None:
+            return None
+        return self.clock_cycles / self.tiled.bound
 
     @property
     def macs_per_cycle(self) -> float | None:
@@ -198,6 +201,12 @@ class LayerFigures:
         return view
 
 
+def _sum(figures: Iterable[int | None]) -> int | None:
+    """The sum of figures; None if there are none, or one is unknown."""
+    known = list(figures)
+    return sum(figure for figure in known if figure) if known and None not in known else None
+
+
 @dataclass(frozen=True)
 class Total:
     """Sums over several tiled layers.
@@ -206,7 +215,8 @@ class Total:
         name: what they are.
         layers: how many.
         macs: multiply-accumulates.
-        predicted_cycles, clock_cycles, bound, moved_bytes: as of a layer.
+        predicted_cycles, clock_cycles, bound, moved_bytes: as of a layer; None if one of the
+            layers was not measured.
         spent: the predicted cycles.
     """
 
@@ -214,9 +224,9 @@ class Total:
     layers: int
     macs: int
     predicted_cycles: int
-    clock_cycles: int
+    clock_cycles: int | None
     bound: int
-    moved_bytes: int
+    moved_bytes: int | None
     spent: Spent
 
     @classmethod
@@ -229,21 +239,21 @@ class Total:
             len(tiled),
             macs=sum(layer.macs for layer, _ in tiled),
             predicted_cycles=sum(each.predicted_cycles for _, each in tiled),
-            clock_cycles=sum(layer.clock_cycles for layer, _ in tiled),
+            clock_cycles=_sum(layer.clock_cycles for layer, _ in tiled),
             bound=sum(each.bound for _, each in tiled),
-            moved_bytes=sum(layer.moved_bytes for layer, _ in tiled),
+            moved_bytes=_sum(layer.moved_bytes for layer, _ in tiled),
             spent=Spent(*map(sum, zip(*spent, strict=True))) if spent else Spent(0, 0, 0, 0, 0, 0),
         )
 
     @property
-    def difference(self) -> float:
+    def difference(self) -> float | None:
         """Predicted cycles above the simulated ones, in percent."""
-        return 100 * (self.predicted_cycles / self.clock_cycles - 1) if self.clock_cycles else 0.0
+        return 100 * (self.predicted_cycles / self.clock_cycles - 1) if self.clock_cycles else None
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """Simulated cycles / bound."""
-        return self.clock_cycles / self.bound
+        return None if self.clock_cycles is None else self.clock_cycles / self.bound
 
     def as_json(self) -> dict[str, Any]:
         """All figures by name."""
@@ -288,14 +298,36 @@ class Page:
     buffers: Mapping[str, str]
 
     @property
-    def clock_cycles(self) -> int:
-        """Simulated cycles of an inference, of all accelerators."""
-        return sum(layer.clock_cycles for layer in self.layers)
+    def offloaded(self) -> tuple[LayerFigures, ...]:
+        """The layers on accelerators."""
+        return tuple(layer for layer in self.layers if not layer.on_cpu)
 
     @property
-    def moved_bytes(self) -> int:
-        """Over the bus in an inference, by all accelerators."""
-        return sum(layer.moved_bytes for layer in self.layers)
+    def is_measured(self) -> bool:
+        """Whether a simulator counted the cycles of any layer."""
+        return any(layer.clock_cycles is not None for layer in self.layers)
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """The accelerators that have layers whose cycles nothing counted."""
+        names = [layer.where for layer in self.offloaded if layer.clock_cycles is None]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def moves(self) -> bool:
+        """Whether a simulator counted bytes on the bus."""
+        return any(layer.moved_bytes for layer in self.layers)
+
+    @property
+    def clock_cycles(self) -> int | None:
+        """Simulated cycles of an inference, of all accelerators; None if the network uses none, or
+        one that was not measured."""
+        return _sum(layer.clock_cycles for layer in self.offloaded)
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """Over the bus in an inference, by all accelerators; None as for `clock_cycles`."""
+        return _sum(layer.moved_bytes for layer in self.offloaded)
 
     @property
     def tiled(self) -> tuple[LayerFigures, ...]:

@@ -121,7 +121,7 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
     if accelerator.bytes_per_cycle is None or not placed:
         return None
     cells, width = accelerator.cells, accelerator.bytes_per_cycle
-    intensities = [layer.macs / layer.moved_bytes for layer in placed]
+    intensities = [layer.macs / (layer.moved_bytes or 1) for layer in placed]
     rates = [layer.macs_per_cycle or 0.0 for layer in placed]
     ridge = cells / width
     x_range = _range(min(*intensities, ridge), max(*intensities, ridge))
@@ -188,7 +188,7 @@ def _points(
     """A point for each place; layers less than a radius apart share one."""
     groups: list[tuple[float, float, str, list[LayerFigures]]] = []
     for layer in layers:
-        at = x(layer.macs / layer.moved_bytes), y(layer.macs_per_cycle or 1.0)
+        at = x(layer.macs / (layer.moved_bytes or 1)), y(layer.macs_per_cycle or 1.0)
         shape = SHAPES.get(layer.kind, "circle")
         near = (g for g in groups if g[2] == shape and math.dist(g[:2], at) < RADIUS)
         group = next(near, None)
@@ -203,7 +203,7 @@ def _points(
         label = _placed(_numbers([layer.number for layer in members]), px, py, taken)
         taken.append(label)
         title = "\n".join(
-            f"{each.number} {each.name}: {each.macs / each.moved_bytes:,.1f} MACs/byte, "
+            f"{each.number} {each.name}: {each.macs / (each.moved_bytes or 1):,.1f} MACs/byte, "
             f"{each.macs_per_cycle or 0:,.1f} MACs/cycle"
             for each in members
         )

@@ -112,12 +112,14 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     bands: list[Band] = []
     bars: list[Bar] = []
     cpu = []
-    total = sum(layer.clock_cycles for layer in layers)
+    total = sum(layer.clock_cycles or 0 for layer in layers)
     resolution = _resolution(layers)
     now = 0
     for layer in layers:
         if layer.on_cpu:
             cpu.append((now, layer))
+            continue
+        if layer.clock_cycles is None:
             continue
         end = now + layer.clock_cycles
         bands.append(_band(layer, now, end, total))

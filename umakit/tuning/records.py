@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.frontend import Model
@@ -27,6 +27,9 @@ FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
 VERSION = 1
 """Of the file's structure."""
+
+Cycles = Annotated[int, Field(gt=0)]
+"""No layer takes 0 cycles: what is not known is None."""
 
 TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
 AGAIN = "tune again, into another file"
@@ -70,10 +73,10 @@ class Record:
     layer: Layer
     operators: tuple[str, ...]
     tiling: Tiling
-    bound: int
-    default: int
-    predicted: int
-    simulated: int | None
+    bound: Cycles
+    default: Cycles
+    predicted: Cycles
+    simulated: Cycles | None
     effort: Effort
 
     @property

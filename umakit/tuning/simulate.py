@@ -30,7 +30,7 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         BuildError: there is no C compiler.
         DeviceError: the run failed.
     """
-    if layer.adds or backend.tiling is None:
+    if layer.adds or backend.tiling is None or not has_simulator(backend):
         return None
     with (
         tempfile.TemporaryDirectory(prefix="umakit-tune-") as temporary,
@@ -42,4 +42,10 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         (data,) = library.metadata["umakit"]["inputs"]
         inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
         profile = run_library(library.path, inputs, profile=True).layers
-        return sum(each.clock_cycles for each in profile if each.where == backend.target_name)
+        own = [each.clock_cycles for each in profile if each.where == backend.target_name]
+        return sum(cycles or 0 for cycles in own) or None
+
+
+def has_simulator(backend: UMABackend) -> bool:
+    """Whether umakit's simulator answers for a backend and counts its cycles."""
+    return backend.configuration.device.simulator != "none"

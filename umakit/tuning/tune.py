@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from umakit.tuning.records import (
     read_records,
 )
 from umakit.tuning.search import Problem, Progress, search
+from umakit.tuning.simulate import has_simulator
 from umakit.tuning.workers import ThisProcess, Workers
 
 
@@ -78,7 +79,8 @@ def tune_model(
         model: an imported network.
         backend: that cuts its layers into tiles.
         path: of the records; the file may hold some of this model.
-        effort: how long to look at each layer.
+        effort: how long to look at each layer. Without a simulator of umakit nothing is run: the
+            cost model alone chooses, and `Record.simulated` is None.
         again: whether layers with a record are looked at again.
         workers: who does the work; default: this process.
         tell: told how far it is.
@@ -92,6 +94,8 @@ def tune_model(
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
     """
     effort = effort or Effort()
+    if not has_simulator(backend):
+        effort = replace(effort, simulate=0)
     planner = backend.tiling
     if planner is None:
         raise BackendError(

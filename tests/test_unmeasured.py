@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accelerators that nothing measures: what is not known is null, never 0, in every command."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from integer_backend import DRIVERS, Npu, conv, integers, network, pool
+from umakit.cli.main import run_command
+from umakit.cli.report import layer_table
+from umakit.cli.tables import profile_table
+
+import umakit
+from umakit import find_backend, patterns
+from umakit.errors import RecordsError
+from umakit.frontend import import_model
+from umakit.page import Page, html, make_page
+from umakit.tiling import TilePlanner
+from umakit.tuning import Effort, read_records, tune_model
+
+CHOCOLATE = "chocolate_accelerator"
+STRAWBERRY = "strawberry_accelerator"
+FIGURES = "device_macs clock_cycles cycles array_cycles dma_cycles moved_bytes".split()
+
+
+def own_npu(folder: Path, *registrations: Any, planner: bool = True) -> Npu:
+    """A backend whose driver brings its own simulator, and costs of a machine like Chocolate."""
+    drivers = {name: DRIVERS[name] for name in ("qconv2d", "qmax_pool2d")}
+    npu = Npu(folder, registrations or [patterns.qconv2d()], drivers)
+    tiling = find_backend(CHOCOLATE).tiling
+    assert tiling is not None and npu.configuration.device.simulator == "none"
+    if planner:
+        npu._register_tiling(TilePlanner(tiling.hardware, tiling.driver))
+    return npu
+
+
+def module() -> Any:
+    """A convolution, a pool, and another convolution."""
+
+    def build(builder: Any, x: Any) -> Any:
+        pooled = builder.emit(pool(builder.emit(conv(x, 8))))
+        return conv(pooled, 8)
+
+    return network(build, (1, 8, 8, 8))
+
+
+DATA = {"x": integers(1, 8, 8, 8)}
+
+
+def cells(table: Any, name: str) -> list[str]:
+    """A column of a table."""
+    (column,) = (each for each in table.columns if each.header == name)
+    return list(column.cells)
+
+
+def texts(page: Page) -> str:
+    """The page, and the figures as JSON, which has no numbers that are none."""
+    json.loads(json.dumps(page.as_json(), allow_nan=False))
+    return html(page)
+
+
+def test_reports_tell_predictions_from_measurements(tmp_path: Path) -> None:
+    npu = own_npu(tmp_path)
+    page = make_page(module(), [npu])
+    tiled = [layer for layer in page.layers if layer.where == npu.target_name]
+    assert len(tiled) == 2 and all(layer.tiled is not None for layer in tiled)
+    for layer in page.layers:
+        assert layer.clock_cycles is None and layer.moved_bytes is None
+        assert layer.ratio is None and layer.difference is None
+    assert (page.clock_cycles, page.moved_bytes) == (None, None)
+    for total in page.totals:
+        assert (total.clock_cycles, total.difference, total.ratio) == (None, None, None)
+        assert total.predicted_cycles > total.bound > 0
+    assert "not measured" in texts(page)
+    table = layer_table(page)
+    assert cells(table, "simulated") == ["not measured", "", "not measured"] + [
+        "not measured" for _ in page.totals
+    ]
+    assert all(cells(table, "predicted")[number] for number in (0, 2))
+
+
+def test_networks_on_measured_and_other_accelerators_have_no_total(tmp_path: Path) -> None:
+    npu = own_npu(tmp_path, patterns.qmax_pool2d(), planner=False)
+    backends = [npu, find_backend(STRAWBERRY)]
+    page = make_page(module(), backends)
+    assert [layer.where for layer in page.layers] == [STRAWBERRY, npu.target_name, STRAWBERRY]
+    first, between, last = (layer.clock_cycles for layer in page.layers)
+    assert first and last and between is None
+    assert page.clock_cycles is None and page.unmeasured == (npu.target_name,)
+    assert f"Not measured: {npu.target_name}" in texts(page)
+    assert cells(layer_table(page), "simulated") == [f"{first:,}", "not measured", f"{last:,}"]
+    library = umakit.compile_model(module(), backends, tmp_path / "library")
+    layers = umakit.run_library(library.path, DATA, profile=True).layers
+    for layer in layers:
+        known = [getattr(layer, name) is not None for name in FIGURES]
+        assert known == [layer.where == STRAWBERRY] * len(FIGURES)
+    column = cells(profile_table(layers), "cycles")
+    assert column[1] == column[-1] == "not measured" != column[0]
+
+
+def test_networks_for_the_cpu_have_no_cycles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make_page(module(), []).clock_cycles is None
+    umakit.compile_model(module(), [], tmp_path / "library")
+    np.savez(tmp_path / "in.npz", **DATA)
+    command = ["run", str(tmp_path / "library"), "-i", str(tmp_path / "in.npz")]
+    assert run_command([*command, "--profile", "--json"]) == 0
+    layers = json.loads(capsys.readouterr().out)["layers"]
+    assert [[layer[name] for name in FIGURES] for layer in layers] == [[None] * 6] * len(layers)
+
+
+def test_tuning_without_a_simulator_goes_by_the_cost_model(tmp_path: Path) -> None:
+    npu, path = own_npu(tmp_path), tmp_path / "records.json"
+    model = import_model(module())
+    seen = tune_model(model, npu, path, effort=Effort(clock=4, simulate=2))
+    for record in read_records(path).layers:
+        assert record.simulated is None and record.effort == Effort(clock=4, simulate=0)
+        assert 0 < record.bound <= record.cycles == record.predicted <= record.default
+    # The same call has nothing left to do.
+    assert all(each.seen for each in seen)
+    again = tune_model(model, npu, path, effort=Effort(clock=4, simulate=2))
+    assert not any(each.seen for each in again)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Tuning records as JSON."""
+    folder = tmp_path_factory.mktemp("records")
+    path = folder / "records.json"
+    tune_model(import_model(module()), own_npu(folder), path, effort=Effort(1, 0))
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("key", ["bound", "default", "predicted", "simulated"])
+@pytest.mark.parametrize("value", [0, -3, float("nan"), 1.5, "null"])
+def test_records_of_impossible_cycles_are_refused(
+    key: str, value: Any, records: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "records.json"
+    changed = copy.deepcopy(records)
+    changed["layers"][0][key] = value
+    path.write_text(json.dumps(changed))
+    with pytest.raises(RecordsError, match=rf"layers\.0\.{key}.*tune again"):
+        read_records(path)
