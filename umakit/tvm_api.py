@@ -383,6 +383,14 @@ def to_device(array: npt.NDArray[Any]) -> Any:
     return tvm.runtime.tensor(np.ascontiguousarray(array))
 
 
+def abandon(builder: Any) -> None:
+    """Close what is open in a block builder, which would otherwise warn on the terminal."""
+    try:
+        builder._end_block()
+    except TVM_ERRORS:
+        return
+
+
 def onnx_frontend() -> Any:
     """TVM's module that imports ONNX; loaded only when a file is imported."""
     from tvm.relax.frontend.onnx import onnx_frontend as module

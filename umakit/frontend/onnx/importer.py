@@ -49,8 +49,10 @@ class NamingImporter(Importer):  # type: ignore[misc]
             with quiet():
                 module = self.from_onnx(proto.graph, opset)
         except ModelError:
+            tvm_api.abandon(self.bb)
             raise
         except Exception as error:  # TVM raises whatever it stumbles over
+            tvm_api.abandon(self.bb)
             raise ModelError(
                 "is put together in a way that is not supported",
                 where=str(self._path),

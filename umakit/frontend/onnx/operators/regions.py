@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RoiAlign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.frontend.onnx.node import Node
+from umakit.roi_pooling import roi_pool
+
+relax = tvm_api.relax
+
+MODE_SINCE = 16
+"""The opset that brought `coordinate_transformation_mode`, whose default differs from before."""
+
+
+def roi_align(node: Node) -> Any:
+    """A RoiAlign (ONNX operator specification, opset 22).
+
+    With constant regions every place is known; otherwise places and weights are computed at run
+    time, which needs a constant number of samples.
+    """
+    before = "output_half_pixel" if node.opset < MODE_SINCE else "half_pixel"
+    transformation = node.attribute("coordinate_transformation_mode", before)
+    mode, ratio = node.attribute("mode", "avg"), int(node.attribute("sampling_ratio", 0))
+    data, rois = node.shape(0), node.shape(1)
+    known = transformation in ("half_pixel", "output_half_pixel") and mode in ("avg", "max")
+    if not known or node.dtype(0) != "float32" or len(data) != 4 or rois[1:] != (4,) or ratio < 0:
+        raise node.refuse(
+            f"has mode={mode}, coordinate_transformation_mode={transformation} and inputs "
+            f"{node.dtype(0)}{list(data)} and {node.dtype(1)}{list(rois)}"
+        )
+    constant = node.constant(1)
+    if constant is None and ratio == 0:
+        raise node.refuse(
+            "has sampling_ratio=0 and regions that are computed at run time, so that the number "
+            "of samples is not known",
+            "export the model with a sampling_ratio above 0",
+        )
+    offset = 0.5 if transformation == "half_pixel" else 0.0
+    scale = float(node.attribute("spatial_scale", 1.0))
+    sizes = [int(node.attribute(f"output_{side}", 1)) for side in ("height", "width")]
+    operands = [node.inputs[0], _images(node, data[0])]
+    if constant is not None:
+        axes, factors = _known_samples(
+            constant, scale, offset, sizes, ratio, data[2:], repeat=mode == "max"
+        )
+    else:
+        axes = [
+            _samples(node, corners, scale, offset, (size, ratio, extent))
+            for corners, size, extent in zip(((1, 3), (0, 2)), sizes, data[2:], strict=True)
+        ]
+        factors = np.full(rois[0], 1 / ratio**2)
+    if mode == "max":
+        factors = np.ones_like(factors)
+    for places, weights in axes:
+        operands += [places, weights]
+    operands.append(relax.const(factors.astype(np.float32)))
+    return roi_pool(operands, maximum=mode == "max")
+
+
+def _images(node: Node, count: int) -> Any:
+    """Which image each region is of, int32[R]."""
+    constant = node.constant(2)
+    if constant is None:
+        limits = (relax.const(bound, node.dtype(2)) for bound in (0, count - 1))
+        least, most = limits
+        above = node.emit(relax.op.maximum(node.inputs[2], least))
+        return node.emit(relax.op.astype(node.emit(relax.op.minimum(above, most)), "int32"))
+    if ((constant < 0) | (constant >= count)).any():
+        raise node.refuse(f"has batch_indices outside of the {count} images")
+    return relax.const(constant.astype(np.int32))
+
+
+def _known_samples(
+    rois: npt.NDArray[Any], scale: float, offset: float, sizes: list[int], ratio: int,
+    extents: tuple[int, ...], *, repeat: bool,
+) -> tuple[list[tuple[Any, Any]], npt.NDArray[np.float64]]:  # fmt: skip
+    """Places and weights of constant regions along both axes, and factors of means.
+
+    Regions of fewer samples than others get samples of weight 0, or repeat their last one.
+    """
+    f = np.float32
+    corners = rois.astype(f) * f(scale) - f(offset)
+    axes, counts = [], np.ones(len(rois))
+    for first, size, extent in zip((1, 0), sizes, extents, strict=True):
+        start, length = corners[:, first], corners[:, first + 2] - corners[:, first]
+        if not offset:
+            length = np.maximum(length, f(1))
+        step = length / f(size)
+        grid = np.full(len(rois), ratio) if ratio else np.maximum(np.ceil(step), 0).astype(int)
+        counts *= grid
+        samples = max(1, int(grid.max(initial=1)))
+        bins = np.arange(size, dtype=f).reshape(1, -1, 1)
+        numbers = np.arange(samples, dtype=f).reshape(1, 1, -1)
+        most = np.maximum(grid, 1).astype(f)
+        by_roi = [array.reshape(-1, 1, 1) for array in (start, step, most)]
+        if repeat:
+            numbers = np.minimum(numbers, by_roi[2] - 1)
+        at = by_roi[0] + bins * by_roi[1] + (numbers + f(0.5)) * by_roi[1] / by_roi[2]
+        axes.append(_neighbours(at, extent, numbers < grid.reshape(-1, 1, 1)))
+    return axes, 1 / np.maximum(counts, 1)
+
+
+def _neighbours(at: npt.NDArray[Any], extent: int, counted: npt.NDArray[Any]) -> tuple[Any, Any]:
+    """Both places around each sample, and their weights: 0 for samples outside."""
+    inside = (at >= -1) & (at <= extent) & counted
+    clipped = np.clip(np.where(inside, at, 0), 0, extent - 1).astype(np.float32)
+    low = np.floor(clipped)
+    places = np.stack([low, np.minimum(low + 1, extent - 1)], -1).astype(np.int32)
+    rest = clipped - low
+    weights = np.stack([1 - rest, rest], -1) * inside[..., None]
+    return relax.const(places), relax.const(weights.astype(np.float32))
+
+
+def _samples(
+    node: Node, corners: tuple[int, int], scale: float, offset: float, sizes: tuple[int, int, int]
+) -> tuple[Any, Any]:
+    """The same for regions that are computed at run time.
+
+    Args:
+        node: the operator.
+        corners: columns of the regions with the first and last coordinate.
+        scale: of coordinates.
+        offset: that is subtracted from them.
+        sizes: bins, samples of each bin, elements of the axis.
+    """
+    size, ratio, extent = sizes
+    op, emit = relax.op, node.emit
+
+    def number(value: Any) -> Any:
+        return relax.const(np.asarray(value, np.float32))
+
+    def column(position: int) -> Any:
+        part = emit(op.strided_slice(node.inputs[1], [1], [position], [position + 1]))
+        scaled = emit(op.multiply(emit(op.reshape(part, (-1, 1, 1))), number(scale)))
+        return emit(op.subtract(scaled, number(offset)))
+
+    start = column(corners[0])
+    length = emit(op.subtract(column(corners[1]), start))
+    if not offset:
+        length = emit(op.maximum(length, number(1)))
+    step = emit(op.divide(length, number(size)))
+    bins = np.arange(size, dtype=np.float32).reshape(1, -1, 1)
+    parts = (np.arange(ratio, dtype=np.float32) + 0.5).reshape(1, 1, -1)
+    first = emit(op.add(start, emit(op.multiply(step, number(bins)))))
+    within = emit(op.divide(emit(op.multiply(step, number(parts))), number(ratio)))
+    at = emit(op.add(first, within))
+    inside = emit(op.logical_and(
+        emit(op.greater_equal(at, number(-1))), emit(op.less_equal(at, number(extent)))
+    ))  # fmt: skip
+    # What is not inside, NaN among it, has no place.
+    safe = emit(op.where(inside, at, number(0)))
+    clipped = emit(op.minimum(emit(op.maximum(safe, number(0))), number(extent - 1)))
+    low = emit(op.floor(clipped))
+    high = emit(op.minimum(emit(op.add(low, number(1))), number(extent - 1)))
+    rest = emit(op.subtract(clipped, low))
+    shape = (*(tvm_api.static_shape(low) or ()), 1)
+
+    def pair(left: Any, right: Any) -> Any:
+        both = [emit(op.reshape(item, shape)) for item in (left, right)]
+        return emit(op.concat(both, -1))
+
+    places = emit(op.astype(pair(low, high), "int32"))
+    weights = pair(emit(op.subtract(number(1), rest)), rest)
+    mask = emit(op.reshape(emit(op.astype(inside, "float32")), shape))
+    return places, emit(op.multiply(weights, mask))
+
+
+CONVERTERS = {"RoiAlign": roi_align}

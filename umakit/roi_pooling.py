@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means or maxima over samples of regions of images, whose places and weights are given.
+
+roi_pool   (data [N, C, H, W], images int32[R], rows int32[R, P, G, 2], their weights [R, P, G, 2],
+            columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
+            -> [R, C, P, Q]
+
+Each bin `(p, q)` of region `r` has `G` x `K` samples between two rows and two columns each. A mean
+is the sum of weighted elements times `factors[r]`; a maximum is the largest weighted element, as
+ONNX's reference and ONNX Runtime compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umakit import tvm_api
+
+te = tvm_api.te
+
+OPERATOR = "roi_pool"
+
+
+def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Any:
+    """A call of the operator with its seven operands."""
+    return tvm_api.operator_call(OPERATOR, operands, {"maximum": int(maximum)})
+
+
+def _infer(call: Any, _: Any) -> Any:
+    data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
+    shape = (rows[0], data[1], rows[1], columns[1])
+    return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
+
+
+def _legalize(builder: Any, call: Any) -> Any:
+    maximum = bool(int(call.attrs["maximum"]))
+    return builder.call_te(_compute, *call.args, maximum=maximum, primfunc_name_hint=OPERATOR)
+
+
+def _compute(
+    data: Any, images: Any, rows: Any, row_weights: Any, columns: Any, column_weights: Any,
+    factors: Any, maximum: bool,
+) -> Any:  # fmt: skip
+    """The operator in TE."""
+    shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
+    extents = (rows.shape[2], columns.shape[2], 2, 2)
+    i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))
+
+    def reduced(r: Any, c: Any, p: Any, q: Any) -> Any:
+        element = data[images[r], c, rows[r, p, i, a], columns[r, q, j, b]]
+        weighted = row_weights[r, p, i, a] * column_weights[r, q, j, b] * element
+        return (te.max if maximum else te.sum)(weighted, axis=[i, j, a, b])
+
+    pooled = te.compute(shape, reduced, name=OPERATOR)
+    return te.compute(shape, lambda r, *at: pooled(r, *at) * factors[r], name="scaled")
+
+
+tvm_api.register_operator(OPERATOR, str(__doc__), _infer, _legalize)
