@@ -5,9 +5,9 @@
     python tests/onnx_node_tests.py -k 'resize|pad'  those whose names match
     python tests/onnx_node_tests.py --list wrong     names and messages of a column
 
-Each test runs in a process of its own, with a limit of time and memory, twice: with every input
-given at run time, and with all inputs but the first one as constants. It counts as right when no
-run is wrong and one is right. Columns:
+Each test runs in a process of its own, with a limit of time and memory: with every input given at
+run time, and where that is refused with all inputs but the first one as constants (`--thorough`:
+always). It counts as right when no run is wrong and one is right. Columns:
 
     right         outputs have the shapes, dtypes and values that ONNX states
     wrong         another value, shape or dtype, without an error
@@ -258,7 +258,8 @@ def _fast_folder() -> str | None:
 # --- all tests ----------------------------------------------------------------------------------
 
 
-def _child(case: TestCase, constants: bool, answer: Connection) -> None:
+def as_child(function: Callable[[], tuple[str, str]], answer: Connection) -> None:
+    """Send what a function returns and end this process, with a limit of memory, in silence."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_WRONLY)
@@ -266,7 +267,7 @@ def _child(case: TestCase, constants: bool, answer: Connection) -> None:
     os.dup2(null, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer.send(run_case(case, constants))
+        answer.send(function())
     answer.close()
     os._exit(0)
 
@@ -284,14 +285,13 @@ def isolated(
     waiting = iter(jobs)
     running: dict[Connection, tuple[Any, Any, float]] = {}
     while True:
-        for key, function in waiting:
+        while len(running) < processes and (job := next(waiting, None)) is not None:
+            key, function = job
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(target=function, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             running[ours] = (key, process, time.monotonic() + SECONDS)
-            if len(running) >= processes:
-                break
         if not running:
             return
         ready = {pipe for pipe in wait(list(running), timeout=1) if isinstance(pipe, Connection)}
@@ -318,6 +318,7 @@ def run_cases(
     names: Sequence[str],
     processes: int = 2,
     progress: Callable[[int], None] = lambda count: None,
+    thorough: bool = False,
 ) -> list[Outcome]:
     """Run tests by name.
 
@@ -326,21 +327,28 @@ def run_cases(
         names: of those to run.
         processes: how many run at a time.
         progress: told how many runs are done.
+        thorough: whether tests that are not refused run with constants too.
     """
 
     def job(name: str, constants: bool) -> Callable[[Connection], None]:
-        return lambda answer: _child(cases[name], constants, answer)
+        return lambda answer: as_child(lambda: run_case(cases[name], constants), answer)
 
-    jobs = [
-        ((name, constants), job(name, constants))
-        for name in names
-        for constants in (False, True)
-        if not constants or len(cases[name].model.graph.input) > 1
-    ]
     results: dict[str, dict[bool, tuple[str, str]]] = {name: {} for name in names}
-    for count, ((name, constants), result) in enumerate(isolated(jobs, processes), 1):
-        results[name][constants] = result
-        progress(count)
+
+    def run(constants: bool, chosen: Sequence[str]) -> None:
+        jobs = ((name, job(name, constants)) for name in chosen)
+        for count, (name, result) in enumerate(isolated(jobs, processes), 1):
+            results[name][constants] = result
+            progress(count)
+
+    run(False, names)
+    again = [
+        name
+        for name in names
+        if len(cases[name].model.graph.input) > 1
+        and (thorough or results[name][False][0] == "refused")
+    ]
+    run(True, again)
     return [_outcome(cases[name], cases, results[name]) for name in names]
 
 
@@ -398,6 +406,7 @@ def main() -> int:
     parser.add_argument("-j", type=int, default=2, help="processes")
     parser.add_argument("--list", nargs="*", choices=COLUMNS, help="columns to list")
     parser.add_argument("--right", action="store_true", help="only those that must be right")
+    parser.add_argument("--thorough", action="store_true", help="all of them with constants too")
     parser.add_argument("--sample", type=int, help="only so many, drawn with seed 0")
     parser.add_argument("--json", type=Path, help="write all outcomes into this file")
     options = parser.parse_args()
@@ -412,7 +421,7 @@ def main() -> int:
         if count % 200 == 0:
             print(f"{count} runs", file=sys.stderr, flush=True)
 
-    outcomes = run_cases(cases, names, options.j, progress)
+    outcomes = run_cases(cases, names, options.j, progress, options.thorough)
     for outcome in outcomes:
         if outcome.column in (options.list or ("wrong", "traceback")):
             print(f"{outcome.column}: {outcome.name}: {outcome.message}")

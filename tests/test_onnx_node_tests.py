@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,5 +27,6 @@ def test_sample_of_onnx_node_tests() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="minutes: make soak")
 def test_all_onnx_node_tests() -> None:
-    print(run_harness())
+    print(run_harness("--thorough"))
