@@ -54,11 +54,12 @@ class Draw:
         versions = [
             schema.since_version
             for schema in onnx.defs.get_all_schemas_with_history()
-            if schema.name == operator and schema.domain == "" and schema.since_version <= NEWEST
+            if schema.name == operator and schema.domain == ""
         ]
+        versions = [v for v in versions if v <= NEWEST] or [min(versions)]
         since = self.of(sorted(versions))
         later = [version for version in versions if version > since]
-        self.opset = self.integer(since, min([*later, NEWEST + 1]) - 1)
+        self.opset = self.integer(since, min([*later, max(NEWEST, since) + 1]) - 1)
         self.schema = onnx.defs.get_schema(operator, self.opset, "")
 
     def of(self, values: Sequence[Any]) -> Any:
@@ -927,7 +928,18 @@ def build(draw: Draw, network: Network) -> tuple[onnx.ModelProto, dict[str, Arra
     )
     opsets = [helper.make_opsetid("", draw.opset)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if draw.opset < 20 else 10)
-    return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True), inputs
+    model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
+        # Schemas of the first opsets infer nothing.
+        results = ReferenceEvaluator(model).run(None, inputs)
+        del model.graph.output[:]
+        model.graph.output.extend(
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.asarray(result).dtype), np.shape(result)
+            )
+            for name, result in zip(outputs, results, strict=True)
+        )
+    return model, inputs
 
 
 def expectations(model: onnx.ModelProto, inputs: dict[str, Array]) -> Iterator[list[Array]]:

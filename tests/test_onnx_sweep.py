@@ -12,7 +12,10 @@ import pytest
 
 SWEEP = Path(__file__).with_name("onnx_sweep.py")
 
-OFTEN = "BitShift Cast Dropout Gemm IsInf LpPool Mod Pad ReduceL1 ReduceLogSumExp Slice TopK"
+OFTEN = (
+    "BitShift Cast ConvTranspose Dropout Gemm IsInf LpPool Mod Pad ReduceL1 ReduceLogSumExp "
+    "Slice TopK"
+)
 """Operators with attributes and opsets that TVM's importer alone gets wrong, or did."""
 
 

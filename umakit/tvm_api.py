@@ -39,8 +39,8 @@ Function = relax.Function
 PrimFunc = tirx.PrimFunc
 Sequential = tvm.transform.Sequential
 Target = tvm.target.Target
-TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError)
-"""TVM has no exception of its own in 0.27: checks in C++ arrive as these."""
+TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
+"""TVM has no exception of its own in 0.27: checks in C++ and in Python arrive as these."""
 
 __all__ = [
     "TVM_ERRORS",

@@ -13,6 +13,7 @@ from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.operators import (
     arithmetic,
     bounds,
+    convolution,
     layout,
     normalization,
     pad,
@@ -30,6 +31,7 @@ leave the node to TVM's importer."""
 FAMILIES = (
     arithmetic,
     bounds,
+    convolution,
     layout,
     normalization,
     pad,
