@@ -571,7 +571,7 @@ def test_damaged_metadata_is_refused(
 ) -> None:
     (tmp_path / "metadata.json").write_bytes(text.encode("latin-1"))
     error = refused("run", tmp_path, "--inputs", HELD_OUT)
-    assert "metadata.json: is damaged; export the library again" in error
+    assert "metadata.json: is damaged" in error and "; export the library again" in error
 
 
 @pytest.mark.parametrize("part", ["runtime/main.c", "codegen/host/src", "codegen"])

@@ -266,18 +266,23 @@ def by_hand(folder: Path, network: str, other: str = OTHER, simulator: str = "")
     """A library of hand-written C, with one layer."""
     layer = {"name": "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
     layer |= {"function": "tvmgen_hand_kernel", "arena_bytes": 0, "constants_bytes": 0}
+    layer |= {"operators": [], "inputs": [], "outputs": [], "scratch_bytes": 0}
     memory = {"arena_bytes": 0, "live_set_bound_bytes": 0, "constants_bytes": 0}
+    memory |= {"planner": "optimal", "traffic": None, "pools": [], "scratchpads": []}
     sources = {key: [] for key in ("model", "static_workspace", "status")}
     sources |= {"simulator": [simulator] if simulator else []}
     sources |= {key: {} for key in ("kinds", "drivers", "devices", "simulated_as", "headers")}
     description = {
         "name": "hand", "weights": "c", "interface": "tvmgen_hand",
         "inputs": [], "outputs": [], "backends": [],
-        "layers": [layer], "memory": {**memory, "pools": []}, "sources": sources,
+        "layers": [layer], "memory": memory, "sources": sources,
+        "version": "1", "model_sha256": "0" * 64, "tilings": None, "operators": [], "notices": [],
     }  # fmt: skip
     source = folder / "codegen/host/src"
     source.mkdir(parents=True)
-    (folder / "metadata.json").write_text(json.dumps({"umakit": description}), encoding="utf-8")
+    (folder / "metadata.json").write_text(
+        json.dumps({"version": 7, "modules": {}, "umakit": description}), encoding="utf-8"
+    )
     (source / "tvmgen_hand.c").write_text(network, encoding="utf-8")
     (source / "other.c").write_text(other, encoding="utf-8")
     return folder

@@ -201,9 +201,11 @@ def _age(path: Path) -> float:
 def _build_folder(library: Path, device: Device) -> Path:
     folder = library / "build" / device.name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
+        # A link out of the library is not followed: it may be anyone's.
+        if folder.resolve().is_relative_to(library.resolve()):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
     except OSError:
         pass
     name = hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]

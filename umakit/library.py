@@ -28,7 +28,7 @@ from umakit.codegen.weights_blob import layout_weights
 from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
 from umakit.library_description import constants_size, describe
-from umakit.library_metadata import LIBRARY_FOLDER, METADATA, weights_path
+from umakit.library_metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.memory import MemoryPlan
 from umakit.npz import npz_bytes
 from umakit.outputs import check_file, check_folder
@@ -136,6 +136,7 @@ def write_library(
         f"src/{program.name}.relax.txt": relax_text,
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
+    check_metadata(str(files[METADATA]), METADATA)
     write_files(destination, files, inputs, force=force)
     return Library(destination, metadata, report, program)
 

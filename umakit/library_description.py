@@ -14,6 +14,7 @@ from typing import Any
 
 from umakit.backend import UMABackend
 from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
+from umakit.library_schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.memory import MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
 from umakit.memory.lifetimes import Lifetime
 from umakit.npz import npz_bytes
@@ -21,7 +22,6 @@ from umakit.program import KernelCall, Program, Role, Tensor
 from umakit.report import OffloadReport
 from umakit.version import __version__
 
-MODEL_LIBRARY_FORMAT_VERSION = 7
 CPU_DEVICE_TYPE = 1
 """`kDLCPU`."""
 

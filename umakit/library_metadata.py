@@ -5,70 +5,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import ValidationError
 
 from umakit.errors import LibraryError
+from umakit.escaping import shortened
 from umakit.library_layout import METADATA
+from umakit.library_schema import Description, Metadata
 from umakit.manifest import NAME
 from umakit.outputs import FolderKind
 from umakit.packages.tar import library_folder
 from umakit.packages.version_0_1_0 import library_names
 
-__all__ = ["LIBRARY_FOLDER", "METADATA", "load_metadata"]
+__all__ = [
+    "LIBRARY_FOLDER",
+    "METADATA",
+    "check_metadata",
+    "load_metadata",
+    "read_description",
+]
 
-
-class _Tensor(BaseModel):
-    name: str
-    c_name: str
-    shape: list[int]
-    dtype: Literal[
-        "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16",
-        "uint32", "uint64",
-    ]  # fmt: skip
-    size_bytes: int
-
-
-class _Layer(BaseModel):
-    name: str
-    where: str
-    macs: int
-
-
-class _Pool(BaseModel):
-    name: str
-    used_bytes: int
-    alignment_bytes: int
-
-
-class _Memory(BaseModel):
-    arena_bytes: int
-    live_set_bound_bytes: int
-    constants_bytes: int
-    pools: list[_Pool]
-
-
-class _Backend(BaseModel):
-    name: str
-    simulated: bool
-
-
-class _Description(BaseModel):
-    name: str
-    interface: str
-    weights: Literal["c", "blob"]
-    inputs: list[_Tensor]
-    outputs: list[_Tensor]
-    layers: list[_Layer]
-    memory: _Memory
-    backends: list[_Backend]
-
-
-class _Metadata(BaseModel):
-    """What running a library relies on."""
-
-    umakit: _Description
+MOST_METADATA_BYTES = 2**28
+AGAIN = "export the library again"
 
 
 def weights_path(name: str) -> str:
@@ -85,24 +44,65 @@ LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
 
 
 def load_metadata(library: Path) -> dict[str, Any]:
-    """`metadata.json` of an exported library, a folder or a tar file.
+    """`metadata.json` of an exported library, a folder or a tar file, checked in all its parts.
 
     Raises:
-        LibraryError: the folder or file is missing or damaged.
+        LibraryError: the folder or file is missing or damaged; names the key.
     """
     path = library_folder(library) / METADATA
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _Metadata.model_validate(data)
+        if path.stat().st_size > MOST_METADATA_BYTES:
+            raise LibraryError(f"has more than {MOST_METADATA_BYTES:,} bytes", where=str(path))
+        text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
             f"is no umakit library: there is no {METADATA}",
             where=str(library),
             fix="export one with `uma compile`",
         ) from None
-    except (ValueError, OSError):
-        raise LibraryError("is damaged", where=str(path), fix="export the library again") from None
+    except OSError as error:
+        raise LibraryError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return check_metadata(text, str(path))
+
+
+def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
+    """What a `metadata.json` holds, whether it is about to be written or was read.
+
+    Args:
+        text: of the file.
+        where: what errors name.
+
+    Raises:
+        LibraryError: it is no JSON, or breaks the model of `umakit.library_schema`; names the key.
+    """
+    try:
+        data: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise LibraryError("is damaged: it is no JSON", where=where, fix=AGAIN) from None
+    try:
+        Metadata.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"].removeprefix("Value error, ")
+        what = "is damaged"
+        if first["type"] in ("missing", "extra_forbidden"):
+            what = "is damaged or was exported by another version of umakit"
+        raise LibraryError(
+            f"{what}: {shortened(f'{key}: {problem}' if key else problem, 300)}",
+            where=where,
+            fix=AGAIN,
+        ) from None
     return data
+
+
+def read_description(library: Path) -> Description:
+    """umakit's part of a library's metadata.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    return Description.model_validate(load_metadata(library)["umakit"])
 
 
 def read_weights(library: Path) -> bytes:

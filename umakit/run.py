@@ -260,6 +260,8 @@ def check_inputs(
     if not expected:
         return 1, False, []
     checked = [_check_array(by_name[name], given[name]) for name in names]
+    if not checked:
+        return 1, False, []
     counts = {len(array) for array, _ in checked}
     if len(counts) > 1 or len({batched for _, batched in checked}) > 1:
         raise InputError("the inputs hold different numbers of inferences")

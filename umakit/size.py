@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from umakit.build import call_compiler, library_sources
 from umakit.call_graph import (
     CALL_GRAPH_FLAG,
@@ -27,9 +25,9 @@ from umakit.call_graph import (
 )
 from umakit.devices import HOST, Device
 from umakit.errors import LibraryError
-from umakit.library_metadata import METADATA, load_metadata
+from umakit.library_metadata import read_description
+from umakit.library_schema import Description, LayerView
 from umakit.object_file import ObjectFile, Section, read_object
-from umakit.packages.roles import Sources
 
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 
@@ -107,29 +105,6 @@ class LibrarySize:
         }
 
 
-class _Layer(BaseModel):
-    name: str
-    where: str
-    kernel: str
-    function: str
-    arena_bytes: int
-    constants_bytes: int
-
-
-class _Memory(BaseModel):
-    arena_bytes: int
-    live_set_bound_bytes: int
-    constants_bytes: int
-
-
-class _Description(BaseModel):
-    interface: str
-    weights: str
-    layers: list[_Layer]
-    memory: _Memory
-    sources: Sources
-
-
 def library_size(
     library: Path,
     command: Sequence[str] = (),
@@ -148,7 +123,7 @@ def library_size(
         LibraryError: the library is missing, damaged or of another version.
         BuildError: the compiler is missing, refused, or does not write ELF objects.
     """
-    description = _describe(library)
+    description = read_description(library)
     command = list(command) or device.compiler()
     with tempfile.TemporaryDirectory(prefix="umakit-size-") as temporary:
         folder = Path(temporary)
@@ -176,17 +151,6 @@ def library_size(
         description.interface,
     )
     return _summarize(description, shlex.join([*command, *FLAGS]), product, whole)
-
-
-def _describe(library: Path) -> _Description:
-    try:
-        return _Description.model_validate(load_metadata(library)["umakit"])
-    except ValidationError:
-        raise LibraryError(
-            "was exported by another version of umakit",
-            where=str(library / METADATA),
-            fix="export the library again",
-        ) from None
 
 
 def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
@@ -308,7 +272,7 @@ class _Program:
 
 
 def _summarize(
-    description: _Description, command: str, product: _Program, whole: _Program
+    description: Description, command: str, product: _Program, whole: _Program
 ) -> LibrarySize:
     run = f"{description.interface}_run"
     entry = f"{run}_unpacked"
@@ -351,7 +315,7 @@ def _summarize(
     )
 
 
-def _layer_size(layer: _Layer, product: _Program) -> LayerSize:
+def _layer_size(layer: LayerView, product: _Program) -> LayerSize:
     text, stack = 0, Stack(0, (), ())
     if layer.function:
         text, stack = product.text_of([layer.function]), product.stack(layer.function)

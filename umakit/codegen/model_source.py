@@ -25,6 +25,7 @@ from umakit.codegen.weights_blob import (
     code_identity,
     weights_blob,
 )
+from umakit.library_schema import PREFIX
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.names import MEMORY_HEADER, symbol_part, unique
 from umakit.program import KernelCall, Program, Role, Tensor
@@ -60,7 +61,7 @@ class KernelSymbol:
 
 def interface_prefix(name: str) -> str:
     """`tvmgen_NAME`, what every symbol of a model starts with."""
-    return f"tvmgen_{name}"
+    return f"{PREFIX}{name}"
 
 
 def tensor_view(tensor: Tensor) -> dict[str, Any]:

@@ -7,49 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from umakit import sim
 from umakit.errors import LibraryError
+from umakit.library_schema import Sources
+
+__all__ = ["HEADER_FOLDER", "SOURCE_FOLDER", "Sources", "find_roles", "read_roles"]
 
 SOURCE_FOLDER = "codegen/host/src"
 HEADER_FOLDER = "codegen/host/include"
-
-
-class Sources(BaseModel):
-    """Names of the files in `codegen/host/src`, by role.
-
-    Attributes:
-        model: C files of the network itself.
-        static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
-        status: C files of the statuses that drivers return.
-        simulator: C files that all simulated devices need.
-        kinds: further C files of the simulator, by kind of device.
-        drivers: C files of the driver, by backend.
-        devices: C files of the simulated device, by backend; a board has its own.
-        simulated_as: kind of the simulated device, by backend.
-        headers: of the driver and its device, by backend.
-    """
-
-    model: list[str]
-    static_workspace: list[str]
-    status: list[str]
-    simulator: list[str]
-    kinds: dict[str, list[str]]
-    drivers: dict[str, list[str]]
-    devices: dict[str, list[str]]
-    simulated_as: dict[str, str]
-    headers: dict[str, list[str]]
-
-    def as_json(self) -> dict[str, Any]:
-        """What `metadata.json` holds."""
-        return self.model_dump()
-
-    @property
-    def simulated(self) -> list[str]:
-        """What is left out on a board."""
-        further = (*self.kinds.values(), *self.devices.values())
-        return [*self.simulator, *(name for names in further for name in names)]
 
 
 def find_roles(

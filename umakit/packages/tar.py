@@ -154,6 +154,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
             with paths below its root.
     """
     files: dict[str, bytes] = {}
+    spellings: dict[str, str] = {}
     stream = io.BytesIO(data)
     try:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
@@ -163,6 +164,12 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
                     continue
                 if path in files or len(files) == MOST_FILES:
                     raise LibraryError(f"holds {path!r} twice, or too many files", where=where)
+                other = spellings.setdefault(path.lower(), path)
+                if other != path:
+                    raise LibraryError(
+                        f"holds {other!r} and {path!r}, which are one file on some machines",
+                        where=where,
+                    )
                 content = archive.extractfile(member)
                 files[path] = content.read() if content is not None else b""
             end = archive.offset

@@ -211,8 +211,8 @@ def read_records(path: Path) -> Records:
         raise RecordsError("no such file", where=where, fix=TUNE) from None
     except OSError as error:
         raise RecordsError(f"cannot be read: {error.strerror}", where=where) from None
-    except ValueError as error:
-        raise RecordsError(f"is not valid JSON: {error}", where=where, fix=AGAIN) from None
+    except (ValueError, RecursionError):
+        raise RecordsError("is not valid JSON", where=where, fix=AGAIN) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise RecordsError("holds no tuning records", where=where, fix=TUNE)
     if header.get("version") != VERSION:

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `metadata.json` of an exported library may hold: the one model that is written and read.
+
+A library may come from anyone. Types are exact, numbers have limits, unknown keys are refused,
+names that reach C, a shell or a path are identifiers or plain file names, and the parts fit each
+other. Texts that are only shown (names of layers, reasons, notices) may be anything. Imports
+nothing of the pipeline.
+
+The keys under `modules` are those of TVM's Model Library Format 7.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MODEL_LIBRARY_FORMAT_VERSION = 7
+
+PREFIX = "tvmgen_"
+
+DTYPE_BYTES = {
+    **{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4},
+    **{"int64": 8, "uint64": 8, "float16": 2, "float32": 4, "float64": 8},
+}
+
+MOST_AXES = 64
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Extent = Annotated[int, Field(ge=0, lt=2**48)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=255)]
+Symbol = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$", max_length=1000)]
+Part = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$", max_length=240)]
+FileName = Annotated[
+    str, Field(pattern=r"^[^\x00-\x1f\x7f/\\.-][^\x00-\x1f\x7f/\\]*$", max_length=255)
+]
+FileNames = Annotated[list[FileName], Field(max_length=10_000)]
+Text = Annotated[str, Field(max_length=10_000_000)]
+Dtype = Literal[
+    "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+    "uint64",
+]  # fmt: skip
+Alignment = Annotated[int, Field(ge=1, le=2**30)]
+
+
+class Section(BaseModel):
+    """A part of the file: exact types, no other keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+
+class TensorView(Section):
+    """An input or output."""
+
+    name: Text
+    c_name: Identifier
+    shape: Annotated[list[Extent], Field(max_length=MOST_AXES)]
+    dtype: Dtype
+    size_bytes: Count
+    scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    zero_point: Annotated[int, Field(ge=-(2**31), lt=2**32)] = 0
+
+    @model_validator(mode="after")
+    def _size(self) -> Self:
+        if math.prod(self.shape) * DTYPE_BYTES[self.dtype] != self.size_bytes:
+            raise ValueError("size_bytes does not fit shape and dtype")
+        return self
+
+
+class BackendView(Section):
+    """An accelerator."""
+
+    name: Identifier
+    simulated: bool
+
+
+class PlacedTensor(Section):
+    """A tensor in a pool."""
+
+    name: Text
+    c_name: Identifier
+    role: Literal["input", "output", "constant", "intermediate", "scratch"]
+    offset_bytes: Count
+    size_bytes: Count
+    first_layer: Count
+    last_layer: Count
+    takes_over: Identifier | None
+
+
+class PoolView(Section):
+    """A memory and what lies in it."""
+
+    name: Identifier
+    used_bytes: Count
+    size_bytes: Count | None
+    alignment_bytes: Alignment
+    reachable_by: list[Identifier] | None
+    live_set_bound_bytes: Count
+    tensors: list[PlacedTensor]
+
+    @model_validator(mode="after")
+    def _inside(self) -> Self:
+        if self.alignment_bytes & (self.alignment_bytes - 1):
+            raise ValueError("alignment_bytes is no power of two")
+        for tensor in self.tensors:
+            if tensor.offset_bytes + tensor.size_bytes > self.used_bytes:
+                raise ValueError("a tensor reaches beyond used_bytes")
+        return self
+
+
+class KeptView(Section):
+    """A tensor that stays in a scratchpad."""
+
+    tensor: Text
+    holder: Text
+    readers: list[Text]
+    saved: Count
+
+
+class TrafficView(Section):
+    """What moves to and from scratchpads."""
+
+    moved: Count
+    kept: list[KeptView]
+
+
+class MemoryView(Section):
+    """Working memory and constants."""
+
+    arena_bytes: Count
+    live_set_bound_bytes: Count
+    constants_bytes: Count
+    planner: Annotated[str, Field(max_length=100)]
+    traffic: TrafficView | None
+    pools: list[PoolView]
+    scratchpads: list[PoolView]
+
+
+class TilingsView(Section):
+    """How many layers records say how to cut."""
+
+    layers: Count
+    tuned: Count
+
+
+class LayerView(Section):
+    """A step of the program."""
+
+    name: Text
+    where: Identifier
+    macs: Count
+    kernel: Text
+    function: Symbol
+    operators: list[Count]
+    inputs: list[Identifier]
+    outputs: list[Identifier]
+    arena_bytes: Count
+    scratch_bytes: Count
+    constants_bytes: Count
+
+
+class OperatorView(Section):
+    """A row of the offload report."""
+
+    operator: Text
+    name: Text
+    where: Identifier
+    reason: Text
+
+
+class Sources(Section):
+    """Names of the files in `codegen/host/src`, by role.
+
+    Attributes:
+        model: C files of the network itself.
+        static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
+        status: C files of the statuses that drivers return.
+        simulator: C files that all simulated devices need.
+        kinds: further C files of the simulator, by kind of device.
+        drivers: C files of the driver, by backend.
+        devices: C files of the simulated device, by backend; a board has its own.
+        simulated_as: kind of the simulated device, by backend.
+        headers: of the driver and its device, by backend.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    model: FileNames
+    static_workspace: FileNames
+    status: FileNames
+    simulator: FileNames
+    kinds: dict[Identifier, FileNames]
+    drivers: dict[Identifier, FileNames]
+    devices: dict[Identifier, FileNames]
+    simulated_as: dict[Identifier, Identifier]
+    headers: dict[Identifier, FileNames]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `metadata.json` holds."""
+        return self.model_dump()
+
+    @property
+    def simulated(self) -> list[str]:
+        """What is left out on a board."""
+        further = (*self.kinds.values(), *self.devices.values())
+        return [*self.simulator, *(name for names in further for name in names)]
+
+
+class Description(Section):
+    """umakit's own part."""
+
+    version: Annotated[str, Field(max_length=100)]
+    name: Part
+    interface: Identifier
+    model_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    weights: Literal["c", "blob"]
+    inputs: list[TensorView]
+    outputs: list[TensorView]
+    backends: list[BackendView]
+    memory: MemoryView
+    tilings: TilingsView | None
+    layers: list[LayerView]
+    operators: list[OperatorView]
+    notices: list[Text]
+    sources: Sources
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.interface != PREFIX + self.name:
+            raise ValueError(f"interface is not {PREFIX} and the name")
+        c_names = [tensor.c_name for tensor in (*self.inputs, *self.outputs)]
+        if len(set(c_names)) != len(c_names):
+            raise ValueError("two inputs or outputs have one c_name")
+        targets = {"cpu", *(backend.name for backend in self.backends)}
+        for number, layer in enumerate(self.layers):
+            if layer.where not in targets:
+                raise ValueError(f"layers.{number}.where is no backend of the library")
+            if not all(row < len(self.operators) for row in layer.operators):
+                raise ValueError(f"layers.{number}.operators are not in operators")
+            if layer.function and not layer.function.startswith(f"{self.interface}_"):
+                raise ValueError(f"layers.{number}.function is not one of {self.interface}")
+        for pool in (*self.memory.pools, *self.memory.scratchpads):
+            if any(tensor.last_layer >= len(self.layers) for tensor in pool.tensors):
+                raise ValueError(f"memory: a tensor of {pool.name} outlives the last layer")
+        return self
+
+
+class ModuleTensor(Section):
+    """An input or output, as TVM lists it."""
+
+    size: Count
+    dtype: Dtype
+
+
+class ModuleMain(Section):
+    """What the run function needs."""
+
+    device: Count
+    workspace_size_bytes: Count
+    constants_size_bytes: Count
+    io_size_bytes: Count
+    inputs: dict[Text, ModuleTensor]
+    outputs: dict[Text, ModuleTensor]
+    workspace_pools: dict[Identifier, Count]
+
+
+class ModuleWorkspace(Section):
+    """Working memory of a kernel."""
+
+    device: Count
+    workspace_size_bytes: Count
+
+
+class ModuleFunction(Section):
+    """A kernel."""
+
+    function_name: Identifier
+    workspace: list[ModuleWorkspace]
+
+
+class ModuleFunctions(Section):
+    """All functions."""
+
+    main: list[ModuleMain]
+    operator_functions: list[ModuleFunction]
+
+
+class ModuleMemory(Section):
+    """Memory of all functions."""
+
+    functions: ModuleFunctions
+
+
+class ModuleView(Section):
+    """The network, as TVM describes it."""
+
+    model_name: Part
+    style: Literal["full-model"]
+    executors: list[Literal["aot"]]
+    target: list[Identifier]
+    external_dependencies: list[Any] = Field(max_length=0)
+    memory: ModuleMemory
+
+
+class Metadata(Section):
+    """The whole file."""
+
+    version: Literal[7]
+    modules: dict[Part, ModuleView]
+    umakit: Description
