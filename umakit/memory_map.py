@@ -73,8 +73,10 @@ def draw_memory_map(
     mark = MEMORY_MAP.mark.decode()
     metadata = {"Date": None, "Creator": mark} if kind == "svg" else {"Software": mark}
     buffer = io.BytesIO()
-    settings = {"svg.hashsalt": "umakit", "svg.fonttype": "none"}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
         # A name in a script that the font lacks is drawn as boxes in a PNG file.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.errors import InputError
+from umakit.names import c_identifier, unique
 
 SUFFIX = ".npy"
 ENCRYPTED = 1
@@ -41,24 +42,38 @@ DAMAGES = (
 )  # fmt: skip
 
 
+LONGEST_NAME = 60_000
+"""Bytes of a name in an archive, whose length has 16 bits."""
+
+
 def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]], mark: bytes = b"") -> bytes:
     """An npz file whose bytes depend on the arrays only: NumPy's own writer adds the time.
 
-    It also refuses arrays called `file`; this one takes any name.
+    It also refuses arrays called `file`; this one takes any name. One that an archive cannot hold
+    (a NUL in it, more than 60,000 bytes, no UTF-8) is replaced by its C identifier.
 
     Args:
         arrays: by name.
         mark: comment of the archive, by which a kind of file is known again.
     """
     buffer = io.BytesIO()
+    taken = {name.lower() for name in arrays}
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in sorted(arrays.items()):
             member = io.BytesIO()
             np.lib.format.write_array(member, array)
-            information = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            stored = name if _fits(name) else unique(c_identifier(name), taken)
+            information = zipfile.ZipInfo(f"{stored}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(information, member.getvalue())
         archive.comment = mark
     return buffer.getvalue()
+
+
+def _fits(name: str) -> bool:
+    try:
+        return "\0" not in name and len(name.encode("utf-8")) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 
 from umakit.errors import UmakitError
-from umakit.escaping import c_comment, c_string, markdown_code, visible
+from umakit.escaping import c_comment, c_string, markdown_code, shown
 
 PLAIN = re.compile(r"[A-Za-z0-9_.,+/ -]*")
 """Texts that mean the same in C, CMake, Kconfig, YAML, Markdown, Python and a shell."""
@@ -63,7 +63,9 @@ def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
 
 def _visible(value: Any) -> Any:
     """A value of a page: characters that no page may hold, or that hide others, become escapes."""
-    return visible(value) if type(value) is str else value
+    if type(value) is not str:
+        return value
+    return "\n".join(shown(line) for line in value.split("\n"))
 
 
 def template_folder() -> Path:

@@ -41,7 +41,8 @@ def names_taken_by(backends: Mapping[str, UMABackend]) -> list[str]:
         backends: by target name.
     """
     names: list[str] = []
-    for _, backend in sorted(backends.items()):
+    for name, backend in sorted(backends.items()):
+        names += [f"{name}_device", f"{name}_counters"]
         if backend.completion is not None:
             names.append(backend.completion)
         for header in backend.driver.headers:

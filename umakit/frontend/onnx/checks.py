@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,6 +22,34 @@ QOPERATORS = frozenset(
 """Operators of files that ONNX Runtime quantized in its own format."""
 
 STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+def check_names(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse names of nodes and values that are not UTF-8, as ONNX demands of all strings.
+
+    Python gets such strings as bytes, and everything behind would stumble over them.
+
+    Raises:
+        ModelError: shows the first one.
+    """
+    graph = proto.graph
+    parts = (graph.node, graph.input, graph.output, graph.initializer, graph.value_info)
+    waiting: list[Any] = [part for some in parts for part in some]
+    while waiting:
+        message = waiting.pop()
+        for field, value in message.ListFields():
+            repeated = isinstance(value, (list, Sequence)) and not isinstance(value, (str, bytes))
+            if field.type == field.TYPE_MESSAGE:
+                waiting += list(value) if repeated else [value]
+            elif field.type == field.TYPE_STRING and field.name != "doc_string":
+                for text in value if repeated else [value]:
+                    if isinstance(text, bytes):
+                        raise ModelError(
+                            f"{field.name} {text[:100]!r} of a {type(message).__name__} is not "
+                            "UTF-8",
+                            where=str(path),
+                            fix="export it again with names in UTF-8",
+                        )
 
 
 def check_external_data(proto: onnx.ModelProto, path: Path) -> None:

@@ -26,6 +26,7 @@ from umakit.frontend.onnx.attributes import settle_attributes
 from umakit.frontend.onnx.checks import (
     all_nodes,
     check_external_data,
+    check_names,
     check_operators,
     check_values,
 )
@@ -53,6 +54,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     write_out_constants(proto, path)
     shapes, notices = static_input_shapes(proto, path, input_shapes)
     set_input_shapes(proto, shapes)
+    name_blank_constants(proto)
     settle_attributes(proto, path)
     make_padding_explicit(proto, path)
     module = NamingImporter(path).run(proto, shapes)
@@ -93,6 +95,7 @@ def _load(path: Path) -> onnx.ModelProto:
         proto = onnx.load(str(path), load_external_data=False)
         if not proto.opset_import or not proto.graph.node:
             raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+        check_names(proto, path)
         check_external_data(proto, path)
         onnx.load_external_data_for_model(proto, str(path.parent))
         check_values(proto, path)
@@ -137,3 +140,24 @@ def name_nodes(proto: onnx.ModelProto) -> None:
         if not node.name or node.name in taken:
             node.name = f"{node.name or node.op_type}_{number}"
         taken.add(node.name)
+
+
+def name_blank_constants(proto: onnx.ModelProto) -> None:
+    """Constants whose names are white space get others, because TVM's importer refuses those."""
+    graph = proto.graph
+    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    renamed: dict[str, str] = {}
+    for constant in graph.initializer:
+        if constant.name and not constant.name.strip():
+            name = f"constant_{len(renamed)}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            renamed[constant.name] = constant.name = name
+    if not renamed:
+        return
+    for node in graph.node:
+        for number, name in enumerate(node.input):
+            node.input[number] = renamed.get(name, name)
+    for value in (*graph.output, *graph.input, *graph.value_info):
+        value.name = renamed.get(value.name, value.name)
