@@ -295,7 +295,7 @@ def _memory_of(description: Mapping[str, Any]) -> int:
     tensors = (*description["inputs"], *description["outputs"])
     memory = description["memory"]
     kept: int = memory["arena_bytes"] + memory["constants_bytes"]
-    return kept + sum(item["size_bytes"] for item in tensors)
+    return kept + sum(int(item["size_bytes"]) for item in tensors)
 
 
 def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -> dict[str, Any]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.errors import BackendError
 
 tirx = tvm_api.tirx
+
+REDUCTION = tirx.IterVar.CommReduce
+"""Kind of the loops over which a block sums."""
 
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> Any:
@@ -134,6 +139,89 @@ def driver_call(name: str, arguments: Sequence[Any]) -> Any:
     call = tirx.call_extern("int32", name, *arguments)
     stop = tirx.IfThenElse(status != 0, tirx.stmt.Return(status), None)
     return tirx.SeqStmt([tirx.Bind(status, call), stop])
+
+
+def schedule(function: Any) -> Any:
+    """A `tvm.s_tir.Schedule` of a prim func before lowering (`PassPhase.TIR_PHASE_0`).
+
+    Its primitives (`split`, `reorder`, `decompose_reduction`, `tensorize`, ...) refuse what would
+    change the result. `with_body(function, schedule.mod["main"].body)` is the prim func again.
+    """
+    return tvm_api.Schedule(tirx.PrimFunc(function.params, function.body))
+
+
+@dataclass(frozen=True)
+class TilePart:
+    """A tensor's part that a tensor intrinsic works on.
+
+    Attributes:
+        pointer: to its first element.
+        strides: elements from one index to the next, of each axis; the last is 1.
+    """
+
+    pointer: Any
+    strides: tuple[Any, ...]
+
+
+def tensor_intrinsic(name: str, tile: Any, call: Callable[[Sequence[TilePart]], Any]) -> str:
+    """Tell TVM what an instruction computes, for `schedule.tensorize(loop, name)`.
+
+    The loops below `loop` are compared with those of `tile`, node by node, and become the call.
+
+    Args:
+        name: of the intrinsic; a second one of the same name takes its place.
+        tile: what it computes, from `reference_loops`. A sum is added to what is in the result
+            already: take the first value out by `schedule.decompose_reduction` before.
+        call: receives the tile's tensors, operands and result, and returns statements, such as
+            `driver_call`.
+
+    Returns:
+        The name.
+
+    Raises:
+        BackendError: the installed apache-tvm-ffi ends the process in `tensorize`.
+    """
+    if tvm_api.FFI_VERSION in tvm_api.FFI_WITHOUT_TENSORIZE:
+        raise BackendError(
+            f"apache-tvm-ffi {tvm_api.FFI_VERSION} ends the process in Schedule.tensorize",
+            where=f"tensor intrinsic {name}",
+            fix="pip install apache-tvm-ffi==0.1.14.post1",
+        )
+    loops = tvm_api.Schedule(tile)
+    (block,) = loops.get_child_blocks(loops.get_sblock("root"))
+    outer = loops.get_loops(block)[0]
+    if any(each.iter_type == REDUCTION for each in loops.get(block).iter_vars):
+        loops.decompose_reduction(block, outer)
+    parts = {}
+    for tensor in tile.params:
+        shape = [tirx.IntImm("int64", extent) for extent in buffer_shape(tensor)]
+        strides = [tirx.Var(f"{tensor.name}_stride", "int64") for _ in shape[1:]]
+        parts[tensor] = tirx.decl_buffer(
+            shape,
+            tvm_api.buffer_dtype(tensor),
+            tensor.name,
+            strides=[*strides, tirx.IntImm("int64", 1)],
+            offset_factor=1,
+        )
+    reads = [region.source for region in loops.get(block).reads]
+    writes = [region.source for region in loops.get(block).writes]
+    body = call([TilePart(part.ptr_to([0] * len(part.shape)), tuple(part.strides))
+                 for part in parts.values()])  # fmt: skip
+    described = _whole_block(reads, writes, loops.get(outer))
+    done = _whole_block([parts[each] for each in reads], [parts[each] for each in writes], body)
+    tvm_api.s_tir.TensorIntrin.register(
+        name,
+        tirx.PrimFunc(tile.params, described),
+        tirx.PrimFunc(list(parts.values()), done),
+        override=True,
+    )
+    return name
+
+
+def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: Any) -> Any:
+    """A block that touches whole tensors."""
+    regions = [[tvm_api.whole_region(tensor) for tensor in each] for each in (reads, writes)]
+    return tvm_api.SBlockRealize([], True, tvm_api.s_tir.SBlock([], *regions, "root", body))
 
 
 def with_body(function: Any, body: Any) -> Any:

@@ -35,6 +35,10 @@ tirx_transform = tirx.transform
 
 IRModule = tvm.IRModule
 VERSION: str = tvm.__version__
+FFI_VERSION: str = tvm_ffi.__version__
+FFI_WITHOUT_TENSORIZE = ("0.1.15.post1", "0.1.15.post2")
+"""Releases of apache-tvm-ffi in which `Schedule.tensorize` ends in SIGSEGV."""
+
 Function = relax.Function
 PrimFunc = tirx.PrimFunc
 Sequential = tvm.transform.Sequential
@@ -329,6 +333,12 @@ def buffer_scope(buffer: Any) -> str:
 def buffer_bytes(buffer: Any) -> int:
     """Size of a TIR buffer in bytes."""
     return int(np.prod(buffer_shape(buffer), dtype=np.int64)) * element_bytes(buffer_dtype(buffer))
+
+
+def whole_region(buffer: Any) -> Any:
+    """All of a buffer, as blocks say what they read and write."""
+    ranges = [tvm.ir.Range.from_min_extent(0, extent) for extent in buffer.shape]
+    return tvm.ir.TensorRegion(buffer, ranges, tirx.stmt.BufferRegionType())
 
 
 def element_bytes(dtype: str) -> int:
