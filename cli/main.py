@@ -21,6 +21,7 @@ from umakit.cli.options import (
     BackendOption,
     DeviceOption,
     ForceOption,
+    IndexChecksOption,
     JsonOption,
     ModelArgument,
     OverlapOption,
@@ -173,6 +174,7 @@ def compile_(
     weights: WeightsOption = "c",
     records: RecordsOption = None,
     overlap: OverlapOption = "free",
+    index_checks: IndexChecksOption = True,
     memory_map: Annotated[
         Path | None,
         typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
@@ -188,7 +190,7 @@ def compile_(
         tell("loading TVM")
         from umakit.compile import compile_model
 
-        options = export_options(pool, planner, weights, records, overlap, force)
+        options = export_options(pool, planner, weights, records, overlap, force, index_checks)
         found = find_backends(backend)
         inputs = input_files(model, records, backends=found)
         if memory_map is not None:

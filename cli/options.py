@@ -81,6 +81,14 @@ OverlapOption = Annotated[
         "always or never."
     ),
 ]
+IndexChecksOption = Annotated[
+    bool,
+    typer.Option(
+        "--index-checks/--no-index-checks",
+        help="Whether indices that are computed at run time are checked; without, one out of "
+        "range reads or writes outside of its tensor.",
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
@@ -132,8 +140,9 @@ def export_options(
     records: Path | None = None,
     overlap: str = "free",
     force: bool = False,
+    index_checks: bool = True,
 ) -> ExportOptions:
-    """What `--pool`, `--planner`, `--weights`, `--records`, `--overlap` and `--force` say.
+    """What `--pool`, `--planner`, `--weights`, `--records`, `--overlap` and others say.
 
     Raises:
         UmakitError: one of them cannot be read.
@@ -148,4 +157,5 @@ def export_options(
         records=records,
         overlap=parse_overlap(overlap),
         force=force,
+        index_checks=index_checks,
     )

@@ -138,12 +138,12 @@ class Graph:
         self._channels[result] = outputs
         return result
 
-    def model(self) -> onnx.ModelProto:
+    def model(self, opset: int = OPSET) -> onnx.ModelProto:
         """The finished, checked model."""
         graph = helper.make_graph(
             self._nodes, self._name, self._inputs, self._outputs, self._constants
         )
-        opsets = [helper.make_opsetid("", OPSET)]
+        opsets = [helper.make_opsetid("", opset)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         typed = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
         del typed.graph.value_info[:]

@@ -428,10 +428,10 @@ def test_a_crash_says_what_happened(
     error = str(fail(failing, device, how))
     assert device.name in error
     if not device.is_bare_metal:
-        assert "the program died of signal" in error
+        assert "the program was stopped by signal" in error
     else:
         wanted = cortex if device.start_up == "cortex_m3" else riscv
-        assert re.search(f"the program died of (a )?({wanted})", error), error
+        assert re.search(f"the program was stopped by (a )?({wanted})", error), error
 
 
 @pytest.mark.parametrize("device", OTHERS)

@@ -44,6 +44,8 @@ class ExportOptions:
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
             can; else every layer loads and stores its tensors.
         overlap: whether the CPU works while an accelerator does, see `umakit.overlap`.
+        index_checks: whether the library checks indices that are computed at run time; without,
+            an index out of range reads or writes outside of its tensor.
         records: a file of `uma tune`, whose tilings are used; None for the default ones.
         force: whether files of the output folder that were changed since umakit wrote them, or a
             tar file that something else wrote, are replaced too; inputs never are.
@@ -56,6 +58,7 @@ class ExportOptions:
     overlap: Overlap = "free"
     records: Path | None = None
     force: bool = False
+    index_checks: bool = True
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Names of the C interface that no tensor may have.
@@ -172,12 +175,13 @@ def export_program(
     options = options or ExportOptions()
     progress("lowering to kernels")
     with using_records(options.records, model, backends) as tuned:
-        lowered = lower(partitioned, backends)
+        lowered = lower(partitioned, backends, options.index_checks)
     used = {kernel.target for kernel in lowered.kernels.values()}
     by_target = {b.target_name: b for b in backends if b.target_name in used}
     pools = memory_pools(list(by_target.values()), options.pools)
     reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
     program = build_program(model, lowered, partitioned.report, reserved)
+    program = replace(program, index_checks=options.index_checks)
     program = overlap_with_cpu(program, by_target, options.overlap)
     if tuned is not None:
         program = replace(program, tilings=Tilings(len(tuned.layers), len(tuned.tuned)))

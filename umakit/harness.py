@@ -18,7 +18,7 @@ from umakit.compile import compile_model
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import Model, import_model
 from umakit.lower import expand_requantize
-from umakit.lower.integer import legalizations
+from umakit.lower.legalizations import all_legalizations
 from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
 from umakit.run import run_library
@@ -171,7 +171,7 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
 def _for_llvm(model: Model) -> Any:
     """A network's module in operators that TVM itself can build: integer ones become TIR."""
     module = quantize_to_integers(model).module
-    legal = tvm_api.relax_transform.LegalizeOps(legalizations())(module)
+    legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
     return expand_requantize(legal)
 
 

@@ -59,6 +59,7 @@ def describe(
             "layers": _layers(program, plan, code),
             "operators": report.as_json(),
             "notices": list(program.notices),
+            "index_checks": program.index_checks,
         },
     }
 

@@ -75,6 +75,7 @@ class KernelCall:
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
         rows: of the offload report that the step computes, in order.
+        operators: their names in Relax.
     """
 
     kernel: str
@@ -85,6 +86,7 @@ class KernelCall:
     target: str
     macs: int
     rows: tuple[int, ...] = ()
+    operators: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     beside: int = 0
 
@@ -159,6 +161,7 @@ class Program:
         tilings: how many layers are tuned; None if no records were given.
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
+        index_checks: whether kernels check indices that are computed at run time.
     """
 
     name: str
@@ -172,6 +175,7 @@ class Program:
     traffic: Traffic | None = None
     tilings: Tilings | None = None
     notices: tuple[str, ...] = ()
+    index_checks: bool = True
 
 
 def build_program(
@@ -319,6 +323,7 @@ class _Builder:
                 kernel.target,
                 macs,
                 numbers,
+                tuple(dict.fromkeys(row.operator for row in rows)),
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]

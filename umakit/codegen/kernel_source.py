@@ -13,6 +13,7 @@ from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
 from umakit.codegen.line_breaks import wrapped
+from umakit.lower.index_checks import is_index_check
 from umakit.lower.kernels import Kernel, Parameter
 
 tirx = tvm_api.tirx
@@ -242,6 +243,9 @@ class _StatementPrinter:
             self.line(f"(void){self.expressions.text(statement.value, 15)};")
 
     def _print_Return(self, statement: Any) -> None:
+        if is_index_check(statement):
+            self.line("return INDEX_OUT_OF_RANGE;")
+            return
         self.line(f"return {self.expressions.text(statement.value)};")
 
     def _print_Break(self, statement: Any) -> None:

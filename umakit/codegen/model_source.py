@@ -26,11 +26,13 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.library_schema import PREFIX
+from umakit.lower.index_checks import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.names import MEMORY_HEADER, symbol_part, unique
 from umakit.program import KernelCall, Program, Role, Tensor
 from umakit.quantization import requantize
 from umakit.rendering import render
+from umakit.report import CPU
 from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1
@@ -107,6 +109,9 @@ def common_values(
         "large_object": _large_object(program, plan, layout),
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
+        "index_checks": _index_checks(program),
+        "has_index_checks": program.index_checks,
+        "index_out_of_range": INDEX_OUT_OF_RANGE,
     }
 
 
@@ -117,6 +122,20 @@ def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | No
     sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
     largest = max(sizes, default=0)
     return largest if largest > MOST_OF_32_BITS else 0
+
+
+def _index_checks(program: Program) -> list[dict[str, Any]]:
+    """Layers that may find an index out of range: their numbers, and how a status names them."""
+    return [
+        {"layer": number, "text": _index_text(number, call)}
+        for number, call in enumerate(program.calls)
+        if call.kernel and program.kernels[call.kernel].checks_indices
+    ]
+
+
+def _index_text(number: int, call: KernelCall) -> str:
+    operators = f" ({' + '.join(call.operators)})" if call.operators else ""
+    return f"layer {number}, {call.label}{operators}: an index is out of range"
 
 
 def _pool_view(prefix: str, plan: PoolPlan) -> dict[str, Any]:
@@ -314,7 +333,7 @@ class _StepPrinter:
             target, source = (self._argument(name) for name in (*call.outputs, *call.inputs))
             size = self._program.tensors[call.outputs[0]].size
             copy = f"memcpy({target}, {source}, {size})"
-            return {"call": copy, "checked": False, "comment": comment}
+            return {"call": copy, "checked": False, "indexed": False, "comment": comment}
         use = _use(call, self._plan)
         names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
         arguments = ",\n        ".join(self._argument(name) for name in names)
@@ -322,6 +341,8 @@ class _StepPrinter:
         return {
             "call": f"{symbol.name}(\n        {arguments})",
             "checked": symbol.source.returns_status,
+            "indexed": self._program.kernels[call.kernel].checks_indices,
+            "on_cpu": call.target == CPU,
             "comment": comment,
         }
 

@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT = 600.0
 """Seconds that an emulated program may take; the host's own is not watched unless asked for."""
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-CRASH_HINT = "look for a driver that writes outside its buffers"
+CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
 
 STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
@@ -112,11 +112,19 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]
         raise DeviceError(
-            f"the program died of signal {number}" + (f" ({first})" if first else ""),
+            f"the program was stopped by {_signal(number)}" + (f": {first}" if first else ""),
             where=where,
             fix=CRASH_HINT if number in CRASHES else "",
         )
     if device.is_bare_metal and result.returncode == STOPPED:
         raise DeviceError(
-            f"the program died of {result.stderr.strip()}", where=where, fix=CRASH_HINT
+            f"the program was stopped by {result.stderr.strip()}", where=where, fix=CRASH_HINT
         )
+
+
+def _signal(number: int) -> str:
+    """A signal's number and, where it has one, its name."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

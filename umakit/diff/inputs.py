@@ -21,6 +21,13 @@ SEEDS = 3
 SMALL_INTEGERS = 10
 """Integers that are no quantized numbers are drawn below this: indices, counts."""
 
+TAKES_INDICES = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
+KEEPS_VALUES = frozenset(
+    "reshape expand_dims squeeze permute_dims astype where less add concat flatten tile repeat "
+    "broadcast_to strided_slice".split()
+)
+"""Operators whose result may hold the indices that one of their operands holds."""
+
 
 def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
     """A user's arrays as single inferences; arrays that are no inputs are left out.
@@ -50,24 +57,34 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
     """An inference of random numbers, the same for the same seed.
 
     Quantized integers take every value of their dtype, floats that are quantized first cover the
-    range of that scale, other floats are normally distributed.
+    range of that scale, other floats are normally distributed; indices are inside of their tensors.
     """
-    ranges = _quantized_ranges(model)
+    ranges, sizes = _quantized_ranges(model), _indexed_sizes(model)
     return {
-        item.name: _random(item, np.random.default_rng(seed), ranges.get(item.name))
+        item.name: _random(
+            item,
+            np.random.default_rng(seed),
+            ranges.get(item.name),
+            min(SMALL_INTEGERS, sizes.get(item.name, SMALL_INTEGERS)),
+        )
         for item in model.inputs
     }
 
 
 def _random(
-    item: TensorSpecification, random: np.random.Generator, limits: tuple[float, float] | None
+    item: TensorSpecification,
+    random: np.random.Generator,
+    limits: tuple[float, float] | None,
+    end: int,
 ) -> Array:
     dtype = np.dtype(item.dtype)
     if dtype == np.bool_:
         return random.integers(0, 2, item.shape).astype(dtype)
     if np.issubdtype(dtype, np.integer):
         if dtype.itemsize > 1 and item.quantization is None:
-            return random.integers(0, SMALL_INTEGERS, item.shape).astype(dtype)
+            return random.integers(0, end, item.shape).astype(dtype)
+        if end < SMALL_INTEGERS and item.quantization is None:
+            return random.integers(0, end, item.shape).astype(dtype)
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, item.shape, dtype, endpoint=True)
     if limits is not None:
@@ -94,3 +111,34 @@ def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
         limits = step * (bounds.min - zero), step * (bounds.max - zero)
         ranges[names[call.args[0]]] = limits
     return ranges
+
+
+def _indexed_sizes(model: Model) -> dict[str, int]:
+    """The least size that an input's integers are indices into, by its name."""
+    main = model.module["main"]
+    sources: dict[Any, frozenset[str]] = {
+        parameter: frozenset({item.name})
+        for item, parameter in zip(model.inputs, main.params, strict=True)
+    }
+    sizes: dict[str, int] = {}
+    for binding in tvm_api.bindings_of(main):
+        call = binding.value
+        operator = tvm_api.operator_name(call)
+        if operator in TAKES_INDICES:
+            size = _indexed_size(operator, call)
+            for name in sources.get(call.args[1], frozenset()):
+                sizes[name] = min(sizes.get(name, size), size)
+        elif operator in KEEPS_VALUES:
+            used = [sources.get(v, frozenset()) for v in tvm_api.collect(call.args, tvm_api.Var)]
+            sources[binding.var] = frozenset().union(*used)
+    return sizes
+
+
+def _indexed_size(operator: str, call: Any) -> int:
+    """The least size of the dimensions that a call's indices are for."""
+    shape = tvm_api.static_shape(call.args[0]) or (1,)
+    if operator in ("gather_nd", "scatter_nd"):
+        first = int(getattr(call.attrs, "batch_dims", 0))
+        depth = (tvm_api.static_shape(call.args[1]) or (1,))[-1]
+        return max(1, min(shape[first : first + depth], default=1))
+    return max(1, shape[int(call.attrs.axis or 0)])

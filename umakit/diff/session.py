@@ -88,8 +88,9 @@ class Reference:
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
         """One inference, inputs by name."""
-        known = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
+        # First, because it says which layer refuses inputs such as indices out of range.
         free = self._kernels(inputs, {})
+        known = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
         rewritten = self._rewritten(free, known.values)
         independent = {v: array for v, array in known.values.items() if v not in rewritten}
         own = self._kernels(inputs, independent) if independent else free

@@ -12,6 +12,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.constant_indices import check_constant_indices
 from umakit.frontend.model import (
     InputShapes,
     Model,
@@ -84,7 +85,11 @@ def _imported(
         raise _no_model(source)
     model = with_rounding(model, rounding)
     check_sizes(model.module, model.name)
-    return replace(model, module=simplify(model.module, model.name))
+    where = str(source) if isinstance(source, (str, Path)) else model.name
+    check_constant_indices(model.module, where)
+    model = replace(model, module=simplify(model.module, model.name))
+    check_constant_indices(model.module, where)
+    return model
 
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:

@@ -247,16 +247,36 @@ def _select(converter: Any, node: Any, given: Arguments) -> Any:
 
 @converts("embedding.default", "weight indices padding_idx scale_grad_by_freq sparse")
 def _embedding(converter: Any, node: Any, given: Arguments) -> Any:
-    """Rows by number; a number that has no row reads the nearest one, not beyond the table."""
+    """Rows by number, which is never negative."""
     rows = converter.value(given["indices"])
-    return op.take(converter.value(given["weight"]), rows, axis=0, mode="clip")
+    _check_constant(converter, node, rows, (0, converter.type_of(given["weight"])[0][0]))
+    return op.take(converter.value(given["weight"]), rows, axis=0, mode="fast")
+
+
+def _check_constant(converter: Any, node: Any, index: Any, limits: tuple[int, int]) -> None:
+    """Refuse a constant index that is not from the first limit to below the second one.
+
+    Others are checked in C.
+    """
+    values = tvm_api.constant_array(index)
+    if values is None or not values.size:
+        return
+    least, end = limits
+    outside = values[(values < least) | (values >= end)]
+    if outside.size:
+        raise converter.refuse(
+            node,
+            f"has the index {outside.reshape(-1)[0]}, which is out of range for a size of {end}",
+            "mend the constant indices in the model",
+        )
 
 
 @converts("index_select.default", "self dim index")
 def _index_select(converter: Any, node: Any, given: Arguments) -> Any:
     axis = given["dim"] % len(converter.type_of(given["self"])[0])
     index = converter.value(given["index"])
-    return op.take(converter.value(given["self"]), index, axis=axis, mode="clip")
+    _check_constant(converter, node, index, (0, converter.type_of(given["self"])[0][axis]))
+    return op.take(converter.value(given["self"]), index, axis=axis, mode="fast")
 
 
 @converts("index.Tensor", "self indices")
@@ -267,10 +287,12 @@ def _index(converter: Any, node: Any, given: Arguments) -> Any:
     dtype = converter.type_of(index)[1]
     if several or dtype not in ("int32", "int64"):
         raise converter.refuse(node, "has an index other than one tensor of integers")
-    size = constant(converter.type_of(given["self"])[0][axis], dtype)
+    extent = converter.type_of(given["self"])[0][axis]
+    size = constant(extent, dtype)
     numbers = converter.value(index)
+    _check_constant(converter, node, numbers, (-extent, extent))
     numbers = op.where(op.less(numbers, constant(0, dtype)), op.add(numbers, size), numbers)
-    return op.take(converter.value(given["self"]), numbers, axis=axis, mode="clip")
+    return op.take(converter.value(given["self"]), numbers, axis=axis, mode="fast")
 
 
 @converts("clone.default alias.default detach.default lift_fresh_copy.default", "self")

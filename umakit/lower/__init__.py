@@ -14,6 +14,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import PassPhase, UMABackend
+from umakit.lower.checked_kernels import constant_elements, index_checks
 from umakit.lower.composites import lower_composites
 from umakit.lower.cpu import lower_cpu_operators
 from umakit.lower.expansion import expand_requantize
@@ -22,7 +23,7 @@ from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.partitioner import Partitioned, run_passes
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.report import CPU
+from umakit.report import CPU, OffloadReport
 
 __all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "lower"]
 
@@ -41,15 +42,24 @@ class Lowered:
     kernels: dict[str, Kernel]
 
 
-def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
+def lower(
+    partitioned: Partitioned, backends: Sequence[UMABackend], check_indices: bool = True
+) -> Lowered:
     """Lower a partitioned network to kernels.
+
+    Args:
+        partitioned: the network.
+        backends: accelerators.
+        check_indices: whether kernels check indices that are computed at run time.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
     """
     by_target = {backend.target_name: backend for backend in backends}
-    module = lower_cpu_operators(accelerator_kernels(partitioned, backends), partitioned.report)
+    module = accelerator_kernels(partitioned, backends)
+    module = lower_cpu_operators(module, partitioned.report, check_indices)
     results = _result_counts(module["main"])
+    known, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
     kernels: dict[str, Kernel] = {}
     unique: list[tuple[Any, Kernel]] = []
     for variable, function in tvm_api.prim_functions(module):
@@ -57,7 +67,8 @@ def lower(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Lowered:
         if name not in results:
             continue
         target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
-        lowered = lower_prim_func(name, function, by_target.get(target))
+        checks = index_checks(known.get(name, []), nodes[name], check_indices)
+        lowered = lower_prim_func(name, function, by_target.get(target), checks)
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
         # Layers whose code came out equal share a kernel, which gets their arrays as pointers.
         equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
@@ -80,6 +91,20 @@ def accelerator_kernels(partitioned: Partitioned, backends: Sequence[UMABackend]
     if partitioned.provenance is not None:
         module = partitioned.provenance.note(module)
     return lower_composites(module, {backend.target_name: backend for backend in backends})
+
+
+def _nodes(main: Any, report: OffloadReport) -> dict[str, str]:
+    """The nodes of the user's model that each prim func computes, for messages."""
+    found: dict[str, list[str]] = {}
+    for binding in tvm_api.bindings_of(main):
+        if tvm_api.operator_name(binding.value) == "call_tir":
+            rows = tvm_api.rows_of(binding.value)
+            names = found.setdefault(str(binding.value.args[0].name_hint), [])
+            names += [report.placements[row].name for row in rows]
+    return {
+        name: f"node {', '.join(dict.fromkeys(nodes))}" if nodes else f"kernel {name}"
+        for name, nodes in found.items()
+    }
 
 
 def _result_counts(main: Any) -> dict[str, int]:

@@ -8,18 +8,20 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import last_line
-from umakit.lower.integer import legalizations
+from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
+from umakit.lower.legalizations import all_legalizations
 from umakit.lower.schedule import schedule_for_cpu
 from umakit.provenance import Provenance, Rows, note_rows
 from umakit.report import OffloadReport
 
 
-def lower_cpu_operators(module: Any, report: OffloadReport) -> Any:
+def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool = True) -> Any:
     """Lower what is left in `main` to fused, scheduled prim funcs.
 
     Args:
         module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
         report: its rows name the operators in messages.
+        index_checks: whether kernels with indices that are computed at run time check them.
 
     Returns:
         The module; each `call_tir` of `main` says which rows of the offload report it stands for.
@@ -31,9 +33,11 @@ def lower_cpu_operators(module: Any, report: OffloadReport) -> Any:
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:
         with tvm_api.c_target():
-            module = transform.LegalizeOps(legalizations())(module)
+            module = transform.LegalizeOps(all_legalizations())(module)
             _refuse_unlowered(module, rows, report)
             module = transform.DeadCodeElimination()(module)
+            if index_checks:
+                module = keep_checked_apart(module)
             # Legalization keeps the names of variables but drops spans.
             provenance = Provenance(
                 module["main"], lambda _, binding: rows.get(str(binding.var.name), ())
@@ -73,6 +77,7 @@ def _schedule(module: Any) -> Any:
     """Schedule the prim funcs that belong to no accelerator."""
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
-        if tvm_api.function_attribute(function, "umakit.target") is None:
+        names = ("umakit.target", CHECKED)
+        if all(tvm_api.function_attribute(function, name) is None for name in names):
             scheduled.update_func(variable, schedule_for_cpu(function))
     return scheduled

@@ -8,6 +8,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.in_place import in_place_inputs
+from umakit.lower.index_checks import is_index_check
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.patterns.parameters import Composite
 
@@ -57,6 +58,7 @@ class Kernel:
         scratch: parameters that want working memory for the time of the call.
         statements: body; buffer declarations are left in, scratch allocations are gone.
         returns_status: whether it returns an `int32_t` status instead of nothing.
+        checks_indices: whether one of the statuses is `INDEX_OUT_OF_RANGE`.
         in_place: positions of inputs whose memory the output may take over.
         keeps_names: whether parameters have names of their own, and not those of the network's
             tensors.
@@ -71,6 +73,7 @@ class Kernel:
     scratch: tuple[Parameter, ...]
     statements: tuple[Any, ...]
     returns_status: bool
+    checks_indices: bool = False
     in_place: tuple[int, ...] = ()
     keeps_names: bool = False
     known: Composite | None = None
@@ -111,6 +114,7 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         scratch=tuple(parameter(buffer) for buffer in buffers),
         statements=tuple(tvm_api.flatten_statements(body)),
         returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
+        checks_indices=any(map(is_index_check, tvm_api.collect(body, tvm_api.tirx.Return))),
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
         known=parameters_of(function.without_attr(ARRAYS_ATTRIBUTE)),
     )

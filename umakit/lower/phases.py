@@ -7,6 +7,7 @@ GPUs, vector code and TVM's packed calling convention.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
@@ -16,26 +17,28 @@ from umakit.frontend.model import last_line
 from umakit.lower.bindings import drop_unused_bindings
 
 
-def _phases() -> list[tuple[PassPhase, list[Any]]]:
-    """TVM's passes, and the backend's phase that follows them."""
+def without_blocks() -> list[Any]:
+    """TVM's passes from blocks to plain loops over tensors of all their dimensions."""
+    s_tir = tvm_api.s_tir_transform
+    return [
+        s_tir.CanonicalizeLoop(),
+        s_tir.LowerInitBlock(),
+        s_tir.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.ConvertBlocksToOpaque(),
+        s_tir.CompactBufferAllocation(),
+        s_tir.LowerMatchBuffer(),
+        s_tir.StmtSimplify(),
+        s_tir.LowerOpaqueBlock(),
+    ]
+
+
+def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
+    """TVM's passes, and the backend's phase that follows them; checks of indices where they go."""
     s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
+    flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
     return [
         (PassPhase.TIR_PHASE_0, []),
-        (
-            PassPhase.TIR_PHASE_1,
-            [
-                s_tir.CanonicalizeLoop(),
-                s_tir.LowerInitBlock(),
-                s_tir.PlanAndUpdateBufferAllocationLocation(),
-                s_tir.ConvertBlocksToOpaque(),
-                s_tir.CompactBufferAllocation(),
-                s_tir.LowerMatchBuffer(),
-                s_tir.StmtSimplify(),
-                s_tir.LowerOpaqueBlock(),
-                tirx.FlattenBuffer(),
-                tirx.NarrowDataType(32),
-            ],
-        ),
+        (PassPhase.TIR_PHASE_1, [*without_blocks(), *checks, *flat]),
         (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(False)]),
         (
             PassPhase.TIR_PHASE_3,
@@ -59,13 +62,16 @@ def _unrolling(function: Any) -> list[Any]:
     return [tvm_api.tirx_transform.UnrollLoop()] if asked else []
 
 
-def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any:
+def lower_prim_func(
+    name: str, function: Any, backend: UMABackend | None, checks: Sequence[Any] = ()
+) -> Any:
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 
     Args:
         name: of the kernel, for messages.
         function: the prim func.
         backend: whose TIR passes run on it; None for CPU code.
+        checks: TIR passes over loops before tensors are flattened, see `index_checks`.
 
     Raises:
         LoweringError: a pass failed; names the pass's phase and the kernel.
@@ -74,7 +80,7 @@ def lower_prim_func(name: str, function: Any, backend: UMABackend | None) -> Any
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
     where = f"kernel {name}"
     with tvm_api.c_target():
-        for phase, passes in _phases():
+        for phase, passes in _phases(checks):
             try:
                 if phase is PassPhase.TIR_PHASE_2:
                     passes = [*passes, *_unrolling(module[name])]

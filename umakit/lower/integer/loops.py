@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.lower.index_checks import INSIDE
 from umakit.lower.kernels import KEEPS_NAMES
 from umakit.quantization.operators import Parameters
 from umakit.quantization.requantize import add_and_clamp, requantize
@@ -235,9 +236,17 @@ def store_clipped(output: Any, indices: Sequence[Any], value: Any, known: Parame
     return tirx.BufferStore(output, value.astype(known.output_dtype), list(indices))
 
 
-def kernel(parameters: Sequence[Any], body: Any) -> Any:
-    """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules."""
+def kernel(parameters: Sequence[Any], body: Any, *, inside: bool = False) -> Any:
+    """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules.
+
+    Args:
+        parameters: its buffers, the output last.
+        body: statements.
+        inside: whether positions that depend on data are inside of their tensors for all data.
+    """
     attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, KEEPS_NAMES: True}
+    if inside:
+        attributes[INSIDE] = True
     # TVM's passes over Relax expect a root block.
     root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
     return tirx.PrimFunc(list(parameters), root).with_attrs(attributes)

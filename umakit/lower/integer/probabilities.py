@@ -71,7 +71,8 @@ def probabilities(known: Probabilities, shapes: list[tuple[int, ...]], dtypes: l
         )
 
     extents = [("outer", math.prod(before)), ("inner", math.prod(after))]
-    return kernel([data, table, output], loops(extents, row))
+    # The table has a value for each distance from the largest element, which none is above.
+    return kernel([data, table, output], loops(extents, row), inside=True)
 
 
 def _exponential(table: Any, size: int, distance: Any) -> tuple[list[Any], Any]:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constant indices of Relax operators: those outside of their tensors are refused on import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+
+Array = npt.NDArray[Any]
+COUNTS_FROM_THE_END = ("scatter_elements",)
+"""Operators of Relax whose negative indices count from the end."""
+
+
+def check_constant_indices(module: Any, where: str) -> None:
+    """Refuse constant indices that are out of range.
+
+    Before constants are folded: TVM would read outside of their memory.
+
+    Args:
+        module: a Relax module.
+        where: the model, for messages.
+
+    Raises:
+        ModelError: names operator, node, index and size.
+    """
+    for binding in tvm_api.bindings_of(module["main"]):
+        call = binding.value
+        operator = tvm_api.operator_name(call)
+        for indices, axis, size in _constant_indices(operator, call):
+            least = -size if operator in COUNTS_FROM_THE_END else 0
+            outside = indices[(indices < least) | (indices >= size)]
+            if outside.size:
+                node = tvm_api.name_of(call) or str(binding.var.name)
+                raise ModelError(
+                    f"operator {operator} of node {node!r} has the index "
+                    f"{outside.reshape(-1)[0]}, which is out of range for axis {axis} of size "
+                    f"{size}",
+                    where=where,
+                    fix="mend the constant indices in the model",
+                )
+
+
+def _constant_indices(operator: str, call: Any) -> Iterator[tuple[Array, int, int]]:
+    """Constant indices of a call, each with its axis and the size of that."""
+    names = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
+    if operator not in names or len(call.args) < 2:
+        return
+    indices, shape = tvm_api.constant_array(call.args[1]), tvm_api.static_shape(call.args[0])
+    if indices is None or not shape or not np.issubdtype(indices.dtype, np.integer):
+        return
+    if operator in ("gather_nd", "scatter_nd"):
+        first = int(getattr(call.attrs, "batch_dims", 0))
+        for number, size in zip(range(indices.shape[-1]), shape[first:], strict=False):
+            yield indices[..., number], first + number, size
+    elif operator != "take" or str(call.attrs.mode) == "fast":
+        axis = int(call.attrs.axis or 0) % len(shape)
+        yield indices, axis, shape[axis]

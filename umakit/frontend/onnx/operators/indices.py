@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that take indices: constant ones out of range are refused, others checked in C.
+
+TVM's importer builds the operators. It neither looks at constant indices nor, for some operators,
+follows the specification: those are imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.frontend.onnx.node import Node
+
+Array = npt.NDArray[Any]
+relax = tvm_api.relax
+
+
+def along_an_axis(node: Node) -> None:
+    """Check constant indices of Gather, GatherElements, ScatterElements and Scatter.
+
+    Raises:
+        ModelError: one is not in [-s, s-1] of the axis of size s.
+    """
+    indices, shape = node.constant(1), _data_shape(node)
+    if indices is None or shape is None:
+        return
+    axis = int(node.attribute("axis", 0))
+    if -len(shape) <= axis < len(shape):
+        _check(node, indices, shape[axis], axis % len(shape))
+
+
+def in_the_last_axis(node: Node) -> None:
+    """Check constant indices of GatherND and ScatterND, whose last axis is a position.
+
+    Raises:
+        ModelError: one is not in [-s, s-1] of its dimension of size s.
+    """
+    indices, shape = node.constant(1), _data_shape(node)
+    if indices is None or shape is None or not indices.ndim:
+        return
+    first = int(node.attribute("batch_dims", 0))
+    for number, size in zip(range(indices.shape[-1]), shape[first:], strict=False):
+        _check(node, indices[..., number], size, first + number)
+
+
+def one_hot(node: Node) -> Any | None:
+    """OneHot: a row without any `on` value where an index is not in [-depth, depth-1]."""
+    depth, values = node.constant(1), node.constant(2)
+    if depth is None or values is None or depth.size != 1 or values.size != 2:
+        raise node.refuse("has a depth or values that are no constants")
+    count, rank = int(depth.reshape(-1)[0]), len(node.shape(0)) + 1
+    axis = int(node.attribute("axis", -1))
+    if count < 1 or not -rank <= axis < rank:
+        raise node.refuse(f"has the depth {count} and the axis {axis}")
+    axis %= rank
+    indices = node.emit(relax.op.astype(node.inputs[0], "int64"))
+    zero, size = (relax.const(np.int64(value), "int64") for value in (0, count))
+    from_the_end = node.emit(relax.op.add(indices, size))
+    is_negative = node.emit(relax.op.less(indices, zero))
+    positive = node.emit(relax.op.where(is_negative, from_the_end, indices))
+    column = np.arange(count).reshape([-1 if place == axis else 1 for place in range(rank)])
+    rows = node.emit(relax.op.expand_dims(positive, axis))
+    chosen = node.emit(relax.op.equal(rows, relax.const(column, "int64")))
+    off, on = (relax.const(value, str(values.dtype)) for value in values.reshape(-1))
+    return relax.op.where(chosen, on, off)
+
+
+def max_unpool(node: Node) -> None:
+    """Check constant indices of MaxUnpool, which are positions in the flattened result.
+
+    Raises:
+        ModelError: one is negative.
+    """
+    indices = node.constant(1)
+    if indices is not None and indices.size and indices.min() < 0:
+        raise node.refuse(f"has the index {indices.min()}, which is negative")
+
+
+def _data_shape(node: Node) -> tuple[int, ...] | None:
+    data = node.input(0)
+    if data is None or isinstance(data, relax.ShapeExpr):
+        return None
+    return tvm_api.static_shape(data)
+
+
+def _check(node: Node, indices: Array, size: int, axis: int) -> None:
+    outside = (indices < -size) | (indices >= size)
+    if outside.any():
+        raise node.refuse(
+            f"has the index {indices[outside].reshape(-1)[0]}, which is out of range for axis "
+            f"{axis} of size {size}",
+            fix="mend the constant indices in the model",
+        )
+
+
+CONVERTERS = {
+    **dict.fromkeys(("Gather", "GatherElements", "ScatterElements", "Scatter"), along_an_axis),
+    **dict.fromkeys(("GatherND", "ScatterND"), in_the_last_axis),
+    "MaxUnpool": max_unpool,
+    "OneHot": one_hot,
+}

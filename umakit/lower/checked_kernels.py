@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernels of a network check their indices, and what is known of the indices beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.lower.index_checks import check_indices, has_loaded_positions
+from umakit.lower.index_ranges import Elements
+from umakit.lower.phases import without_blocks
+from umakit.tir import prim_func_pass
+
+CHECKED = "umakit.checks_indices"
+"""Attribute of a prim func of the CPU that checks indices and is left alone by fusion."""
+
+Known = list[Elements | None]
+"""By parameter of a prim func: what it holds where all its calls give constants."""
+
+
+def constant_elements(main: Any) -> dict[str, Known]:
+    """What calls of prim funcs say about integer parameters, by the name of the prim func."""
+    found: dict[str, Known] = {}
+    for binding in tvm_api.bindings_of(main):
+        call = binding.value
+        if tvm_api.operator_name(call) != "call_tir":
+            continue
+        name = str(call.args[0].name_hint)
+        ranges = [_elements(argument) for argument in call.args[1].fields]
+        found[name] = [
+            _together(*both) for both in zip(found.get(name, ranges), ranges, strict=True)
+        ]
+    return found
+
+
+def _elements(argument: Any) -> Elements | None:
+    array = tvm_api.constant_array(argument)
+    if array is None or not array.size or not np.issubdtype(array.dtype, np.integer):
+        return None
+    return Elements.of(array)
+
+
+def _together(one: Elements | None, other: Elements | None) -> Elements | None:
+    return None if one is None or other is None else one.together(other)
+
+
+def keep_checked_apart(module: Any) -> Any:
+    """Keep prim funcs that have to check indices out of fusion.
+
+    A position is compared with the extents of its tensor, which fusion with a change of shape
+    would replace by those of another.
+
+    Args:
+        module: `main` calls prim funcs of one operator each.
+    """
+    known = constant_elements(module["main"])
+    marked = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    for variable, function in tvm_api.prim_functions(module):
+        ours = tvm_api.function_attribute(function, "umakit.target") is None
+        if ours and _needs_checks(function, known.get(variable.name_hint, [])):
+            attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, CHECKED: True}
+            marked.update_func(variable, function.with_attrs(attributes))
+    return marked
+
+
+def _needs_checks(function: Any, known: Known) -> bool:
+    if not has_loaded_positions(function.body):
+        return False
+    module = tvm_api.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
+    module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
+    with tvm_api.c_target():
+        plain = tvm_api.Sequential(without_blocks())(module)["kernel"]
+    return check_indices(plain, known, "") is not plain
+
+
+def index_checks(known: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
+    """The TIR pass that checks a kernel's indices.
+
+    Args:
+        known: by parameter, what it holds where it is constant.
+        where: the kernel or node, for messages.
+        insert: whether checks of what is only known at run time are put into the kernel.
+    """
+
+    def check(function: Any) -> Any:
+        checked = check_indices(function, known, where)
+        return checked if insert else function
+
+    return [prim_func_pass("umakit.CheckIndices", check)]

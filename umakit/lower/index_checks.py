@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions that depend on data: proven to lie inside of their tensors, or checked at run time.
+
+Every load and store of a kernel whose position is computed from loaded values is found, dimension
+by dimension. Where interval arithmetic shows that it stays inside, as for a table of 256 values
+that an 8-bit number indexes, nothing is added. Else a check is put before it, as early as the
+values are known: outside of all loops that the position does not depend on, in loops of its own
+over those that it does. A position out of range ends the kernel with `INDEX_OUT_OF_RANGE` before
+anything is read or written there.
+
+The pass sees loops over tensors with all their dimensions. Once they are flattened, a position
+beyond one dimension may still be inside of the memory, and would go unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.errors import LoweringError
+from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
+from umakit.tir import with_body
+
+tirx = tvm_api.tirx
+
+INDEX_OUT_OF_RANGE = -16
+"""What a kernel returns that found a position out of range; drivers' statuses are positive."""
+
+INSIDE = "umakit.positions_are_inside"
+"""Attribute of a prim func whose author vouches for its positions: they hold for all values of its
+inputs, but by relations between them that intervals do not show."""
+
+INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+
+def is_index_check(statement: Any) -> bool:
+    """Whether a return from a kernel says that an index is out of range."""
+    return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition under which a kernel stops.
+
+    Attributes:
+        fails: a bool expression that reads nothing out of range itself, once the checks before it
+            have passed.
+        loops: around it, outermost first, in which it is repeated.
+    """
+
+    fails: Any
+    loops: tuple[Any, ...] = ()
+
+    def depends_on(self, variable: Any) -> bool:
+        """Whether the condition mentions a variable."""
+        return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
+
+    def reads(self, buffers: Sequence[Any]) -> bool:
+        """Whether the condition reads one of some buffers."""
+        loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
+        return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
+
+    def statement(self) -> Any:
+        """The check as code."""
+        stop = tirx.stmt.Return(tirx.IntImm("int32", INDEX_OUT_OF_RANGE))
+        statement = tirx.IfThenElse(self.fails, stop, None)
+        for loop in reversed(self.loops):
+            variable = tirx.Var(str(loop.loop_var.name), str(loop.loop_var.ty.dtype))
+            statement = _with_loop(loop, _renamed(statement, loop.loop_var, variable), variable)
+        return statement
+
+
+@dataclass
+class _Checked:
+    """A statement, and checks that have to run at some time before it."""
+
+    statement: Any
+    pending: list[Check] = field(default_factory=list)
+
+
+def check_indices(function: Any, known: Sequence[Elements | None], where: str) -> Any:
+    """A prim func that returns `INDEX_OUT_OF_RANGE` instead of using a position out of range.
+
+    Args:
+        function: loops over tensors of all their dimensions, without blocks.
+        known: by parameter, what it holds where it is constant.
+        where: the kernel or node, for messages.
+
+    Returns:
+        The function itself where all positions are known to be inside.
+
+    Raises:
+        LoweringError: a constant index is out of range, or a position cannot be checked.
+    """
+    vouched = tvm_api.function_attribute(function, INSIDE) is not None
+    if vouched or not has_loaded_positions(function.body):
+        return function
+    constants = {
+        parameter: elements
+        for parameter, elements in zip(function.params, known, strict=False)
+        if elements is not None
+    }
+    checker = _Checker(constants, where)
+    checked = checker.body(function.body)
+    return with_body(function, checked) if checker.count else function
+
+
+def has_loaded_positions(body: Any) -> bool:
+    """Whether any position in a prim func depends on loaded values: a quick look, blocks or not."""
+    if any(_is_loaded(bind.value) for bind in tvm_api.collect(body, tirx.Bind)):
+        return True
+    if any(_is_loaded(loop.extent) for loop in tvm_api.collect(body, tirx.For)):
+        return True
+    accesses = [
+        *tvm_api.collect(body, tvm_api.TensorLoad),
+        *tvm_api.collect(body, tirx.BufferStore),
+    ]
+    if any(_is_loaded(index) for access in accesses for index in access.indices):
+        return True
+    return any(_is_loaded(argument) for argument in _pointer_offsets(body))
+
+
+def _is_loaded(expression: Any) -> bool:
+    return bool(tvm_api.collect(expression, tvm_api.TensorLoad))
+
+
+def _pointer_offsets(node: Any) -> list[Any]:
+    calls = tvm_api.collect(node, tvm_api.Call)
+    return [argument for c in calls if called(c) == "tvm_access_ptr" for argument in c.args[2:]]
+
+
+def _given_away(node: Any) -> list[Any]:
+    """Buffers that functions get a pointer to, which may write to them."""
+    calls = tvm_api.collect(node, tvm_api.Call)
+    names = ("call_extern", "call_pure_extern", "address_of", "tvm_access_ptr", "buffer_data")
+    return [b for call in calls if called(call) in names for b in tvm_api.buffers_in(call)]
+
+
+class _Checker:
+    """Rewrites the statements of one prim func."""
+
+    def __init__(self, known: Mapping[Any, Elements], where: str) -> None:
+        self._ranges = Ranges(known)
+        self._constant = set(known)
+        self._where = where
+        self._tainted: set[Any] = set()
+        self.count = 0
+
+    def body(self, body: Any) -> Any:
+        """The body with its checks."""
+        self._learn(body)
+        checked = self._visit(body, ())
+        return _before(checked.pending, checked.statement)
+
+    # --- what is known -------------------------------------------------------------------------
+
+    def _learn(self, body: Any) -> None:
+        """Note loops, variables and what is stored to buffers of the prim func's own."""
+        given_away = _given_away(body)
+        for allocation in tvm_api.collect(body, tirx.AllocBuffer):
+            if not any(allocation.buffer.same_as(buffer) for buffer in given_away):
+                self._ranges.add_scratch(allocation.buffer)
+        self._learn_below(body, ())
+
+    def _learn_below(self, node: Any, facts: tuple[Fact, ...]) -> None:
+        if isinstance(node, tirx.SeqStmt):
+            for child in node.seq:
+                self._learn_below(child, facts)
+        elif isinstance(node, tirx.For):
+            self._ranges.add_loop(node)
+            if self._depends_on_data(node.extent) or self._depends_on_data(node.min):
+                self._tainted.add(node.loop_var)
+            self._learn_below(node.body, facts)
+        elif isinstance(node, tirx.Bind):
+            self._ranges.bind(node.var, node.value)
+            if self._depends_on_data(node.value):
+                self._tainted.add(node.var)
+        elif isinstance(node, tirx.BufferStore):
+            self._ranges.add_store(node.buffer, node.value, facts)
+        elif isinstance(node, tirx.IfThenElse):
+            yes, no = (self._ranges.facts_of(node.condition, holds) for holds in (True, False))
+            self._learn_below(node.then_case, (*facts, *yes))
+            if node.else_case is not None:
+                self._learn_below(node.else_case, (*facts, *no))
+        elif isinstance(node, (tirx.While, tirx.AttrStmt)):
+            self._learn_below(node.body, facts)
+
+    def _depends_on_data(self, expression: Any) -> bool:
+        return _is_loaded(expression) or any(
+            variable in self._tainted for variable in tvm_api.collect(expression, tvm_api.Var)
+        )
+
+    # --- statements ----------------------------------------------------------------------------
+
+    def _visit(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        handler = getattr(self, f"_visit_{type(statement).__name__}", None)
+        if handler is not None:
+            return handler(statement, facts)  # type: ignore[no-any-return]
+        return _Checked(statement, self._checks_of(statement, facts))
+
+    def _visit_SeqStmt(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        kept: list[Any] = []
+        pending: list[Check] = []
+        for child in statement.seq:
+            checked = self._visit(child, facts)
+            stay = [check for check in checked.pending if not _may_pass(check, kept)]
+            # Checks keep their order: a later one may read where an earlier one looked.
+            first = checked.pending.index(stay[0]) if stay else len(checked.pending)
+            pending += checked.pending[:first]
+            kept += [check.statement() for check in _distinct(checked.pending[first:])]
+            kept.append(checked.statement)
+        return _Checked(tirx.SeqStmt(kept) if len(kept) > 1 else kept[0], _distinct(pending))
+
+    def _visit_For(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        outside = [
+            *self._checks_of(statement.min, facts),
+            *self._checks_of(statement.extent, facts),
+        ]
+        checked = self._visit(statement.body, facts)
+        extent = tvm_api.integer_value(statement.extent)
+        is_plain = bool(extent) and tvm_api.integer_value(statement.min) is not None
+        moved: list[Check] = []
+        while checked.pending and is_plain and _may_pass(checked.pending[0], [statement.body]):
+            check = checked.pending.pop(0)
+            repeated = check.depends_on(statement.loop_var)
+            moved.append(replace(check, loops=(statement, *check.loops)) if repeated else check)
+        body = _before(checked.pending, checked.statement)
+        return _Checked(_with_loop(statement, body), _distinct([*outside, *moved]))
+
+    def _visit_While(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        if self._checks_of(statement.condition, facts):
+            raise self._refusal("the condition of a while loop reads at a position")
+        checked = self._visit(statement.body, facts)
+        body = _before(checked.pending, checked.statement)
+        return _Checked(tirx.While(statement.condition, body))
+
+    def _visit_AttrStmt(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        checked = self._visit(statement.body, facts)
+        rebuilt = tirx.AttrStmt(
+            statement.node, statement.attr_key, statement.value, checked.statement
+        )
+        return _Checked(rebuilt, checked.pending)
+
+    def _visit_IfThenElse(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+        cases = []
+        for case, holds in ((statement.then_case, True), (statement.else_case, False)):
+            if case is not None:
+                about = self._ranges.facts_of(statement.condition, holds)
+                checked = self._visit(case, (*facts, *about))
+                case = _before(checked.pending, checked.statement)
+            cases.append(case)
+        rebuilt = tirx.IfThenElse(statement.condition, *cases)
+        return _Checked(rebuilt, self._checks_of(statement.condition, facts))
+
+    # --- expressions ---------------------------------------------------------------------------
+
+    def _checks_of(self, node: Any, facts: tuple[Fact, ...]) -> list[Check]:
+        """Checks of all loads in an expression, or of a statement without others in it."""
+        found: list[Check] = []
+        if isinstance(node, tirx.BufferStore):
+            for index in node.indices:
+                found += self._checks_of(index, facts)
+            found += self._checks_of(node.value, facts)
+            found += self._checks_of_access(node.buffer, node.indices, facts)
+        elif isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
+            found += self._checks_of(node.value, facts)
+        elif isinstance(node, tvm_api.TensorLoad):
+            for index in node.indices:
+                found += self._checks_of(index, facts)
+            found += self._checks_of_access(node.source, node.indices, facts)
+        elif not isinstance(node, tirx.Stmt) and self._depends_on_data(node):
+            if any(self._depends_on_data(offset) for offset in _pointer_offsets(node)):
+                raise self._refusal("a pointer is at a position")
+            for operand, condition in _operands(node):
+                about = [] if condition is None else self._ranges.facts_of(*condition)
+                inner = self._checks_of(operand, (*facts, *about))
+                found += inner if condition is None else [_only_if(condition, c) for c in inner]
+        return _distinct(found)
+
+    def _checks_of_access(
+        self, buffer: Any, indices: Sequence[Any], facts: tuple[Fact, ...]
+    ) -> list[Check]:
+        checks = []
+        for axis, (index, extent) in enumerate(
+            zip(indices, tvm_api.buffer_shape(buffer), strict=False)
+        ):
+            if not self._depends_on_data(index):
+                continue
+            if str(index.ty.dtype) not in INTEGERS:
+                raise self._refusal("a vector is read or written at a position")
+            low, high = self._ranges.of(index, facts)
+            if low >= 0 and high < extent:
+                continue
+            if not facts:
+                self._refuse_constant(index, (low, high), axis, extent)
+            fails = self._out_of_range(self._in_full(index), extent, facts)
+            if fails is not None:
+                checks.append(Check(fails))
+                self.count += 1
+        return checks
+
+    def _refuse_constant(self, index: Any, found: Range, axis: int, extent: int) -> None:
+        """Refuse an element of a constant that is out of range itself."""
+        if not isinstance(index, tvm_api.TensorLoad) or index.source not in self._constant:
+            return
+        if self._ranges.is_every_element(index):
+            value = found[0] if found[0] < 0 else found[1]
+            raise LoweringError(
+                f"index {value} is out of range for dimension {axis}, which has the size {extent}",
+                where=self._where,
+                fix="mend the constant indices in the model",
+            )
+
+    def _out_of_range(self, index: Any, extent: int, facts: tuple[Fact, ...]) -> Any:
+        """The condition under which a position is no element of its dimension; None for never.
+
+        A choice, such as that of positions that count from the end, becomes one condition for
+        each case, which compares with a constant.
+        """
+        choice = _choice(index)
+        if choice is None:
+            return self._outside(index, extent, facts)
+        condition, *cases = choice
+        conditions = []
+        for case, holds in zip(cases, (True, False), strict=True):
+            about = (*facts, *self._ranges.facts_of(condition, holds))
+            outside = self._out_of_range(case, extent, about)
+            if outside is not None:
+                conditions.append(tirx.And(condition if holds else tirx.Not(condition), outside))
+        return _any(conditions)
+
+    def _outside(self, index: Any, extent: int, facts: tuple[Fact, ...]) -> Any:
+        """The same for a position that is no choice."""
+        dtype = str(index.ty.dtype)
+        low, high = self._ranges.of(index, facts)
+        if low >= 0 and high < extent:
+            return None
+        casts = tvm_api.collect(index, tirx.Cast)
+        conditions = [condition for cast in casts for condition in self._lost_by(cast, facts)]
+        if low < 0:
+            conditions.append(index < tirx.IntImm(dtype, 0))
+        if high >= extent:
+            conditions.append(index >= tirx.IntImm(dtype, extent))
+        return _any(conditions)
+
+    def _in_full(self, expression: Any) -> Any:
+        """An expression with values of data in the place of variables bound to them.
+
+        A check that does not mention them can run before they are bound.
+        """
+
+        def value(variable: Any) -> Any:
+            bound = self._ranges.value_of(variable) if variable in self._tainted else None
+            return variable if bound is None else self._in_full(bound)
+
+        return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
+
+    def _lost_by(self, cast: Any, facts: tuple[Fact, ...]) -> list[Any]:
+        """Conditions under which a cast to fewer bits changes a value: it would hide the index."""
+        source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
+        least, largest = dtype_range(target)
+        if not self._depends_on_data(cast.value) or target not in INTEGERS:
+            return []
+        if source.startswith("float"):
+            above, below = (tirx.FloatImm(source, float(limit)) for limit in (least, largest + 1))
+            return [tirx.Not(tirx.And(cast.value >= above, cast.value < below))]
+        low, high = self._ranges.of(cast.value, facts)
+        conditions = []
+        if low < least:
+            conditions.append(cast.value < tirx.IntImm(source, least))
+        if high > largest:
+            conditions.append(cast.value > tirx.IntImm(source, largest))
+        return conditions
+
+    def _refusal(self, what: str) -> LoweringError:
+        return LoweringError(
+            f"{what} that depends on data, in a way that cannot be checked",
+            where=self._where,
+            fix="write the lowering with scalar positions, or compile with --no-index-checks",
+        )
+
+
+def _any(conditions: Sequence[Any]) -> Any:
+    """Whether one of several conditions holds; None for no condition."""
+    result = None
+    for condition in conditions:
+        result = condition if result is None else tirx.Or(result, condition)
+    return result
+
+
+def _choice(expression: Any) -> tuple[Any, Any, Any] | None:
+    """Condition and the two cases of an expression that chooses; None for another one."""
+    if type(expression).__name__ == "Select":
+        return expression.condition, expression.true_value, expression.false_value
+    if isinstance(expression, tvm_api.Call) and called(expression) == "if_then_else":
+        condition, yes, no = expression.args
+        return condition, yes, no
+    return None
+
+
+def _operands(node: Any) -> list[tuple[Any, tuple[Any, bool] | None]]:
+    """Operands of an expression, each with a condition and whether it must hold for its use."""
+    choice = _choice(node)
+    if choice is not None:
+        condition, yes, no = choice
+        return [(condition, None), (yes, (condition, True)), (no, (condition, False))]
+    kind = type(node).__name__
+    if kind in ("And", "Or"):
+        return [(node.a, None), (node.b, (node.a, kind == "And"))]
+    if kind == "Call":
+        return [(each, None) for each in node.args if hasattr(getattr(each, "ty", None), "dtype")]
+    if kind == "Let":
+        return [(node.value, None), (node.body, None)]
+    names = ("a", "b") if hasattr(node, "a") else ("value",)
+    return [(getattr(node, name), None) for name in names if hasattr(node, name)]
+
+
+def _only_if(condition: tuple[Any, bool], check: Check) -> Check:
+    expression, holds = condition
+    guard = expression if holds else tirx.Not(expression)
+    return replace(check, fails=tirx.And(guard, check.fails))
+
+
+def _may_pass(check: Check, statements: Sequence[Any]) -> bool:
+    """Whether a check may run before statements: they change nothing that it depends on."""
+    stored = [store.buffer for s in statements for store in tvm_api.collect(s, tirx.BufferStore)]
+    if check.reads([*stored, *(buffer for s in statements for buffer in _given_away(s))]):
+        return False
+    bound = [bind.var for s in statements for bind in tvm_api.collect(s, tirx.Bind)]
+    inner = [
+        loop.loop_var
+        for s in statements
+        for loop in tvm_api.collect(s, tirx.For)
+        if not any(loop.loop_var.same_as(own.loop_var) for own in check.loops)
+    ]
+    return not any(check.depends_on(variable) for variable in (*bound, *inner))
+
+
+def _distinct(checks: Sequence[Check]) -> list[Check]:
+    """Checks without those that repeat an earlier one."""
+    kept: list[Check] = []
+    for check in checks:
+        if not any(_same(check, other) for other in kept):
+            kept.append(check)
+    return kept
+
+
+def _same(one: Check, other: Check) -> bool:
+    equal = tvm_api.tvm_ffi.structural_equal
+    return len(one.loops) == len(other.loops) and bool(
+        equal(one.statement(), other.statement()) if one.loops else equal(one.fails, other.fails)
+    )
+
+
+def _before(checks: Sequence[Check], statement: Any) -> Any:
+    """Checks, and a statement behind them."""
+    statements = [check.statement() for check in _distinct(checks)]
+    return tirx.SeqStmt([*statements, statement]) if statements else statement
+
+
+def _with_loop(loop: Any, body: Any, variable: Any = None) -> Any:
+    """A loop with another body, and perhaps another variable."""
+    return tirx.For(
+        loop.loop_var if variable is None else variable,
+        loop.min,
+        loop.extent,
+        loop.kind if variable is None else tirx.ForKind.SERIAL,
+        body,
+        loop.thread_binding,
+        loop.annotations,
+        loop.step,
+    )
+
+
+def _renamed(statement: Any, old: Any, new: Any) -> Any:
+    return tvm_api.rewrite(
+        statement, [(tvm_api.Var, lambda found: new if found.same_as(old) else found)]
+    )
