@@ -223,6 +223,7 @@ class Description(Section):
     layers: list[LayerView]
     operators: list[OperatorView]
     notices: list[Text]
+    index_checks: bool = False
     sources: Sources
 
     @model_validator(mode="after")

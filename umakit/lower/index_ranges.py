@@ -46,11 +46,11 @@ class Elements:
     """What is known of a tensor of constant integers.
 
     Attributes:
-        all: least and largest element.
+        every: least and largest element.
         columns: the same at each place of the last axis, where those are few.
     """
 
-    all: Range
+    every: Range
     columns: tuple[Range, ...] = ()
 
     @classmethod
@@ -66,11 +66,11 @@ class Elements:
     def together(self, other: Elements) -> Elements:
         """What holds for both of two tensors of one shape."""
         columns = zip(self.columns, other.columns, strict=True)
-        return Elements(_hull(self.all, other.all), tuple(_hull(*each) for each in columns))
+        return Elements(_hull(self.every, other.every), tuple(_hull(*each) for each in columns))
 
-    def range(self, place: int | None) -> Range:
+    def limits(self, place: int | None) -> Range:
         """Least and largest element, of all or at a place of the last axis."""
-        return self.all if place is None or not self.columns else self.columns[place]
+        return self.every if place is None or not self.columns else self.columns[place]
 
 
 class Ranges:
@@ -192,7 +192,7 @@ class Ranges:
         buffer = node.source
         if buffer in self._known:
             last = tvm_api.integer_value(node.indices[-1]) if len(node.indices) else None
-            return self._known[buffer].range(last)
+            return self._known[buffer].limits(last)
         stored = self._stored.get(buffer)
         if not stored or buffer in self._open:
             return limits
