@@ -12,11 +12,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tvm.script import tirx as T
 from umakit.cli.main import run_command
 
 import umakit
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.run import run_library
 
 relax = tvm_api.relax
 op = relax.op
@@ -228,3 +230,41 @@ def test_input_shapes_are_met_or_refused(shapes: Any, wanted: Any, expected: Any
     else:
         model = umakit.import_model(module, input_shapes=wanted)
         assert [item.shape for item in model.inputs] == expected
+
+
+@T.prim_func(private=True)
+def calling_kernel(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):  # type: ignore[no-untyped-def,valid-type]
+    for i in range(4):
+        y[i] = T.call_extern("float32", "CALLED", x[i])
+
+
+@pytest.mark.parametrize(
+    ("called", "is_refused"),
+    [
+        ("expf", False), ("system", True), ("x); system(0); (void)(0", True), ("", True),
+        ("printf", True),
+    ],
+)  # fmt: skip
+def test_kernels_in_a_file_call_no_other_functions_than_those_of_math_h(
+    called: str, is_refused: bool, tmp_path: Path
+) -> None:
+    """With a name of a kernel that would be C too."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", tvm_api.tensor_type((4,), "float32"))
+    kernel = builder.add_func(calling_kernel, "run_in")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = relax.call_tir(kernel, (x,), tvm_api.tensor_type((4,), "float32"))
+            out = builder.emit_output(result)
+        builder.emit_func_output(out)
+    text = tvm_api.tvm.ir.save_json(builder.get()).replace("CALLED", json.dumps(called)[1:-1])
+    (tmp_path / "model.json").write_text(text)
+    if is_refused:
+        with pytest.raises(ModelError, match="calls the C function"):
+            umakit.compile_model(tmp_path / "model.json", [], tmp_path / "library")
+        assert not (tmp_path / "library").exists()
+        return
+    umakit.compile_model(tmp_path / "model.json", [], tmp_path / "library")
+    data = np.linspace(0, 1, 4, dtype="float32")
+    (result,) = run_library(tmp_path / "library", {"x": data}).outputs.values()
+    assert np.allclose(result, np.exp(data))

@@ -16,9 +16,11 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.escaping import shown
 from umakit.frontend.model import InputShapes, Model, last_line
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
+from umakit.names import header_of
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 KNOWN_TYPES = re.compile(
@@ -63,7 +65,29 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
         raise ModelError(
             f"holds a {type(module).__name__}, not a module", where=str(path), fix=HOW_TO_SAVE
         )
+    _check_functions_called(module, path)
     return import_relax(module, name or path.stem, {}, input_shapes)
+
+
+def _check_functions_called(module: Any, path: Path) -> None:
+    """Refuse a module whose kernels call C functions that do more than compute.
+
+    A name in a file would else be a function that the generated C calls, `system` among them.
+
+    Raises:
+        ModelError: shows the first such function.
+    """
+    for variable, function in tvm_api.prim_functions(module):
+        for call in tvm_api.collect(function.body, tvm_api.Call):
+            if str(getattr(call.op, "name", "")).endswith("_extern"):
+                called = str(getattr(call.args[0], "value", ""))
+                if header_of(called) is None:
+                    raise ModelError(
+                        f"kernel {shown(str(variable.name_hint), 100)!r} calls the C function "
+                        f"{shown(called, 100)!r}, which is not one of math.h",
+                        where=str(path),
+                        fix="save it without that; backends call the functions of their drivers",
+                    )
 
 
 def load(path: Path) -> Any:
