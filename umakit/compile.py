@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import LibraryError, MemoryPlanError
+from umakit.errors import LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model
 from umakit.library import Library, check_destination, write_library
 from umakit.lower import lower
@@ -150,7 +151,20 @@ def compile_model(
         notice(sentence)
     progress("partitioning")
     partitioned = partition(model.module, backends)
-    return export_program(model, partitioned, backends, destination, options, progress, inputs)
+    with _naming(path):
+        return export_program(model, partitioned, backends, destination, options, progress, inputs)
+
+
+@contextmanager
+def _naming(path: str | Path | None) -> Iterator[None]:
+    """Let errors of lowering name the model's file."""
+    try:
+        yield
+    except LoweringError as error:
+        if path is None or str(path) in error.where:
+            raise
+        where = f"{path}, {error.where}" if error.where else str(path)
+        raise LoweringError(error.what, where=where, fix=error.fix) from error
 
 
 def export_program(

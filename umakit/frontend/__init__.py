@@ -13,6 +13,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.constant_indices import check_constant_indices
+from umakit.frontend.element_types import check_element_types
 from umakit.frontend.model import (
     InputShapes,
     Model,
@@ -87,8 +88,9 @@ def _imported(
     check_sizes(model.module, model.name)
     where = str(source) if isinstance(source, (str, Path)) else model.name
     check_constant_indices(model.module, where)
-    model = replace(model, module=simplify(model.module, model.name))
+    model = replace(model, module=simplify(model.module, where))
     check_constant_indices(model.module, where)
+    check_element_types(model, where)
     return model
 
 

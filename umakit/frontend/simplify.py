@@ -12,7 +12,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.constant_folding import fold_with_numpy
-from umakit.frontend.model import last_line
+from umakit.isolation import failing_call, operand_types
 
 
 def simplify(module: Any, where: str) -> Any:
@@ -33,9 +33,25 @@ def simplify(module: Any, where: str) -> Any:
             folded = fold_with_numpy(module, where)
             return tvm_api.Sequential(passes)(folded)
         except tvm_api.TVM_ERRORS as error:
-            raise ModelError(
-                f"TVM cannot simplify the network: {last_line(error)}", where=where
-            ) from error
+            raise _not_supported(module, passes, where) from error
+
+
+def _not_supported(module: Any, passes: list[Any], where: str) -> ModelError:
+    """The error for a network that a pass fails for: names the operator if one alone does it."""
+    to_dataflow = tvm_api.relax_transform.ConvertToDataflow(min_size=1)
+    every = tvm_api.Sequential([to_dataflow, *passes, tvm_api.relax_transform.LegalizeOps()])
+    found = failing_call(module, every)
+    fix = "replace it in the model"
+    if found is None:
+        return ModelError("holds operators that cannot be simplified together", where=where)
+    call, variable = found
+    name = tvm_api.name_of(call) or variable.name
+    return ModelError(
+        f"operator {tvm_api.operator_name(call)} of node {str(name)!r} is not supported for "
+        f"{', '.join(operand_types(call))}",
+        where=where,
+        fix=fix,
+    )
 
 
 def _main_bindings(module: Any) -> list[Any]:

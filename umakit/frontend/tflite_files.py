@@ -21,7 +21,6 @@ from umakit.frontend.model import (
     Model,
     Quantization,
     TensorSpecification,
-    last_line,
 )
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
@@ -173,7 +172,11 @@ def _convert(
     except ModelError as error:
         raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
-        raise ModelError(f"{label} cannot be imported: {last_line(error)}", where=where) from error
+        raise ModelError(
+            f"{label} is not supported for its inputs and options",
+            where=where,
+            fix="export the model with other ones, or without the operator",
+        ) from error
     values = value if isinstance(value, list) else [value]
     if len(values) != len(operator.outputs):
         raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)

@@ -16,7 +16,6 @@ import torch
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend import torch_layers as _layers  # noqa: F401  registers its converters
-from umakit.frontend.model import last_line
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch_names import Names
@@ -191,7 +190,11 @@ class Converter(Importer):  # type: ignore[misc]
         except ModelError:
             raise
         except Exception as error:  # TVM raises whatever its converters stumble over
-            raise self.refuse(node, f"cannot be imported: {last_line(error)}") from error
+            raise self.refuse(
+                node,
+                "is not supported for these inputs and attributes",
+                "export the model with other ones, or without the operator",
+            ) from error
         if value is None:
             return
         if name != "getitem":
@@ -266,13 +269,13 @@ class Converter(Importer):  # type: ignore[misc]
             return
         wanted = self.type_of(node)
         if isinstance(value.ty, relax.TupleType) or not isinstance(self.fake(node), torch.Tensor):
-            raise self.refuse(node, "yields one tensor, but TVM imports it as several")
+            raise self.refuse(node, "yields one tensor by torch, but several here")
         got = (tvm_api.static_shape(value), tvm_api.dtype_of(value))
         if got != wanted:
             raise self.refuse(
                 node,
-                f"yields {wanted[1]}{list(wanted[0])}, but TVM imports it as "
-                f"{got[1]}{list(got[0] or ())}",
+                f"yields {wanted[1]}{list(wanted[0])} by torch, "
+                f"but {got[1]}{list(got[0] or ())} here",
                 "export the model with other attributes, or without the operator",
             )
 

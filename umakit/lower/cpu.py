@@ -7,12 +7,15 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.frontend.model import last_line
+from umakit.isolation import failing_call, operand_types
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.legalizations import all_legalizations
 from umakit.lower.schedule import schedule_for_cpu
 from umakit.provenance import Provenance, Rows, note_rows
 from umakit.report import OffloadReport
+
+COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
+"""Operators that make sizes of values, or values of sizes."""
 
 
 def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool = True) -> Any:
@@ -29,7 +32,7 @@ def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool =
     Raises:
         LoweringError: an operator has no legalization.
     """
-    transform = tvm_api.relax_transform
+    transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:
         with tvm_api.c_target():
@@ -53,8 +56,33 @@ def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool =
             ]
             module = tvm_api.Sequential(clean_up)(module)
     except tvm_api.TVM_ERRORS as error:
-        raise LoweringError(f"TVM cannot lower the network: {last_line(error)}") from error
+        raise _not_lowered(whole, rows, report) from error
     return _schedule(module)
+
+
+def _not_lowered(module: Any, rows: dict[str, Rows], report: OffloadReport) -> LoweringError:
+    """The error for a network that cannot be lowered: names the operator if one alone fails."""
+    found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
+    if found is None:
+        return LoweringError("the network's operators cannot be lowered to C together")
+    call, variable = found
+    return _no_lowering(call, rows.get(str(variable.name), ()), report)
+
+
+def _no_lowering(call: Any, rows: Rows, report: OffloadReport) -> LoweringError:
+    nodes = [report.placements[row].name for row in rows]
+    if tvm_api.operator_name(call) in COMPUTES_SIZES:
+        return LoweringError(
+            "the network computes sizes of tensors at run time, but generated C has fixed ones",
+            where=f"node {', '.join(nodes)}" if nodes else "",
+            fix="export the model with fixed shapes",
+        )
+    return LoweringError(
+        f"operator {tvm_api.operator_name(call)} is not supported for "
+        f"{', '.join(operand_types(call))}: it has no lowering to C",
+        where=f"node {', '.join(nodes)}" if nodes else "",
+        fix="replace it in the model",
+    )
 
 
 def _bindings(module: Any) -> list[Any]:
@@ -65,12 +93,7 @@ def _refuse_unlowered(module: Any, rows: dict[str, Rows], report: OffloadReport)
     for binding in _bindings(module):
         name = tvm_api.operator_name(binding.value)
         if name and name not in ("call_tir", "reshape", "memory.view"):
-            nodes = [report.placements[row].name for row in rows.get(str(binding.var.name), ())]
-            raise LoweringError(
-                f"operator {name} has no lowering to C",
-                where=f"node {', '.join(nodes)}" if nodes else "",
-                fix="replace it in the model",
-            )
+            raise _no_lowering(binding.value, rows.get(str(binding.var.name), ()), report)
 
 
 def _schedule(module: Any) -> Any:

@@ -24,6 +24,10 @@ onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
 
 
+DATA_DEPENDENT = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
+"""Operators whose results' sizes depend on values."""
+
+
 class NamingImporter(Importer):  # type: ignore[misc]
     """TVM's importer, one node at a time, so that names and errors keep their place."""
 
@@ -167,6 +171,13 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 continue
             dtype, shape = self._expected[name]
             got_shape, got_dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
+            if got_shape is None and node.op_type in DATA_DEPENDENT:
+                raise ModelError(
+                    f"operator {node.op_type} of node {node.name!r} yields as many elements as "
+                    "its input says at run time, but generated C has fixed sizes",
+                    where=str(self._path),
+                    fix="take it out of the network",
+                )
             if got_shape is None or not got_dtype:
                 continue
             if got_dtype != dtype or (shape is not None and got_shape != shape):

@@ -11,8 +11,14 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 
-DATA_INPUTS = 1
-"""Inputs from here on may be ones that decide about shapes, and are constants in most models."""
+DECIDES_SHAPES = frozenset(
+    "axes axis depth ends k K pads repeats scales shape size sizes split starts steps".split()
+)
+"""Names in schemas of inputs that decide about shapes, and are constants in most models."""
+
+
+SIZES = "sizes of a tensor"
+"""How values are called that are known when the model is imported, but are no tensors."""
 
 
 def not_supported(
@@ -30,7 +36,7 @@ def not_supported(
     computed = [
         input_name(schema, position)
         for position, expression in enumerate(inputs)
-        if position >= DATA_INPUTS and computes_shape(expression)
+        if input_name(schema, position) in DECIDES_SHAPES and is_computed(expression)
     ]
     shown = [described(expression) for expression in inputs if expression is not None]
     what = f"operator {node.op_type} of node {node.name!r} of opset {opset} is not supported"
@@ -44,7 +50,9 @@ def not_supported(
     return ModelError(
         f"{what}{_listed('inputs', shown)}{_listed('attributes', _attributes(node))}",
         where=file,
-        fix="replace it in the model, or export it for another opset",
+        fix="export the model with fixed shapes, so that sizes are constants"
+        if SIZES in shown
+        else "replace it in the model, or export it for another opset",
     )
 
 
@@ -65,24 +73,19 @@ def input_name(schema: Any | None, position: int) -> str:
     return f"number {position}"
 
 
-def computes_shape(expression: Any | None) -> bool:
-    """Whether an input is a small tensor of integers that is not known beforehand."""
+def is_computed(expression: Any | None) -> bool:
+    """Whether an input is a tensor that is not known beforehand."""
     if expression is None or not hasattr(expression, "ty"):
         return False
-    if tvm_api.constant_array(expression) is not None or not tvm_api.dtype_of(expression):
-        return False
-    shape = tvm_api.static_shape(expression)
-    integers = tvm_api.dtype_of(expression) in ("int32", "int64")
-    return integers and shape is not None and len(shape) <= 1
+    return bool(tvm_api.dtype_of(expression)) and tvm_api.constant_array(expression) is None
 
 
 def described(expression: Any) -> str:
     """dtype and shape of an input, for example `float32[1, 3, 8, 8]`."""
-    if not hasattr(expression, "ty"):
-        return "a value that is no tensor"
-    dtype, shape = tvm_api.dtype_of(expression), tvm_api.static_shape(expression)
-    if not dtype:
-        return "a value that is no tensor"
+    dtype = tvm_api.dtype_of(expression) if hasattr(expression, "ty") else ""
+    if not dtype or not hasattr(expression.ty, "shape"):
+        return SIZES
+    shape = tvm_api.static_shape(expression)
     return f"{dtype} of unknown shape" if shape is None else f"{dtype}{list(shape)}"
 
 

@@ -17,6 +17,13 @@ from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS, all_nodes
 from umakit.frontend.onnx.refusals import input_name, schema_of
 
+NOT_NUMBERS = {
+    onnx.TensorProto.STRING: "string",
+    onnx.TensorProto.COMPLEX64: "complex64",
+    onnx.TensorProto.COMPLEX128: "complex128",
+}
+"""Element types that nothing here computes with, and their names."""
+
 MAY_BE_EMPTY = ("Resize",)
 """Operators of which exporters leave out inputs that their opset does not call optional."""
 
@@ -131,6 +138,13 @@ def _check_element_type(value: onnx.ValueInfoProto, where: str) -> None:
     if not value.type.HasField("tensor_type"):
         return
     number = value.type.tensor_type.elem_type
+    if number in NOT_NUMBERS:
+        raise ModelError(
+            f"tensor {value.name!r} is of the element type {NOT_NUMBERS[number]}, which is not "
+            "supported",
+            where=where,
+            fix="export the model without it",
+        )
     if not number or number not in onnx.TensorProto.DataType.values():
         raise ModelError(
             f"tensor {value.name!r} has the unknown element type {number}",

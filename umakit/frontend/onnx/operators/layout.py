@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SpaceToDepth, DepthToSpace and Split."""
+"""SpaceToDepth, DepthToSpace, Split and Size."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
@@ -80,4 +83,18 @@ def split(node: Node) -> None:
         raise node.refuse(f"splits {size} elements into {count} parts with {results} results")
 
 
-CONVERTERS = {"DepthToSpace": depth_to_space, "SpaceToDepth": space_to_depth, "Split": split}
+def size(node: Node) -> Any | None:
+    """The number of elements of a tensor of a known shape, as a constant."""
+    data = node.inputs[0]
+    if isinstance(data, relax.ShapeExpr):
+        return relax.const(np.asarray(len(data.values)), "int64")
+    shape = tvm_api.static_shape(data)
+    return None if shape is None else relax.const(np.asarray(math.prod(shape)), "int64")
+
+
+CONVERTERS = {
+    "Size": size,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+}

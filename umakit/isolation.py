@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operator of a network a pass fails for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+
+relax = tvm_api.relax
+
+
+def failing_call(module: Any, run: Callable[[Any], Any]) -> tuple[Any, Any] | None:
+    """The first call of an operator in `main` that a pass fails for on its own.
+
+    Args:
+        module: a Relax module.
+        run: what failed for the whole module; raises one of `TVM_ERRORS`.
+
+    Returns:
+        The call and the variable that it is bound to, or None where every call works alone.
+    """
+    for binding in tvm_api.bindings_of(module["main"]):
+        if not tvm_api.operator_name(binding.value) or binding.value.ty is None:
+            continue
+        try:
+            run(_alone(binding.value))
+        except tvm_api.TVM_ERRORS:
+            return binding.value, binding.var
+    return None
+
+
+def operand_types(call: Any) -> list[str]:
+    """dtype and shape of each tensor that a call reads, for example `float32[1, 3]`."""
+    shown = []
+    for argument in call.args:
+        for item in argument.fields if isinstance(argument, tvm_api.RelaxTuple) else [argument]:
+            dtype = tvm_api.dtype_of(item) if hasattr(item, "ty") else ""
+            shape = tvm_api.static_shape(item) if dtype else None
+            if shape is not None:
+                shown.append(f"{dtype}{list(shape)}")
+    return shown or ["its operands"]
+
+
+def _alone(call: Any) -> Any:
+    """A module whose `main` computes nothing but a call, from parameters."""
+    parameters: list[Any] = []
+    for variable in tvm_api.collect(call, tvm_api.Var):
+        is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")
+        if is_tensor and not any(variable.same_as(known) for known in parameters):
+            parameters.append(variable)
+    result = relax.Var("result", call.ty)
+    block = relax.BindingBlock([relax.VarBinding(result, call)])
+    function = relax.Function(parameters, relax.SeqExpr([block], result), call.ty)
+    return tvm_api.IRModule({"main": function.with_attr("global_symbol", "main")})
