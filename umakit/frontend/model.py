@@ -153,12 +153,12 @@ def type_specification(name: str, type_: Any, where: str) -> TensorSpecification
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
         raise ModelError(
-            f"the shape of {name!r} is not known at compile time, or it is no tensor",
+            f"the shape of tensor {name!r} is not known at compile time, or it is no tensor",
             where=where,
             fix="generated C has fixed sizes; export the model with static shapes",
         )
     if 0 in shape:
-        raise ModelError(f"{name!r} of shape {list(shape)} has no elements", where=where)
+        raise ModelError(f"tensor {name!r} of shape {list(shape)} has no elements", where=where)
     check_element_count(shape, repr(name), where)
     return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
 
