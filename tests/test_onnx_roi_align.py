@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import umakit
-from umakit.errors import ModelError
+from umakit.errors import DeviceError, ModelError
 
 ROIS = np.array(
     [[0, 0, 7, 6], [1.5, 2.25, 5.5, 4], [-3, -2, 4, 9], [6, 5, 5, 4], [2, 2, 2.3, 2.2]], "f4"
@@ -85,6 +85,18 @@ def test_roi_align(opset: int, constant: bool, tmp_path: Path) -> None:
             runtime[name] if opset > 10 or np.isfinite(runtime[name]).all() else reference[name]
         )
         assert_close(got[name], oracle)
+
+
+def test_images_out_of_range_end_in_a_status(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(aligns(16, (2,))[:1], 16, images=None), str(path))
+    library = umakit.compile_model(path, [], tmp_path / "library")
+    x = np.zeros((2, 3, 8, 9), "f4")
+    for wrong in (2, -1, 2**32):
+        images = IMAGES.copy()
+        images[3] = wrong
+        with pytest.raises(DeviceError):
+            umakit.run_library(library.path, {"x": x, "images": images})
 
 
 def test_images_and_regions_that_are_not_known_are_refused(tmp_path: Path) -> None:

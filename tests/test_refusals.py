@@ -22,8 +22,8 @@ from umakit.frontend.element_types import ELEMENT_TYPES
 
 INTERNAL = re.compile(
     r"\b(TVM|tvm|TIR|tirx?|T|relax|Relax|te|topi)\b\.?(?!\w)|\bVar\b|BlockBuilder|ShapeExpr"
-    r"|PrimFunc|object has no attribute|Traceback|Check failed|lines? skipped|NoneType|\w+(Error|Exception)\b"
-    r"|0x[0-9a-f]{6}|InternalError|<class|\.(py|cc|h):\d+"
+    r"|PrimFunc|object has no attribute|Traceback|Check failed|lines? skipped|NoneType"
+    r"|\w+(Error|Exception)\b|0x[0-9a-f]{6}|InternalError|<class|\.(py|cc|h):\d+"
 )
 """Words that only those know who have read TVM's or umakit's code."""
 

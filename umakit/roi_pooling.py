@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means or maxima over samples of regions of images, whose places and weights are given.
 
-roi_pool   (data [N, C, H, W], images int32[R], rows int32[R, P, G, 2], their weights [R, P, G, 2],
-            columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
+roi_pool   (data [N, C, H, W], images [R] of integers, rows int32[R, P, G, 2], their weights
+            [R, P, G, 2], columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
             -> [R, C, P, Q]
 
 Each bin `(p, q)` of region `r` has `G` x `K` samples between two rows and two columns each. A mean
