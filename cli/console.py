@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -25,12 +26,22 @@ def console(error: bool = False) -> Any:
     """
     from rich.console import Console
 
+    class Plain(Console):
+        """Leaves it to the command what follows when nobody reads its output any more."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     stream = sys.stderr if error else sys.stdout
     width = None
     if not stream.isatty():
         wanted = os.environ.get("COLUMNS", "")
-        width = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else PIPE_WIDTH
-    return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)
+        width = (
+            int(wanted)
+            if wanted.isdecimal() and 0 < len(wanted) < 6 and int(wanted) > 0
+            else PIPE_WIDTH
+        )
+    return Plain(stderr=error, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str, error: bool = False) -> None:

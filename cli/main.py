@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli import tune as tune_command
-from umakit.cli.console import console, print_any_character, progress, say
+from umakit.cli.console import console, progress, say
+from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
     DeviceOption,
@@ -39,7 +41,7 @@ from umakit.cli.package import EXAMPLES as PACKAGE_EXAMPLES
 from umakit.cli.package import package
 
 from umakit.devices import find_device
-from umakit.errors import InputError, UmakitError
+from umakit.errors import InputError
 from umakit.escaping import shell_word
 from umakit.outputs import (
     MEMORY_MAP,
@@ -355,24 +357,16 @@ def _print_json(value: Any) -> None:
 
 
 def run_command(arguments: list[str] | None = None) -> int:
-    """Run `uma` and return its exit code; a user's mistake is one sentence, never a traceback."""
-    print_any_character()
-    try:
-        result = app(args=arguments, standalone_mode=False, prog_name="uma")
-    except UmakitError as error:
-        say(f"error: {error}", error=True)
-        return error.exit_code
-    except typer.Exit as leaving:
-        return leaving.exit_code
-    except typer.Abort:
-        say("interrupted", error=True)
-        return 130
-    except Exception as error:
-        shown = getattr(error, "show", None)
-        if shown is None:
-            raise
-        shown()  # a usage error of the command line: it prints usage and the mistake
-        return int(getattr(error, "exit_code", 2))
+    """Run `uma` and return its exit code; what goes wrong is one sentence, never a traceback."""
+    return answered(lambda: _run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    if "_UMA_COMPLETE" in os.environ:  # a shell asks what may come next
+        app(args=arguments, prog_name="uma")
+    command = typer.main.get_command(app)
+    with command.make_context("uma", list(arguments)) as context:
+        result = command.invoke(context)
     return result if isinstance(result, int) else 0
 
 

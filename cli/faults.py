@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends: whatever happens becomes one sentence and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import typer
+from umakit.cli.console import print_any_character, say
+
+from umakit.errors import UmakitError, short_path
+
+T = TypeVar("T")
+
+TRACEBACK = "UMAKIT_TRACEBACK"
+"""Environment variable: `1` prints the traceback of what was raised, `bugs` of umakit's bugs."""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 128 + signal.SIGPIPE
+BUG = 70
+"""`EX_SOFTWARE` of BSD's sysexits.h."""
+
+ADVICE = {
+    errno.ENOSPC: "make room, or choose another place",
+    errno.EDQUOT: "make room, or choose another place",
+    errno.EFBIG: "a limit of the shell (ulimit -f) or of the file system is too low",
+    errno.EACCES: "see who may read and write there",
+    errno.EPERM: "see who may read and write there",
+    errno.EROFS: "choose another place",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "a limit of the shell (ulimit -n) is too low",
+    errno.ENOMEM: "give it more memory",
+}
+
+
+def answered(run: Callable[[], int]) -> int:
+    """Run a command and return its exit code; what it raises is said in one sentence.
+
+    Exit codes: that of the command or of a `UmakitError`; 2 where the system refused a file or the
+    output; 130 after Ctrl-C; 141 where nobody reads the output any more, as a shell shows it for
+    other programs; 70 for a bug of umakit.
+    """
+    _open_streams()
+    print_any_character()
+    if not _enter_working_folder():
+        _say("error: the working folder was deleted; change to another one")
+        return 2
+    with _interrupts() as interrupted, _watched_output() as output:
+        try:
+            code = _code_of(run)
+            output.flush()
+            return code
+        except BaseException as error:
+            return _exit_code(error, interrupted(), output.fault)
+
+
+def _code_of(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except typer.Exit as leaving:
+        return leaving.exit_code
+
+
+def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -> int:
+    """Say what happened.
+
+    Args:
+        error: what a command raised.
+        interrupted: whether Ctrl-C was pressed.
+        fault: why standard output could not be written.
+    """
+    # A library may turn the interrupt into an exception of its own.
+    if interrupted or isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, SystemExit):  # rich and typer leave so when nobody reads the output
+        if fault is not None:
+            return _refused_by_system(fault, fault)
+        return error.code if isinstance(error.code, int) else 1
+    usage = getattr(error, "show", None)
+    if usage is not None:
+        usage()  # a mistake on the command line: it prints usage and the mistake
+        return int(getattr(error, "exit_code", 2))
+    if isinstance(error, UmakitError):
+        _show_traceback(error, is_bug=False)
+        _say(f"error: {error}")
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno is not None:
+        return _refused_by_system(error, fault)
+    if isinstance(error, MemoryError):
+        _show_traceback(error, is_bug=False)
+        _say("error: there is not enough memory for this; give it more, or a smaller network")
+        return 2
+    return _bug(error)
+
+
+def _refused_by_system(error: OSError, fault: OSError | None) -> int:
+    if fault is None and error.errno == errno.EPIPE:
+        fault = error
+    if fault is not None and fault.errno == errno.EPIPE:
+        return BROKEN_PIPE
+    _show_traceback(error, is_bug=False)
+    if fault is not None:
+        _say(f"error: standard output cannot be written: {fault.strerror}")
+        return 2
+    place = f"{short_path(os.fsdecode(error.filename))}: " if error.filename else ""
+    advice = ADVICE.get(error.errno or 0)
+    _say(f"error: {place}{error.strerror}" + (f"; {advice}" if advice else ""))
+    return 2
+
+
+def _bug(error: BaseException) -> int:
+    _show_traceback(error, is_bug=True)
+    first = (str(error).strip().splitlines() or [""])[0]
+    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    _say(
+        f"error: this is a bug of umakit: {what} ({_place(error)}); please report it, with what "
+        f"{TRACEBACK}=1 prints"
+    )
+    return BUG
+
+
+def _place(error: BaseException) -> str:
+    """File and line of umakit where something was raised; of whatever raised it elsewhere."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if f"{os.sep}umakit{os.sep}" in frame.filename]
+    last = (ours or list(frames))[-1]
+    parts = Path(last.filename).parts
+    start = len(parts) - 1 - parts[::-1].index("umakit") if "umakit" in parts else -1
+    return f"{'/'.join(parts[start:])}:{last.lineno}"
+
+
+def _show_traceback(error: BaseException, *, is_bug: bool) -> None:
+    wanted = os.environ.get(TRACEBACK, "")
+    if wanted and (is_bug or wanted != "bugs"):
+        with contextlib.suppress(OSError):
+            traceback.print_exception(error)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
+        say(text, error=True)
+
+
+# --- the process --------------------------------------------------------------------------------
+
+
+def _open_streams() -> None:
+    """Give standard streams that are closed a place, which no other file takes then.
+
+    What is written to a closed standard output fails, as it does in other programs.
+    """
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, flags)  # takes the lowest number that is free: this one
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            raw = io.FileIO(descriptor, "w", closefd=False)
+            stream = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8")
+            setattr(sys, name, stream)
+
+
+class _Output:
+    """Standard output that remembers why it could not be written."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.fault: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, as a text stream does."""
+        return self._watched(lambda: int(self._stream.write(text)))
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        self._watched(self._stream.flush)
+
+    def _watched(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except OSError as error:
+            self.fault = error
+            raise
+
+
+@contextlib.contextmanager
+def _watched_output() -> Iterator[_Output]:
+    """Watch standard output. What cannot be written is dropped when Python ends."""
+    stream, output = sys.stdout, _Output(sys.stdout)
+    sys.stdout = output  # type: ignore[assignment]
+    try:
+        yield output
+    finally:
+        sys.stdout = stream
+        if output.fault is not None:
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
+
+
+def _enter_working_folder() -> bool:
+    """Whether there is a working folder.
+
+    Where it was replaced, as a recompile into it does, the new one of its name is entered.
+    """
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            Path.cwd()
+            return True
+        with contextlib.suppress(OSError):
+            os.chdir(os.environ.get("PWD", ""))
+    return False
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Remember Ctrl-C beside raising it. Yields whether it was pressed."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # ignored, as by nohup, or someone else's
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
