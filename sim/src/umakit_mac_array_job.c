@@ -79,7 +79,7 @@ static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_a
     uint64_t m;
     uint64_t n;
     uint64_t k;
-    struct umakit_systolic_cycles cycles;
+    struct umakit_product_cycles cycles;
     int status;
 
     if (!sizes_are_valid(registers)) {

@@ -26,8 +26,8 @@ void umakit_simulator_reset(struct umakit_device *device,
     *device = (struct umakit_device){.operations = operations, .map_alignment = map_alignment};
 }
 
-void umakit_simulator_counters(const umakit_device *device,
-                               struct umakit_simulator_counters *counters)
+void umakit_simulator_read_counters(const umakit_device *device,
+                                    struct umakit_simulator_counters *counters)
 {
     if (counters == NULL) {
         return;
@@ -56,7 +56,7 @@ size_t umakit_simulator_recorded(const umakit_device *device)
     return umakit_simulator_is_present(device) ? device->trace.count : 0u;
 }
 
-void umakit_simulator_trace(struct umakit_device *device, struct umakit_trace_entry entry)
+void umakit_simulator_add_trace(struct umakit_device *device, struct umakit_trace_entry entry)
 {
     struct umakit_simulator_trace *trace = &device->trace;
 
@@ -87,8 +87,8 @@ uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
     ++device->counters.register_reads;
     advance(device, 1u);
     value = device->operations->read32(device, offset);
-    umakit_simulator_trace(device,
-                           (struct umakit_trace_entry)UMAKIT_TRACE_READ(offset, value));
+    umakit_simulator_add_trace(device,
+                               (struct umakit_trace_entry)UMAKIT_TRACE_READ(offset, value));
     return value;
 }
 
@@ -99,8 +99,8 @@ void umakit_device_write32(umakit_device *device, uint32_t offset, uint32_t valu
     }
     ++device->counters.register_writes;
     advance(device, 1u);
-    umakit_simulator_trace(device,
-                           (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(offset, value));
+    umakit_simulator_add_trace(device,
+                               (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(offset, value));
     device->operations->write32(device, offset, value);
 }
 
@@ -132,7 +132,7 @@ int umakit_device_wait(umakit_device *device, uint32_t timeout_cycles)
         return UMAKIT_NO_DEVICE;
     }
     status = wait_for_interrupt(device, timeout_cycles);
-    umakit_simulator_trace(
+    umakit_simulator_add_trace(
         device, (struct umakit_trace_entry)UMAKIT_TRACE_WAIT(timeout_cycles, status));
     return status;
 }
@@ -141,6 +141,6 @@ void umakit_device_barrier(umakit_device *device)
 {
     /* The simulator does everything in order. */
     if (umakit_simulator_is_present(device)) {
-        umakit_simulator_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_BARRIER);
+        umakit_simulator_add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_BARRIER);
     }
 }

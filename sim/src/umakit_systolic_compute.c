@@ -32,8 +32,8 @@
 UMAKIT_STATIC_ASSERT(LANES == 4u && CHANNELS % LANES == 0u && DEPTH % VECTOR == 0u,
                      tiles_are_whole);
 
-struct umakit_systolic_taps umakit_systolic_taps(const struct umakit_systolic_job *job,
-                                                 int axis, uint32_t output)
+struct umakit_systolic_taps umakit_systolic_taps_of(const struct umakit_systolic_job *job,
+                                                    int axis, uint32_t output)
 {
     const int64_t dilation = job->dilation[axis];
     const int64_t size = job->input[axis];
@@ -252,9 +252,9 @@ static void convolve_depthwise(const struct umakit_systolic_job *job,
 {
     const uint32_t place = tile->position + position;
     const struct umakit_systolic_taps rows =
-        umakit_systolic_taps(job, 0, place / job->output[1]);
+        umakit_systolic_taps_of(job, 0, place / job->output[1]);
     const struct umakit_systolic_taps columns =
-        umakit_systolic_taps(job, 1, place % job->output[1]);
+        umakit_systolic_taps_of(job, 1, place % job->output[1]);
     uint32_t row;
     uint32_t column;
 

@@ -22,11 +22,11 @@ static uint64_t divide_rounding_up(uint64_t dividend, uint64_t divisor)
     return dividend / divisor + (dividend % divisor != 0u ? 1u : 0u);
 }
 
-struct umakit_systolic_cycles umakit_systolic_cycles(enum umakit_dataflow dataflow,
-                                                     struct umakit_product_size product,
-                                                     struct umakit_array_size array)
+struct umakit_product_cycles umakit_systolic_cycles(enum umakit_dataflow dataflow,
+                                                    struct umakit_product_size product,
+                                                    struct umakit_array_size array)
 {
-    struct umakit_systolic_cycles cycles = {0u, 0u, 0u, 0u};
+    struct umakit_product_cycles cycles = {0u, 0u, 0u, 0u};
     uint64_t along_rows;    /* what is spread over the rows of the array ... */
     uint64_t along_columns; /* ... over its columns ... */
     uint64_t through;       /* ... and what moves through it */

@@ -55,7 +55,7 @@ static void get_stuck(struct umakit_systolic_array *array,
     command->state = UMAKIT_SYSTOLIC_STOPPED;
     command->reads = 0u;
     command->writes = 0u;
-    umakit_systolic_engine(array, name)->is_stuck = true;
+    umakit_systolic_engine_at(array, name)->is_stuck = true;
 }
 
 /* DONE, unless a fault keeps the engine busy, and its interrupt, unless a fault
@@ -80,7 +80,7 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
         interrupts = INTERRUPT(COMMAND_DONE);
         interrupts |= umakit_systolic_commands_left(array) == 0u ? INTERRUPT(QUEUE_DONE) : 0u;
     } else {
-        umakit_systolic_engine(array, name)->is_done = true;
+        umakit_systolic_engine_at(array, name)->is_done = true;
     }
     if ((enabled & interrupts) != 0u &&
         umakit_simulator_strike(&array->device, UMAKIT_FAULT_LOST_INTERRUPT, name) != NULL) {
@@ -184,7 +184,7 @@ static void complete(struct umakit_systolic_array *array, enum umakit_engine nam
 
 void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umakit_engine name)
 {
-    struct umakit_systolic_engine *engine = umakit_systolic_engine(array, name);
+    struct umakit_systolic_engine *engine = umakit_systolic_engine_at(array, name);
     uint32_t i = 0u;
 
     if (!engine->is_stuck) {

@@ -172,7 +172,7 @@ static bool windows_have_inputs(const struct umakit_systolic_job *job)
 
     for (axis = 0; axis < 2; ++axis) {
         for (output = 0u; output < job->output[axis]; ++output) {
-            const struct umakit_systolic_taps taps = umakit_systolic_taps(job, axis, output);
+            const struct umakit_systolic_taps taps = umakit_systolic_taps_of(job, axis, output);
 
             if (taps.first >= taps.end) {
                 return false;

@@ -84,7 +84,7 @@ static void plan_product(const struct umakit_systolic_array_config *config,
     const uint64_t drain = config->drain_cycles_per_fold;
     const struct umakit_array_size array = {config->array_rows, config->array_columns,
                                             config->drain_cycles_per_fold};
-    const struct umakit_systolic_cycles cycles =
+    const struct umakit_product_cycles cycles =
         umakit_systolic_cycles((enum umakit_dataflow)job->dataflow, size, array);
 
     job->folds = cycles.folds;

@@ -78,10 +78,10 @@ void umakit_systolic_pool(const struct umakit_systolic_job *job,
     uint32_t x;
 
     for (y = 0u; y < job->output[0]; ++y) {
-        const struct umakit_systolic_taps rows = umakit_systolic_taps(job, 0, y);
+        const struct umakit_systolic_taps rows = umakit_systolic_taps_of(job, 0, y);
 
         for (x = 0u; x < job->output[1]; ++x) {
-            const struct umakit_systolic_taps columns = umakit_systolic_taps(job, 1, x);
+            const struct umakit_systolic_taps columns = umakit_systolic_taps_of(job, 1, x);
             struct window window = {
                 operands->ifmap + (size_t)rows.input * job->ifmap_stride[0] +
                     (size_t)columns.input * job->ifmap_stride[1],

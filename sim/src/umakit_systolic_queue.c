@@ -16,8 +16,8 @@ enum umakit_engine umakit_systolic_engine_of(const struct umakit_systolic_comman
     return command->stream == UMAKIT_SYSTOLIC_ARRAY ? UMAKIT_ENGINE_ARRAY : UMAKIT_ENGINE_DMA;
 }
 
-struct umakit_systolic_engine *umakit_systolic_engine(struct umakit_systolic_array *array,
-                                                      enum umakit_engine name)
+struct umakit_systolic_engine *umakit_systolic_engine_at(struct umakit_systolic_array *array,
+                                                         enum umakit_engine name)
 {
     return name == UMAKIT_ENGINE_DMA ? &array->dma : &array->array;
 }
@@ -81,7 +81,7 @@ static bool conflict(const struct umakit_systolic_command *left,
 /* At most one command is busy on an engine and one in its tail. */
 static bool takes_a_command(struct umakit_systolic_array *array, enum umakit_engine name)
 {
-    const struct umakit_systolic_engine *engine = umakit_systolic_engine(array, name);
+    const struct umakit_systolic_engine *engine = umakit_systolic_engine_at(array, name);
     uint32_t in_tail = 0u;
     uint32_t i;
 
@@ -175,7 +175,7 @@ static bool try_start(struct umakit_systolic_array *array, enum umakit_engine na
     if (array->error != UMAKIT_OK) {
         return false;
     }
-    umakit_systolic_engine(array, name)->is_done = false;
+    umakit_systolic_engine_at(array, name)->is_done = false;
     array->pending_interrupts &=
         ~(name == UMAKIT_ENGINE_DMA ? INTERRUPT(DMA_DONE) : INTERRUPT(ARRAY_DONE));
     return append(array, name, false);

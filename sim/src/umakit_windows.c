@@ -74,7 +74,7 @@ int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
         return UMAKIT_NO_DEVICE;
     }
     status = map(device, memory, bytes, direction, bus_address);
-    umakit_simulator_trace(
+    umakit_simulator_add_trace(
         device, (struct umakit_trace_entry){UMAKIT_ACCESS_MAP,
                                             status == UMAKIT_OK ? *bus_address : 0u,
                                             bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes,
@@ -89,8 +89,8 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
     if (!umakit_simulator_is_present(device)) {
         return;
     }
-    umakit_simulator_trace(device,
-                           (struct umakit_trace_entry)UMAKIT_TRACE_UNMAP(bus_address));
+    umakit_simulator_add_trace(device,
+                               (struct umakit_trace_entry)UMAKIT_TRACE_UNMAP(bus_address));
     if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address ||
         device->windows[slot].memory == NULL) {
         device->operations->report(device, UMAKIT_OUT_OF_RANGE, bus_address);

@@ -153,7 +153,7 @@ static void test_counters(void)
     CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
     run(&job, result);
     run(&job, result);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 2u);
     CHECK_EQUAL(counters.failed_jobs, 0u);
     CHECK_EQUAL(counters.macs, 2u * macs);
@@ -171,7 +171,7 @@ static void test_counters(void)
     write_control(&array.device, RESET_COUNTERS);
     CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_CYCLES_LOW_OFFSET), 0u);
     CHECK_EQUAL(umakit_device_read32(&array.device, UMAKIT_MAC_ARRAY_MACS_LOW_OFFSET), 0u);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.macs, 2u * macs);
 }
 

@@ -57,8 +57,8 @@ static void test_two_devices(void)
     reference_convolution(&second_job, values, values + 100, expected);
     CHECK(memcmp(results[1], expected, result_count(&second_job) * 4u) == 0);
 
-    umakit_simulator_counters(&devices[0].device, &counters[0]);
-    umakit_simulator_counters(&devices[1].device, &counters[1]);
+    umakit_simulator_read_counters(&devices[0].device, &counters[0]);
+    umakit_simulator_read_counters(&devices[1].device, &counters[1]);
     CHECK_EQUAL(counters[0].macs, 30u * 3u * 18u);
     CHECK_EQUAL(counters[1].macs, 28u * 2u * 30u);
     CHECK_EQUAL(counters[0].compute_cycles, 15u * 2u * (2u + 2u + 18u - 2u));
@@ -79,7 +79,7 @@ static void test_init(void)
     /* From any content, such as a device's that was in use. */
     memset(&devices[0], 0xA5, sizeof(devices[0]));
     CHECK_EQUAL(umakit_mac_array_init(&devices[0], &small), UMAKIT_OK);
-    umakit_simulator_counters(&devices[0].device, &counters);
+    umakit_simulator_read_counters(&devices[0].device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.register_reads, 0u);
     CHECK_EQUAL(read_status(&devices[0].device), IDLE);
@@ -101,10 +101,10 @@ static void expect_absent(umakit_device *device)
     umakit_device_unmap(device, 0x10000000u);
     umakit_device_barrier(device);
     memset(&counters, 0xA5, sizeof(counters));
-    umakit_simulator_counters(device, &counters);
+    umakit_simulator_read_counters(device, &counters);
     CHECK_EQUAL(counters.register_reads, 0u);
     CHECK_EQUAL(counters.bytes_written, 0u);
-    umakit_simulator_counters(device, NULL);
+    umakit_simulator_read_counters(device, NULL);
 }
 
 int main(void)

@@ -66,7 +66,7 @@ static void expect_error(enum umakit_status error)
     CHECK_EQUAL(read_status(&array.device), IDLE | ERROR);
     CHECK_EQUAL(read_error(&array.device), error);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.macs, 0u);
 
@@ -90,7 +90,7 @@ static void expect_refused(uint32_t offset, uint32_t value, enum umakit_status e
     umakit_device_write32(&array.device, offset, value);
     CHECK_EQUAL(umakit_device_read32(&array.device, offset), value);
     write_control(&array.device, START);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.failed_jobs, 1u);
     expect_error(error);
 }
@@ -301,7 +301,7 @@ static void test_control(void)
     write_control(&array.device, START);
     CHECK_EQUAL(read_status(&array.device), IDLE | ERROR);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.failed_jobs, 1u);
     write_control(&array.device, CLEAR | RESET_COUNTERS | START);
     CHECK_EQUAL(read_status(&array.device), BUSY);
@@ -352,7 +352,7 @@ static void test_busy(void)
     CHECK_EQUAL(read_status(&array.device), IDLE);
     CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_TIMEOUT);
     CHECK(result_is_untouched());
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.failed_jobs, 1u);
     CHECK_EQUAL(counters.compute_cycles, 0u);

@@ -240,7 +240,7 @@ static void test_refusals(void)
     CHECK_EQUAL(strawberry_accelerator_dma_out(UINT32_MAX, large, 4), UMAKIT_OUT_OF_RANGE);
     CHECK_EQUAL(calculate_with(COLUMNS, OFMAP, 0), UMAKIT_INVALID_ARGUMENT);
     CHECK_EQUAL(calculate_with(COLUMNS + 1, OFMAP, HEIGHT), UMAKIT_NO_DEVICE);
-    umakit_simulator_counters(device, &counters);
+    umakit_simulator_read_counters(device, &counters);
     CHECK_EQUAL(counters.register_writes, 0u);
     expect_nothing_mapped();
 

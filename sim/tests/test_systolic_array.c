@@ -93,7 +93,7 @@ static void test_engines_side_by_side(void)
     CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
     expect_result(); /* an error of the driver's leaves what runs alone */
     CHECK_EQUAL(READ(KERNEL_WIDTH), 3u);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.compute_cycles, JOB_CYCLES);
     CHECK_EQUAL(counters.stall_cycles, 0u);
     CHECK_EQUAL(counters.dma_cycles, 4u * 6u + 32u + 2u * 6u + 16u);
@@ -118,7 +118,7 @@ static void test_a_bank_in_use_is_waited_for(void)
     WRITE(INTERRUPT_ENABLE, EVENT(ARRAY_DONE));
     CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
     expect_result();
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.stall_cycles, 6u + 8u);
     CHECK_EQUAL(counters.compute_cycles, JOB_CYCLES);
 
@@ -148,7 +148,7 @@ static void test_clear_stops(void)
     CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_TIMEOUT);
     CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
     CHECK(bytes_are(scratchpad() + FREE_AT, 128u, 0x55));
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.jobs, 0u);
     CHECK_EQUAL(counters.failed_jobs, 2u); /* refused, and stopped */
     CHECK_EQUAL(counters.useful_macs, 0u);

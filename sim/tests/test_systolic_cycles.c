@@ -46,7 +46,7 @@ static void check_one_shape(enum umakit_dataflow dataflow, uint32_t *state)
                                            random_size(state, LARGEST),
                                            random_size(state, LARGEST)};
     const struct umakit_product_size size = {product.m, product.n, product.k};
-    struct umakit_systolic_cycles expected;
+    struct umakit_product_cycles expected;
     uint64_t cycles = 0u;
     size_t i;
 

@@ -186,7 +186,7 @@ static void test_full_queue(void)
     CHECK_EQUAL(READ(INTERRUPT_PENDING), EVENT(ERROR));
     WRITE(CONTROL, COMMAND(ENQUEUE_DMA)); /* refused while the error is pending */
     CHECK_EQUAL(READ(COMMANDS_LEFT), 0u);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(counters.failed_jobs, DEPTH + 1u);
     CHECK(bytes_are(scratchpad() + OFMAP_AT, RESULTS, 0x55));
     expect_queue_recovery();
@@ -365,7 +365,7 @@ static void test_timeline(void)
 
     set_up_queue();
     umakit_systolic_record_timeline(&array.device, entries, 2u);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     CHECK_EQUAL(run_all(), UMAKIT_OK);
     CHECK_EQUAL(umakit_systolic_timeline(&array.device), 3u);
     /* The job came behind the transfer of the same write, and a bit later another. */

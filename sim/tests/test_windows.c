@@ -110,7 +110,7 @@ static void unmap_while_running(size_t which)
     write_control(&array.device, START);
     umakit_device_unmap(&array.device, addresses[which]);
     CHECK_EQUAL(umakit_device_wait(&array.device, UINT32_MAX), UMAKIT_OK);
-    umakit_simulator_counters(&array.device, &counters);
+    umakit_simulator_read_counters(&array.device, &counters);
     if (which == 3u) {
         CHECK_EQUAL(read_status(&array.device), IDLE | DONE);
         CHECK_EQUAL(counters.jobs, 1u);

@@ -55,8 +55,8 @@ struct umakit_simulator_counters {
 };
 
 /* Copy the counters out; all zero if the device is NULL. */
-void umakit_simulator_counters(const umakit_device *device,
-                               struct umakit_simulator_counters *counters);
+void umakit_simulator_read_counters(const umakit_device *device,
+                                    struct umakit_simulator_counters *counters);
 
 /*
  * Record the calls of device.h from now on, in their order, until `capacity`

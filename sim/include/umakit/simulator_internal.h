@@ -35,7 +35,7 @@ void umakit_simulator_reset(struct umakit_device *device,
                             const struct umakit_simulator_operations *operations,
                             uint32_t map_alignment);
 
-void umakit_simulator_trace(struct umakit_device *device, struct umakit_trace_entry entry);
+void umakit_simulator_add_trace(struct umakit_device *device, struct umakit_trace_entry entry);
 
 /* Find the memory behind `bytes` bytes at a bus address, all of it in one
  * window that allows `direction`. The answer stays valid until unmapped. */

@@ -34,8 +34,8 @@ uint32_t umakit_systolic_read(struct umakit_systolic_array *array, uint32_t offs
 
 /* Which engine, of UMAKIT_ENGINE_ARRAY and UMAKIT_ENGINE_DMA, a command runs on. */
 enum umakit_engine umakit_systolic_engine_of(const struct umakit_systolic_command *command);
-struct umakit_systolic_engine *umakit_systolic_engine(struct umakit_systolic_array *array,
-                                                      enum umakit_engine name);
+struct umakit_systolic_engine *umakit_systolic_engine_at(struct umakit_systolic_array *array,
+                                                         enum umakit_engine name);
 
 /* What START and ENQUEUE do. */
 void umakit_systolic_start(struct umakit_systolic_array *array, enum umakit_engine name);
@@ -199,7 +199,7 @@ struct umakit_systolic_taps {
     uint32_t input;
 };
 
-struct umakit_systolic_taps umakit_systolic_taps(const struct umakit_systolic_job *job,
-                                                 int axis, uint32_t output);
+struct umakit_systolic_taps umakit_systolic_taps_of(const struct umakit_systolic_job *job,
+                                                    int axis, uint32_t output);
 
 #endif /* UMAKIT_SYSTOLIC_ARRAY_INTERNAL_H */

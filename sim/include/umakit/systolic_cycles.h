@@ -51,16 +51,16 @@ struct umakit_array_size {
 
 /* All 0 where a size is 0 or there is no such dataflow; a count that does not
  * fit 64 bits is UINT64_MAX. */
-struct umakit_systolic_cycles {
+struct umakit_product_cycles {
     uint64_t folds;
     uint64_t compute; /* cycles, without the drain */
     uint64_t drain;
     uint64_t slots; /* multiply-accumulates that the folds have room for */
 };
 
-struct umakit_systolic_cycles umakit_systolic_cycles(enum umakit_dataflow dataflow,
-                                                     struct umakit_product_size product,
-                                                     struct umakit_array_size array);
+struct umakit_product_cycles umakit_systolic_cycles(enum umakit_dataflow dataflow,
+                                                    struct umakit_product_size product,
+                                                    struct umakit_array_size array);
 
 #ifdef __cplusplus
 }
