@@ -24,7 +24,7 @@ from scipy.special import erf
 from umakit import tvm_api
 from umakit.codegen import constants
 from umakit.codegen.c_types import C_TYPES, float_literal, hexadecimal_float, integer_literal
-from umakit.codegen.expressions import helper_definition
+from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_source import print_kernel
 from umakit.compile import compile_model
 from umakit.errors import LoweringError

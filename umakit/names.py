@@ -48,7 +48,9 @@ MEMORY_NAMES = frozenset("memcpy memset memmove memcmp".split())
 MATH_HEADER, MEMORY_HEADER = "math.h", "string.h"
 
 HELPER = re.compile(
-    r"(maximum|minimum|absolute|complement|rsqrt|sigmoid)_(u?int(8|16|32|64)|float(32|64))"
+    r"(?P<operation>maximum|minimum|at_least|at_most|quotient|remainder|shift_left|shift_right|"
+    r"absolute|complement|rsqrt|sigmoid|(?P<target>u?int(8|16|32|64))_from)"
+    r"_(?P<type>bool|u?int(8|16|32|64)|float(32|64))"
 )
 """Inline functions that generated files define."""
 

@@ -7,6 +7,7 @@ a new TVM costs this one file. Written against apache-tvm 0.27.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,32 @@ def operator_call(
     """
     attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
+
+
+def legalization(operator: str) -> Any:
+    """How TVM legalizes an operator `relax.<name>`: (block builder, call) -> expression."""
+    return Op.get(operator).get_attr("FLegalize")
+
+
+@contextlib.contextmanager
+def legalizing_by(rules: Mapping[str, Callable[[Any, Any], Any]]) -> Iterator[None]:
+    """Within, TVM's own passes legalize operators by these rules, constant folding for one.
+
+    Args:
+        rules: (block builder, call) -> expression by `relax.<name>`.
+    """
+    usual = {name: legalization(name) for name in rules}
+
+    def put(chosen: Mapping[str, Any]) -> None:
+        for name, rule in chosen.items():
+            Op.get(name).reset_attr("FLegalize")
+            tvm.ir.register_op_attr(name, "FLegalize", rule)
+
+    put(rules)
+    try:
+        yield
+    finally:
+        put(usual)
 
 
 # --- Walking and rewriting TIR ------------------------------------------------------------------

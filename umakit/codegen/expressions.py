@@ -48,6 +48,7 @@ COMPARISONS = {
     "NE": ("!=", 8),
 }
 ARITHMETIC = ("Mul", "Add", "Sub")
+DIVISIONS = {"Div": "quotient", "Mod": "remainder"}
 OPPOSITE = {"Add": "-", "Sub": "+"}
 # Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
 BITWISE = {
@@ -87,6 +88,7 @@ class ExpressionPrinter:
         self._values: dict[Any, str] = {}
         self._scalars: set[Any] = set()
         self._taken: set[str] = set()
+        self._data: set[Any] = set()
         self.helpers: set[str] = set()
         self.headers: set[str] = set()
 
@@ -108,6 +110,17 @@ class ExpressionPrinter:
     def substitute(self, variable: Any, text: str) -> None:
         """Print a variable as a text that needs no parentheses."""
         self._values[variable] = text
+
+    def bind(self, variable: Any, value: Any) -> None:
+        """Note that a variable stands for a value, which may depend on data."""
+        if self._depends_on_data(value):
+            self._data.add(variable)
+
+    def _depends_on_data(self, expression: Any) -> bool:
+        """Whether an expression reads a tensor, and not loop variables alone."""
+        if tvm_api.collect(expression, tvm_api.TensorLoad):
+            return True
+        return any(variable in self._data for variable in tvm_api.collect(expression, tvm_api.Var))
 
     def reserve(self, name: str) -> None:
         """Keep a name free, for a function that the kernel calls."""
@@ -185,12 +198,14 @@ class ExpressionPrinter:
             # C would multiply in int, which 65535 * 65535 overflows.
             left, right = self.text(node.a, UNARY), self.text(node.b, precedence + 1)
             return f"(uint16_t)((uint32_t){left} * {right})", UNARY
+        if kind in DIVISIONS and self._needs_guard(node):
+            return self._helper(DIVISIONS[kind], node.a, node.b), PRIMARY
         if kind not in ARITHMETIC:
             return self._joined(node.a, symbol, node.b, precedence), precedence
         other, negated = node.b, _without_sign(node.b)
         if kind in OPPOSITE and negated is not None:
             symbol, other = OPPOSITE[kind], negated  # x - -128 is x + 128
-        if type_ in ("int32", "int64") and _may_overflow(node):
+        if type_ in ("int32", "int64") and self._depends_on_data(node) and overflows(node):
             # Data may overflow and TIR wraps around, which C defines for unsigned types only.
             left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, other))
             return f"({c_type(type_)})({left} {symbol} {right})", UNARY
@@ -202,6 +217,13 @@ class ExpressionPrinter:
             right = self.text(other, precedence + 1)
             return f"(int32_t){self.text(node.a, UNARY)} {symbol} {right}", precedence
         return text, precedence
+
+    def _needs_guard(self, node: Any) -> bool:
+        """Whether an integer is divided by data that may be 0 or -1."""
+        if dtype(node) in FLOATS or not self._depends_on_data(node):
+            return False
+        low, high = integer_range(node.b)
+        return low <= 0 <= high or (low <= -1 <= high and not dtype(node).startswith("uint"))
 
     def _joined(self, left: Any, symbol: str, right: Any, precedence: int) -> str:
         return f"{self.text(left, precedence)} {symbol} {self.text(right, precedence + 1)}"
@@ -219,6 +241,7 @@ class ExpressionPrinter:
 
     def _print_Let(self, node: Any) -> tuple[str, int]:
         # Put the value where the variable stands: a condition around it may guard the value too.
+        self.bind(node.var, node.value)
         self.substitute(node.var, self.text(node.value, PRIMARY))
         return self._print(node.body)
 
@@ -251,16 +274,25 @@ class ExpressionPrinter:
             return f"{self.text(node.value, 9)} != 0", 8
         if _is_promotion(node):
             return self._print(node.value)
+        from_float = dtype(node.value) in FLOATS and dtype(node) not in FLOATS
+        if from_float and self._depends_on_data(node.value):
+            return self._helper(f"{dtype(node)}_from", node.value), PRIMARY
         return f"({c_type(dtype(node))}){self.text(node.value, UNARY)}", UNARY
 
     def _print_Select(self, node: Any) -> tuple[str, int]:
         return self._conditional(node.condition, node.true_value, node.false_value)
 
     def _print_Max(self, node: Any) -> tuple[str, int]:
-        return self._helper("maximum", node.a, node.b), PRIMARY
+        return self._extreme(node, "maximum", "at_least"), PRIMARY
 
     def _print_Min(self, node: Any) -> tuple[str, int]:
-        return self._helper("minimum", node.a, node.b), PRIMARY
+        return self._extreme(node, "minimum", "at_most"), PRIMARY
+
+    def _extreme(self, node: Any, name: str, limit_name: str) -> str:
+        for limit, value in ((node.a, node.b), (node.b, node.a)):
+            if isinstance(limit, tirx.FloatImm) and not math.isnan(limit.value):
+                return self._helper(limit_name, limit, value)
+        return self._helper(name, node.a, node.b)
 
     def _print_LShift(self, node: Any) -> tuple[str, int]:
         return self._shift_left(node, node.a, node.b)
@@ -280,6 +312,8 @@ class ExpressionPrinter:
         return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"
 
     def _shift_left(self, node: Any, value: Any, amount: Any) -> tuple[str, int]:
+        if self._may_leave_width(value, amount):
+            return self._helper("shift_left", value, amount), PRIMARY
         # Shifting a negative number left is undefined in C: go through the unsigned type.
         signed = c_type(dtype(node))
         unsigned = signed if signed.startswith("u") else f"u{signed}"
@@ -287,7 +321,15 @@ class ExpressionPrinter:
         return f"({signed}){text}", UNARY
 
     def _shift_right(self, value: Any, amount: Any) -> tuple[str, int]:
+        if self._may_leave_width(value, amount):
+            return self._helper("shift_right", value, amount), PRIMARY
         return f"({self.text(value, UNARY)} >> {self.text(amount, UNARY)})", PRIMARY
+
+    def _may_leave_width(self, value: Any, amount: Any) -> bool:
+        """Whether data says by how much to shift, and may say less than 0 or the width or more."""
+        low, high = integer_range(amount)
+        wide = low < 0 or high >= np.iinfo(dtype(value)).bits
+        return wide and self._depends_on_data(amount)
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -357,12 +399,6 @@ class ExpressionPrinter:
         return self._helper("absolute", argument)
 
 
-def _may_overflow(node: Any) -> bool:
-    """Whether arithmetic depends on a tensor's values, and not on loop variables alone, and
-    leaves its type for some of them."""
-    return bool(tvm_api.collect(node, tvm_api.TensorLoad)) and overflows(node)
-
-
 def _without_sign(node: Any) -> Any:
     """The opposite of a negative constant of a signed type, which has one; else None."""
     value, type_ = tvm_api.integer_value(node), dtype(node)
@@ -401,22 +437,3 @@ def _is_narrow(node: Any) -> bool:
 def dtype(expression: Any) -> str:
     """Element type of a TIR expression."""
     return str(expression.ty.dtype)
-
-
-def helper_definition(name: str) -> str:
-    """C definition of an inline helper such as `maximum_float32`."""
-    operation, type_ = name.rsplit("_", 1)
-    spelling = c_type(type_)
-    if operation in ("maximum", "minimum"):
-        symbol = ">" if operation == "maximum" else "<"
-        return (
-            f"static inline {spelling} {name}({spelling} a, {spelling} b)\n"
-            f"{{\n    return a {symbol} b ? a : b;\n}}\n"
-        )
-    body = {
-        "complement": f"({spelling})~x",
-        "absolute": f"({spelling})(x < 0 ? -x : x)",
-        "rsqrt": "1.0f / sqrtf(x)" if type_ == "float32" else "1.0 / sqrt(x)",
-        "sigmoid": "1.0f / (1.0f + expf(-x))" if type_ == "float32" else "1.0 / (1.0 + exp(-x))",
-    }[operation]
-    return f"static inline {spelling} {name}({spelling} x)\n{{\n    return {body};\n}}\n"

@@ -215,6 +215,7 @@ class _StatementPrinter:
 
     def _print_Bind(self, statement: Any) -> None:
         value = self.expressions.text(statement.value)
+        self.expressions.bind(statement.var, statement.value)
         type_ = c_type(dtype(statement.var))
         wanted = "common" if COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name)) else None
         self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")

@@ -13,7 +13,7 @@ from umakit.backend import UMABackend
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
-from umakit.codegen.expressions import helper_definition
+from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_source import KernelSource, print_kernel
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.weights_blob import (

@@ -79,9 +79,9 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         if operator == "permute_dims":
             axes = call.attrs.axes
             order = None if axes is None else [int(axis) for axis in axes]
-            return relax.const(np.ascontiguousarray(array.transpose(order)))
+            return relax.const(np.ascontiguousarray(array.transpose(order)), str(array.dtype))
         shape = tvm_api.static_type_shape(call.ty) if call.ty is not None else None
-        return call if shape is None else relax.const(array.reshape(shape))
+        return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
 
     def _fold_batch_norm(self, call: Any) -> Any:
         if bool(getattr(call.attrs, "training", False)):
@@ -148,7 +148,7 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         scaled = (weights * scale.reshape(extents)).astype(weights.dtype)
         new = relax.Call(
             layer.op,
-            [layer.args[0], relax.const(scaled)],
+            [layer.args[0], relax.const(scaled, str(scaled.dtype))],
             layer.attrs,
             layer.ty_args,
             layer.span,
@@ -157,7 +157,8 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         bias_shape = [1] * rank
         bias_shape[channel_axis] = -1
         result = self.builder_.emit(new)
-        bias = relax.const(np.broadcast_to(shift, scale.shape).reshape(bias_shape).copy())
+        shifts = np.broadcast_to(shift, scale.shape).reshape(bias_shape).copy()
+        bias = relax.const(shifts, str(shifts.dtype))
         total = relax.op.add(result, bias)
         total = self.builder_.emit(tvm_api.make_call(total, span=call.span))
         return relax.Tuple([total, call.args[3], call.args[4]])

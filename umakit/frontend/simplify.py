@@ -11,12 +11,21 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.floats import constant_rules
 from umakit.frontend.constant_folding import fold_with_numpy
 from umakit.isolation import failing_call, operand_types
 
+DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
+"""Operators whose second operand is a divisor."""
+
 
 def simplify(module: Any, where: str) -> Any:
-    """Clean-ups that every later stage relies on; none of them changes a result's meaning."""
+    """Clean-ups that every later stage relies on; none of them changes a result's meaning.
+
+    Raises:
+        ModelError: an operator has no meaning for inference, or TVM cannot simplify the network.
+    """
+    _refuse_zero_divisors(module, where)
     transform = tvm_api.relax_transform
     passes = [
         transform.CanonicalizeBindings(),
@@ -27,13 +36,31 @@ def simplify(module: Any, where: str) -> Any:
         # Folding dequantize(weight) would destroy the islands that quantization looks for.
         passes.append(transform.FoldConstant())
     passes.append(transform.DeadCodeElimination())
-    with quiet(), tvm_api.c_target():
+    with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(constant_rules()):
         try:
             module = transform.ConvertToDataflow(min_size=1)(module)
             folded = fold_with_numpy(module, where)
-            return tvm_api.Sequential(passes)(folded)
+            simplified = tvm_api.Sequential(passes)(folded)
         except tvm_api.TVM_ERRORS as error:
             raise _not_supported(module, passes, where) from error
+    _refuse_zero_divisors(simplified, where)
+    return simplified
+
+
+def _refuse_zero_divisors(module: Any, where: str) -> None:
+    """Refuse integers that are divided by a constant 0."""
+    for binding in _main_bindings(module):
+        operator = tvm_api.operator_name(binding.value)
+        if operator not in DIVISIONS:
+            continue
+        divisor = tvm_api.constant_array(binding.value.args[1])
+        if divisor is not None and divisor.dtype.kind in "iu" and not divisor.all():
+            name = tvm_api.name_of(binding.value) or str(binding.var.name)
+            raise ModelError(
+                f"operator {operator} of node {name!r} divides an integer by a constant 0",
+                where=where,
+                fix="change the divisor in the model",
+            )
 
 
 def _not_supported(module: Any, passes: list[Any], where: str) -> ModelError:

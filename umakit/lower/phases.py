@@ -15,6 +15,7 @@ from umakit.backend import PassPhase, UMABackend
 from umakit.errors import LoweringError, UmakitError
 from umakit.frontend.model import last_line
 from umakit.lower.bindings import drop_unused_bindings
+from umakit.lower.float_expressions import without_float_rules
 
 
 def without_blocks() -> list[Any]:
@@ -27,7 +28,7 @@ def without_blocks() -> list[Any]:
         s_tir.ConvertBlocksToOpaque(),
         s_tir.CompactBufferAllocation(),
         s_tir.LowerMatchBuffer(),
-        s_tir.StmtSimplify(),
+        *without_float_rules(s_tir.StmtSimplify()),
         s_tir.LowerOpaqueBlock(),
     ]
 
@@ -43,8 +44,8 @@ def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
         (
             PassPhase.TIR_PHASE_3,
             [
-                s_tir.RenormalizeSplitPattern(),
-                tirx.StmtSimplify(),
+                *without_float_rules(s_tir.RenormalizeSplitPattern()),
+                *without_float_rules(tirx.StmtSimplify()),
                 tirx.RemoveNoOp(),
                 s_tir.RewriteUnsafeSelect(),
                 tirx.CommonSubexprElim(),

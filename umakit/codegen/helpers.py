@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inline functions of generated C: operations that C leaves undefined, or that would lose NaN.
+
+Each is defined for all values of its arguments:
+
+- `maximum`, `minimum`: NaN if an argument is NaN, as IEEE 754-2019 has it; which zero of two with
+  different signs is left open, as in NumPy.
+- `at_least`, `at_most`: the same with a limit that is not NaN, in one comparison.
+- `int8_from`, ...: conversions of floats, truncated and limited to the type; NaN becomes 0.
+- `quotient`, `remainder`: by 0 they are 0, as in NumPy; the lowest number by -1 wraps around.
+- `shift_left`, `shift_right`: amounts outside of the type's width shift all bits out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from umakit.codegen.c_types import c_type, float_literal, integer_literal
+from umakit.names import HELPER
+
+EXTREMES = {"maximum": ">", "minimum": "<"}
+LIMITS = {"at_least": ">=", "at_most": "<="}
+
+
+def helper_definition(name: str) -> str:
+    """C definition of an inline helper such as `maximum_float32`.
+
+    Args:
+        name: the operation and the type of its arguments, as `umakit.names.HELPER` has them.
+
+    Raises:
+        ValueError: there is no such helper.
+    """
+    known = HELPER.fullmatch(name)
+    if known is None:
+        raise ValueError(f"no helper is called {name}")
+    operation, type_ = known["operation"], known["type"]
+    if known["target"]:
+        return _function(name, c_type(known["target"]), [f"{c_type(type_)} x"], _converted(known))
+    spelling = c_type(type_)
+    two = [f"{spelling} a", f"{spelling} b"]
+    if operation in EXTREMES:
+        return _function(name, spelling, two, _extreme(EXTREMES[operation], type_))
+    if operation in LIMITS:
+        body = [f"return limit {LIMITS[operation]} x ? limit : x;"]
+        return _function(name, spelling, [f"{spelling} limit", f"{spelling} x"], body)
+    if operation in ("quotient", "remainder"):
+        return _function(name, spelling, two, _division(operation, type_))
+    if operation in ("shift_left", "shift_right"):
+        parameters = [f"{spelling} x", f"{spelling} amount"]
+        return _function(name, spelling, parameters, _shift(operation, type_))
+    expression = {
+        "complement": f"({spelling})~x",
+        "absolute": _absolute(type_),
+        "rsqrt": "1.0f / sqrtf(x)" if type_ == "float32" else "1.0 / sqrt(x)",
+        "sigmoid": "1.0f / (1.0f + expf(-x))" if type_ == "float32" else "1.0 / (1.0 + exp(-x))",
+    }[operation]
+    return _function(name, spelling, [f"{spelling} x"], [f"return {expression};"])
+
+
+def _function(name: str, result: str, parameters: list[str], body: list[str]) -> str:
+    lines = "".join(f"    {line}".rstrip() + "\n" for line in body)
+    return f"static inline {result} {name}({', '.join(parameters)})\n{{\n{lines}}}\n"
+
+
+def _extreme(symbol: str, type_: str) -> list[str]:
+    if not type_.startswith("float"):
+        return [f"return a {symbol} b ? a : b;"]
+    # A comparison with NaN is false, which leaves NaN in b; compilers have vector forms of both.
+    return [
+        f"const {c_type(type_)} number = a {symbol} b ? a : b;",
+        "",
+        "return a != a ? a : number;",
+    ]
+
+
+def _converted(known: re.Match[str]) -> list[str]:
+    """Truncation towards zero of a float; its limits are powers of two, exact in each type."""
+    target, type_ = known["target"], known["type"]
+    limits = np.iinfo(target)
+    low, high = int(limits.min), int(limits.max)
+    # The least number that is cut off to `low`, or `low` itself where no float lies in between.
+    digits = 24 if type_ == "float32" else 53
+    below = low == 0 or math.log2(-low) < digits
+    reached = (
+        f"x > {float_literal(low - 1, type_)}" if below else f"x >= {float_literal(low, type_)}"
+    )
+    lowest = f"x < 0.0{'f' if type_ == 'float32' else ''}"
+    return [
+        f"if (x >= {float_literal(high + 1, type_)}) {{",
+        f"    return {integer_literal(high, target)};",
+        "}",
+        f"if ({reached}) {{",
+        f"    return ({c_type(target)})x;",
+        "}",
+        f"return {lowest} ? {integer_literal(low, target)} : 0;" if low else "return 0;",
+    ]
+
+
+def _division(operation: str, type_: str) -> list[str]:
+    symbol = "/" if operation == "quotient" else "%"
+    spelling = c_type(type_)
+    if type_ in ("int32", "int64"):
+        by_minus_one = f"({spelling})(0u - (u{spelling})a)" if symbol == "/" else "0"
+        divided = f"b == -1 ? {by_minus_one} : a {symbol} b"
+        return ["if (b == 0) {", "    return 0;", "}", f"return {divided};"]
+    small = type_ in ("int8", "int16", "uint8", "uint16")
+    divided = f"({spelling})(a {symbol} b)" if small else f"a {symbol} b"
+    return ["if (b == 0) {", "    return 0;", "}", f"return {divided};"]
+
+
+def _shift(operation: str, type_: str) -> list[str]:
+    spelling, bits = c_type(type_), np.iinfo(type_).bits
+    signed = type_.startswith("int")
+    inside = f"amount >= 0 && amount < {bits}" if signed else f"amount < {bits}"
+    if operation == "shift_right" and signed:
+        return [f"return ({spelling})(x >> ({inside} ? amount : {bits - 1}));"]
+    if operation == "shift_right":
+        return [f"return ({spelling})({inside} ? x >> amount : 0);"]
+    # Through an unsigned type of at least 32 bits: negative numbers must not be shifted left.
+    wide = "uint64_t" if bits == 64 else "uint32_t"
+    return [f"return ({spelling})({inside} ? ({wide})x << amount : 0);"]
+
+
+def _absolute(type_: str) -> str:
+    spelling = c_type(type_)
+    if type_ in ("int32", "int64"):
+        return f"x < 0 ? ({spelling})(0u - (u{spelling})x) : x"  # the lowest one has no opposite
+    return f"({spelling})(x < 0 ? -x : x)"

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating-point operators whose legalization in TVM loses NaN or infinities.
+
+`rules` legalize them so that generated C agrees with NumPy; `in_comparisons` does the same for
+TVM's own code generators, which fold constants and build the reference.
+"""
+
+from umakit.floats.comparisons import constant_rules, in_comparisons
+from umakit.floats.rules import float_rules
+
+__all__ = ["constant_rules", "float_rules", "in_comparisons"]

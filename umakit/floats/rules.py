@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for `LegalizeOps`: maxima, minima and their places, pools, signs, products with 0.
+
+The semantics are NumPy's: NaN wins over every number (IEEE 754-2019, maximum and minimum), wherever
+it lies; the first NaN is the place of an extreme; a maximum of nothing but -inf is -inf. TVM's own
+rules start from the largest finite float, compare in one order, and fold 0 * x to 0.
+
+A maximum or minimum stays a node of TIR here: the printer of C gives it its meaning for NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+
+te, tirx = tvm_api.te, tvm_api.tirx
+Rule = Callable[[Any, Any], Any]
+"""(block builder, call) -> call_tir."""
+
+SPATIAL_AXES = "DHW"
+
+
+def float_rules() -> dict[str, Rule]:
+    """Rules by operator; calls on integers keep TVM's."""
+    rules: dict[str, Rule] = {
+        "max": _reduction(_maximum_of),
+        "min": _reduction(_minimum_of),
+        "argmax": _place_of(lambda value, best: value > best, -math.inf),
+        "argmin": _place_of(lambda value, best: value < best, math.inf),
+        "nn.max_pool1d": _max_pool,
+        "nn.max_pool2d": _max_pool,
+        "nn.max_pool3d": _max_pool,
+        "nn.leakyrelu": _leaky_relu,
+        "sign": _sign,
+        "multiply": _with_zero("multiply", (0, 1)),
+        "divide": _with_zero("divide", (0,)),
+    }
+    return {f"relax.{name}": _for_floats(f"relax.{name}", rule) for name, rule in rules.items()}
+
+
+def _for_floats(operator: str, rule: Rule) -> Rule:
+    usual = tvm_api.legalization(operator)
+
+    def apply(builder: Any, call: Any) -> Any:
+        data = call.args[0]
+        static = all(tvm_api.static_shape(argument) is not None for argument in call.args)
+        floating = tvm_api.dtype_of(data) in ("float32", "float64")
+        result = rule(builder, call) if floating and static else None
+        return usual(builder, call) if result is None else result
+
+    return apply
+
+
+def _maximum_of(dtype: str) -> Any:
+    return te.comm_reducer(
+        lambda a, b: tirx.max(a, b), lambda _: tirx.const(-math.inf, dtype), "max"
+    )
+
+
+def _minimum_of(dtype: str) -> Any:
+    return te.comm_reducer(
+        lambda a, b: tirx.min(a, b), lambda _: tirx.const(math.inf, dtype), "min"
+    )
+
+
+# --- reductions ---------------------------------------------------------------------------------
+
+
+def _reduced(
+    extents: Sequence[int], axes: Sequence[int], shape: Sequence[int], element: Callable[..., Any]
+) -> Any:
+    """A reduced tensor.
+
+    Args:
+        extents: shape of the data.
+        axes: to reduce, ascending and not negative.
+        shape: of the result: the data's without the axes, or with one element along each.
+        element: (index of an element of the data, reduction axes) -> reduced expression.
+    """
+    inner = {axis: te.reduce_axis((0, extents[axis]), f"k{axis}") for axis in axes}
+    keeps = len(shape) == len(extents)
+
+    def one(*place: Any) -> Any:
+        outer = iter(place)
+        index = []
+        for axis in range(len(extents)):
+            if axis in inner:
+                index.append(inner[axis])
+                if keeps:
+                    next(outer)
+            else:
+                index.append(next(outer))
+        return element(index, [inner[axis] for axis in axes])
+
+    return te.compute(tuple(shape), one, name="extreme")
+
+
+def _axes(given: Any, rank: int) -> list[int]:
+    """Axes of an operator's attribute: one, several, or all of them where none is given."""
+    if given is None:
+        return list(range(rank))
+    several = given if hasattr(given, "__len__") else [given]
+    return sorted({int(axis) % rank for axis in several})
+
+
+def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
+    def rule(builder: Any, call: Any) -> Any:
+        shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
+        if not shape or result is None or 0 in shape:
+            return None
+        axes, reducer = _axes(call.attrs.axis, len(shape)), reducer_of(tvm_api.dtype_of(call))
+        if not axes:
+            return None
+
+        def reduce(data: Any) -> Any:
+            return _reduced(
+                shape, axes, result, lambda index, inner: reducer(data[tuple(index)], inner)
+            )
+
+        return builder.call_te(reduce, call.args[0], primfunc_name_hint=_hint(call))
+
+    return rule
+
+
+def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
+    """The rule for the first place of an extreme, or of a NaN if there is one."""
+
+    def rule(builder: Any, call: Any) -> Any:
+        shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
+        if not shape or result is None or 0 in shape:
+            return None
+        axes, dtype = _axes(call.attrs.axis, len(shape)), tvm_api.dtype_of(call.args[0])
+        place_dtype = tvm_api.dtype_of(call)
+
+        def combine(best: Any, other: Any) -> Any:
+            # Elements arrive in order, after a first pair with place -1.
+            wins = is_better(other[1], best[1])
+            wins = tirx.Or(wins, tirx.And(tirx.isnan(other[1]), tirx.Not(tirx.isnan(best[1]))))
+            wins = tirx.Or(best[0] < tirx.const(0, place_dtype), wins)
+            return [tirx.Select(wins, b, a) for a, b in zip(best, other, strict=True)]
+
+        reducer = te.comm_reducer(
+            combine,
+            lambda *_: (tirx.const(-1, place_dtype), tirx.const(worst, dtype)),
+            "place",
+        )
+
+        def find(data: Any) -> Any:
+            def element(index: Any, inner: Any) -> Any:
+                place: Any = tirx.const(0, place_dtype)
+                for axis, variable in zip(axes, inner, strict=True):
+                    place = place * shape[axis] + variable.var.astype(place_dtype)
+                return reducer((place, data[tuple(index)]), inner)
+
+            both = _reduced(shape, axes, result, element)
+            return te.compute(both[0].shape, lambda *place: both[0](*place), name="place")
+
+        return builder.call_te(find, call.args[0], primfunc_name_hint=_hint(call))
+
+    return rule
+
+
+# --- pools --------------------------------------------------------------------------------------
+
+
+def _max_pool(builder: Any, call: Any) -> Any:
+    """Pool over any number of axes; what lies outside of the image is -inf."""
+    attributes, shape = call.attrs, tvm_api.static_shape(call.args[0])
+    result = tvm_api.static_type_shape(call.ty)
+    layout = str(attributes.layout)
+    if shape is None or result is None or str(attributes.out_layout) != layout:
+        return None
+    axes = [axis for axis, letter in enumerate(layout) if letter in SPATIAL_AXES]
+    if len(layout) != len(shape) or len(axes) != len(attributes.pool_size):
+        return None
+    windows, strides, dilations = (
+        dict(zip(axes, [int(value) for value in values], strict=True))
+        for values in (attributes.pool_size, attributes.strides, attributes.dilation)
+    )
+    before = dict(zip(axes, [int(pad) for pad in attributes.padding][: len(axes)], strict=True))
+    reach = {
+        axis: (result[axis] - 1) * strides[axis] + (windows[axis] - 1) * dilations[axis] + 1
+        for axis in axes
+    }
+    dtype = tvm_api.dtype_of(call)
+
+    def pool(data: Any) -> Any:
+        source = data
+        if any(before[axis] or reach[axis] > shape[axis] for axis in axes):
+            source = _padded(data, shape, before, reach, -math.inf)
+        inner = {axis: te.reduce_axis((0, windows[axis]), f"k{axis}") for axis in axes}
+        reducer = _maximum_of(dtype)
+
+        def element(*place: Any) -> Any:
+            index = [
+                i * strides[axis] + inner[axis] * dilations[axis] if axis in inner else i
+                for axis, i in enumerate(place)
+            ]
+            return reducer(source[tuple(index)], list(inner.values()))
+
+        return te.compute(tuple(result), element, name="pool_max")
+
+    return builder.call_te(pool, call.args[0], primfunc_name_hint=_hint(call))
+
+
+def _padded(
+    data: Any, shape: Sequence[int], before: dict[int, int], reach: dict[int, int], value: float
+) -> Any:
+    """The data with a border, as far as windows reach along each axis."""
+    extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
+
+    def element(*place: Any) -> Any:
+        index = [i - before.get(axis, 0) for axis, i in enumerate(place)]
+        inside = [
+            condition
+            for axis in before
+            for condition in (index[axis] >= 0, index[axis] < shape[axis])
+        ]
+        border = tirx.const(value, str(data.dtype))
+        return tirx.if_then_else(tirx.all(*inside), data[tuple(index)], border)
+
+    return te.compute(tuple(extents), element, name="pad_temp")
+
+
+# --- element by element ---------------------------------------------------------------------------
+
+
+def _sign(builder: Any, call: Any) -> Any:
+    dtype = tvm_api.dtype_of(call)
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+
+    def sign(data: Any) -> Any:
+        def element(*place: Any) -> Any:
+            x = data[place]
+            return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, x))
+
+        return te.compute(data.shape, element, name="sign")
+
+    return builder.call_te(sign, call.args[0], primfunc_name_hint=_hint(call))
+
+
+def _leaky_relu(builder: Any, call: Any) -> Any:
+    """With a slope of 0, which TVM would fold to a constant 0 for NaN and -inf too."""
+    if float(call.attrs.alpha) != 0.0:
+        return None
+
+    def leaky_relu(data: Any, slope: Any) -> Any:
+        def element(*place: Any) -> Any:
+            x = data[place]
+            return tirx.Select(x > tirx.const(0, str(data.dtype)), x, x * slope[0])
+
+        return te.compute(data.shape, element, name="leaky_relu")
+
+    slope = _one_element(0.0, tvm_api.dtype_of(call))
+    return builder.call_te(leaky_relu, call.args[0], slope, primfunc_name_hint=_hint(call))
+
+
+def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
+    """The rule for a scalar 0 that TVM would fold 0 * x and 0 / x with, as a tensor instead."""
+    usual = tvm_api.legalization(f"relax.{name}")
+
+    def rule(builder: Any, call: Any) -> Any:
+        operands = list(call.args)
+        shapes = [tvm_api.static_shape(operand) for operand in operands]
+        if max(len(shape or ()) for shape in shapes) == 0:
+            return None
+        for position in positions:
+            array = tvm_api.constant_array(operands[position])
+            if array is not None and array.ndim == 0 and float(array) == 0.0:
+                operands[position] = _one_element(float(array), str(array.dtype))
+        changed = tvm_api.relax.Call(call.op, operands, call.attrs, call.ty_args, call.span)
+        return usual(builder, builder.normalize(changed))
+
+    return rule
+
+
+def _one_element(value: float, dtype: str) -> Any:
+    return tvm_api.relax.const(np.array([value], dtype), dtype)
+
+
+def _hint(call: Any) -> str:
+    """Name of a kernel; not one of C's library."""
+    return f"tir_{tvm_api.operator_name(call).rsplit('.', 1)[-1]}"

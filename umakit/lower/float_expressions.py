@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simplification that leaves floating-point expressions as they are.
+
+TVM's simplifier takes floats for real numbers: it makes `x - x` 0, `x == x` true, `!(x < y)` a
+`y <= x` and `(x + c) - c` an `x`, which is wrong for infinities, NaN and rounding. So its passes
+see such operations as calls that they know nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.tir import prim_func_pass, with_body
+
+tirx = tvm_api.tirx
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Max, tirx.Min,
+        tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE,
+    )
+}  # fmt: skip
+PREFIX = "umakit_hidden_"
+
+
+def without_float_rules(simplification: Any) -> list[Any]:
+    """A pass of TVM as passes of which the middle one simplifies integers alone."""
+    return [_pass("umakit.HideFloats", _hidden), simplification, _pass("umakit.ShowFloats", _shown)]
+
+
+def _pass(name: str, change: Callable[[Any], Any]) -> Any:
+    return prim_func_pass(name, lambda function: with_body(function, change(function.body)))
+
+
+def _hidden(body: Any) -> Any:
+    def hide(node: Any) -> Any:
+        if not str(node.a.ty.dtype).startswith("float"):
+            return node
+        name = f"{PREFIX}{type(node).__name__}"
+        return tirx.call_pure_extern(str(node.ty.dtype), name, node.a, node.b)
+
+    return tvm_api.rewrite(body, [(kind, hide) for kind in KINDS.values()])
+
+
+def _shown(body: Any) -> Any:
+    def show(call: Any) -> Any:
+        if not str(getattr(call.op, "name", "")).endswith("call_pure_extern"):
+            return call
+        name = str(call.args[0].value)
+        if not name.startswith(PREFIX):
+            return call
+        return KINDS[name.removeprefix(PREFIX)](*call.args[1:])
+
+    return tvm_api.rewrite(body, [(tvm_api.Call, show)])
