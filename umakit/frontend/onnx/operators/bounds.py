@@ -10,25 +10,40 @@ import numpy as np
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 
+FLOATS = ("float32", "float64")
+
 
 def clip(node: Node) -> Any | None:
-    """A Clip of constant float bounds as one operator; TVM makes six of it."""
-    if node.input(0) is None or node.dtype(0) != "float32":
+    """A Clip of floats: min(max, max(data, min)), as the specification defines it.
+
+    Constant bounds make one operator of it. TVM's converter makes six, and takes a bound that is
+    NaN for none; it is left to integers.
+    """
+    dtype = node.dtype(0)
+    if dtype not in FLOATS:
         return None
-    bounds = [node.attribute("min", -np.inf), node.attribute("max", np.inf)]
-    for position, expression in enumerate(node.inputs[1:3]):
-        if expression is None:
-            continue
-        array = tvm_api.constant_array(expression)
-        if array is None or array.size != 1:
-            return None
-        bounds[position] = float(array.reshape(()))
-    if np.isnan(bounds).any():
-        # As the specification defines it, in operators that keep NaN.
-        relax = tvm_api.relax
-        low, high = (relax.const(bound, "float32") for bound in bounds)
-        return relax.op.minimum(node.emit(relax.op.maximum(node.input(0), low)), high)
-    return tvm_api.relax.op.clip(node.inputs[0], *(tvm_api.float_value(bound) for bound in bounds))
+    relax, value = tvm_api.relax, node.input(0)
+    bounds = [
+        _bound(node, position, name, default)
+        for position, name, default in ((1, "min", -np.inf), (2, "max", np.inf))
+    ]
+    if dtype == "float32" and all(isinstance(bound, float) for bound in bounds):
+        low, high = bounds
+        if low <= high:
+            return relax.op.clip(value, tvm_api.float_value(low), tvm_api.float_value(high))
+    low, high = (relax.const(b, dtype) if isinstance(b, float) else b for b in bounds)
+    return relax.op.minimum(node.emit(relax.op.maximum(value, low)), high)
+
+
+def _bound(node: Node, position: int, name: str, default: float) -> Any:
+    """A bound as a number, or as a Relax expression where it is computed at run time."""
+    expression = node.input(position)
+    if expression is None:
+        return float(node.attribute(name, default))
+    array = tvm_api.constant_array(expression)
+    if array is not None and array.size == 1:
+        return float(array.reshape(()))
+    return node.emit(tvm_api.relax.op.reshape(expression, []))
 
 
 def thresholded_relu(node: Node) -> Any:
