@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import typer
 from umakit.cli.console import print_any_character, say
 
+from umakit.backend_code import last_raised
 from umakit.errors import UmakitError, short_path
 
 T = TypeVar("T")
@@ -145,7 +146,9 @@ def _show_traceback(error: BaseException, *, is_bug: bool) -> None:
     wanted = os.environ.get(TRACEBACK, "")
     if wanted and (is_bug or wanted != "bugs"):
         with contextlib.suppress(OSError):
-            traceback.print_exception(error)
+            for one in (last_raised(), error):
+                if one is not None:
+                    traceback.print_exception(one)
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,7 @@ from umakit import sim
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
-from umakit.library_layout import user_cache
+from umakit.library_layout import cache_folder
 from umakit.packages.tar import library_folder
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
@@ -57,8 +57,14 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
             carries its first error.
     """
     compiler = device.compiler()
-    command = [*compiler, *FLAGS, *flags, *map(str, sources), "-o", str(output), "-lm"]
+    command = [*compiler, *FLAGS, *flags, *map(file_argument, sources)]
+    command += ["-o", file_argument(output), "-lm"]
     call_compiler(command, shlex.join(compiler), sources[0].parent, device)
+
+
+def file_argument(path: Path) -> str:
+    """A path that a compiler does not take for an option, nor for a file of arguments (`@`)."""
+    return f"./{path}" if str(path).startswith(("-", "@")) else str(path)
 
 
 def call_compiler(command: list[str], name: str, folder: Path, device: Device) -> None:
@@ -150,7 +156,7 @@ def build_runner(
     program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
     if program.exists():
         return program
-    programs = sorted(program.parent.glob("run-*"), key=lambda path: path.stat().st_mtime)
+    programs = sorted(program.parent.glob(f"run-{'[0-9a-f]' * 16}"), key=_age)
     for stale in programs[:-KEPT_PROGRAMS]:
         stale.unlink(missing_ok=True)
     if device is HOST:
@@ -174,9 +180,8 @@ def _with_objects(sources: list[Path]) -> list[Path]:
     digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
     for path in (*shared, *headers):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    folder = user_cache() / "simulator" / digest.hexdigest()[:16]
+    folder = cache_folder("simulator") / digest.hexdigest()[:16]
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
         for stale in sorted(folder.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
             shutil.rmtree(stale, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
@@ -208,10 +213,8 @@ def _build_folder(library: Path, device: Device) -> Path:
                 return folder
     except OSError:
         pass
-    name = hashlib.sha256(str(library.resolve()).encode()).hexdigest()[:16]
-    folder = user_cache() / name / device.name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    name = hashlib.sha256(os.fsencode(os.path.realpath(library))).hexdigest()[:16]
+    return cache_folder(name, device.name)
 
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:

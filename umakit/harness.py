@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from umakit.lower.legalizations import all_legalizations
 from umakit.quantization import quantize_to_integers
 from umakit.report import OffloadReport
 from umakit.run import run_library
+from umakit.staging import temporary_folder
 from umakit.unpacked import run_unpacked
 
 Array = npt.NDArray[Any]
@@ -103,8 +103,8 @@ def compile_and_run(
     if interface_api not in INTERFACES:
         raise InputError(f"interface_api {interface_api!r} is none of {', '.join(INTERFACES)}")
     backends = _as_list(backend)
-    with tempfile.TemporaryDirectory(prefix="umakit-aot-") as temporary:
-        folder = Path(test_dir) if test_dir is not None else Path(temporary)
+    with temporary_folder("umakit-aot-") as temporary:
+        folder = Path(test_dir) if test_dir is not None else temporary
         for model in _as_list(models):
             report = _compile_and_run_one(model, backends, interface_api, folder / model.name)
     return report

@@ -15,8 +15,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.backend import OtherOperator, PassPhase, Pattern, UMABackend
+from umakit.backend_code import raised
 from umakit.errors import BackendError, UmakitError
-from umakit.frontend.model import last_line
 from umakit.macs import multiply_accumulates
 from umakit.provenance import Provenance
 from umakit.report import CPU, OffloadReport, OperatorPlacement
@@ -112,7 +112,7 @@ def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
             raise
         except Exception as error:  # a backend's pass may raise anything
             raise BackendError(
-                f"a pass of {phase.name} failed: {type(error).__name__}: {last_line(error)}",
+                f"a pass of {phase.name} failed: {raised(error, backend)}",
                 where=backend.target_name,
             ) from error
     return module
@@ -197,9 +197,10 @@ def _check(backend: UMABackend, pattern: Pattern, refusals: _Refusals) -> Callab
             return False
         except Exception as error:  # a bug in the backend must not look like a refusal
             refusals.error = BackendError(
-                f"predicate of pattern {pattern.name!r} raised {type(error).__name__}: {error}",
+                f"predicate of pattern {pattern.name!r} raised {raised(error, backend)}",
                 where=backend.target_name,
             )
+            refusals.error.__cause__ = error
             return False
         if isinstance(answer, (bool, np.bool_)):
             answer = bool(answer) or ""

@@ -89,7 +89,7 @@ def load_backend_folder(folder: Path) -> UMABackend:
         BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
             named with file and line.
     """
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))
     if not folder.is_dir():
         raise BackendError("no such folder", where=str(folder))
     if not (folder / "backend.py").is_file():
@@ -118,9 +118,12 @@ def _import(load: Any, where: str) -> Any:
     except SyntaxError as error:
         place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
-    except Exception as error:  # a team's code may raise anything while it is imported
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{short_path(last.filename)}:{last.lineno}"
+    except (Exception, SystemExit) as error:  # a team's code may raise anything
+        # The last line that is not the import system's own.
+        frames = [
+            f for f in traceback.extract_tb(error.__traceback__) if "<frozen" not in f.filename
+        ]
+        place = f"{short_path(frames[-1].filename)}:{frames[-1].lineno}"
         raise BackendError(
             f"cannot be imported: {type(error).__name__}: {error} ({place})", where=where
         ) from error

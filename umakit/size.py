@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from umakit.build import call_compiler, library_sources
+from umakit.build import call_compiler, file_argument, library_sources
 from umakit.call_graph import (
     CALL_GRAPH_FLAG,
     RED_ZONE_BYTES,
@@ -28,6 +27,7 @@ from umakit.errors import LibraryError
 from umakit.library_metadata import read_description
 from umakit.library_schema import Description, LayerView
 from umakit.object_file import ObjectFile, Section, read_object
+from umakit.staging import temporary_folder
 
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 
@@ -125,14 +125,13 @@ def library_size(
     """
     description = read_description(library)
     command = list(command) or device.compiler()
-    with tempfile.TemporaryDirectory(prefix="umakit-size-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder("umakit-size-") as folder:
         flags = [*FLAGS, *_call_graph_flag(command, folder)]
         objects = []
         for source in library_sources(library):
             progress(f"compiling {source.name}")
             target = folder / f"{source.stem}.o"
-            line = [*command, *flags, "-c", str(source), "-o", str(target)]
+            line = [*command, *flags, "-c", file_argument(source), "-o", file_argument(target)]
             call_compiler(line, shlex.join(command), source.parent, device)
             objects.append(target)
         progress("reading the objects")

@@ -134,7 +134,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
         try:
             yield Path(name)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM or error.filename is not None:
                 raise
             raise StorageError(
                 f"cannot be written: {error.strerror}",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from umakit.build import compile_c, library_sources
 from umakit.errors import DeviceError, InputError
 from umakit.library_metadata import load_metadata, read_weights, weights_path
 from umakit.run import check_inputs
+from umakit.staging import temporary_folder
 
 BLOB_ALIGNMENT = 16
 """Bytes; of a weights blob in memory."""
@@ -41,8 +41,8 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     if count != 1:
         raise InputError(f"the inputs hold {count} inferences, this interface runs one")
     arrays = [batch[0] for batch in batches]
-    with tempfile.TemporaryDirectory(prefix="umakit-unpacked-") as temporary:
-        shared = Path(temporary) / "library.so"
+    with temporary_folder("umakit-unpacked-") as temporary:
+        shared = temporary / "library.so"
         compile_c(library_sources(library), shared, ["-shared", "-fPIC"])
         binary = ctypes.CDLL(str(shared))
         function = getattr(binary, f"{interface}_run_unpacked")

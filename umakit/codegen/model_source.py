@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from umakit.backend import UMABackend
+from umakit.backend_code import call_replacement, included_text
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
@@ -276,7 +277,7 @@ def is_simulated(backend: UMABackend) -> bool:
 
 def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
     return [
-        exported_includes(backend, backend.codegen.includes()).rstrip("\n")
+        exported_includes(backend, included_text(backend, backend.codegen.includes)).rstrip("\n")
         for _, backend in sorted(backends.items())
         if backend.codegen.includes is not None
     ]
@@ -294,7 +295,7 @@ def _print_kernels(
     for use in dict.fromkeys(_use(call, plan) for call in program.calls if call.kernel):
         kernel = program.kernels[use.kernel]
         backend = backends.get(kernel.target)
-        hook = backend.codegen.replace_call_extern if backend else None
+        hook = call_replacement(backend)
         source = print_kernel(kernel, hook, use.overwritten)
         key = (source.parameters, source.body)
         if key not in shared:

@@ -50,7 +50,7 @@ def execute(
     device.check_emulator()
     if timeout is None and device.emulator:
         timeout = DEFAULT_TIMEOUT
-    command = device.run_command(program.resolve(), arguments)
+    command = device.run_command(Path(os.path.realpath(program)), arguments)
     try:
         result = subprocess.run(
             command,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +37,7 @@ from umakit.errors import InputError
 from umakit.frontend import import_model
 from umakit.library import Library
 from umakit.quantization import quantize_to_integers
+from umakit.staging import temporary_folder
 
 __all__ = [
     "AUTOMATIC",
@@ -97,8 +97,7 @@ def diff_model(
     model = quantize_to_integers(imported)
     chosen = random_inferences(imported) if inputs is None else given_inferences(model, inputs)
     notices = list(model.notices)
-    with tempfile.TemporaryDirectory(prefix="umakit-diff-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder("umakit-diff-") as folder:
         if library is None:
             progress("compiling the library")
             made = compiled_library(model, backends, folder / "library", options)

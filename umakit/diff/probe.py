@@ -8,7 +8,6 @@ watches the memory that a layer was not to touch.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from umakit.errors import DeviceError
 from umakit.library_metadata import read_weights
 from umakit.packages.tar import library_folder
 from umakit.rendering import render
+from umakit.staging import temporary_folder
 from umakit.version import __version__
 
 Array = npt.NDArray[Any]
@@ -125,8 +125,7 @@ class Probe:
         Raises:
             DeviceError: a driver returned a status, or the program died; names the layer.
         """
-        with tempfile.TemporaryDirectory(prefix="umakit-diff-") as temporary:
-            folder = Path(temporary)
+        with temporary_folder("umakit-diff-") as folder:
             with (folder / "inputs").open("wb") as stream:
                 for item in self._inputs:
                     stream.write(np.ascontiguousarray(inputs[item["name"]]).tobytes())

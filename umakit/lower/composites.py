@@ -8,8 +8,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import UMABackend
+from umakit.backend_code import raised
 from umakit.errors import LoweringError, UmakitError
-from umakit.frontend.model import last_line
 from umakit.lower.offload import offer_of, prepare_offload
 from umakit.strategy import legalization
 from umakit.target import private_target
@@ -119,7 +119,7 @@ def _lower_composite(
         raise
     except Exception as error:  # whatever a strategy or TVM raises is about this composite
         raise LoweringError(
-            f"cannot be lowered: {last_line(error)}", where=f"composite {name}"
+            f"cannot be lowered: {raised(error, backend)}", where=f"composite {name}"
         ) from error
     prim_funcs = [f for _, f in tvm_api.prim_functions(fused)]
     if len(prim_funcs) != 1:

@@ -12,8 +12,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.backend import PassPhase, UMABackend
+from umakit.backend_code import raised
 from umakit.errors import LoweringError, UmakitError
-from umakit.frontend.model import last_line
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
 
@@ -95,6 +95,6 @@ def lower_prim_func(
             except Exception as error:  # a backend's pass may raise anything
                 owner = f"{backend.target_name}, " if backend else ""
                 raise LoweringError(
-                    f"{phase.name} failed: {last_line(error)}", where=f"{owner}{where}"
+                    f"{phase.name} failed: {raised(error, backend)}", where=f"{owner}{where}"
                 ) from error
     return module[name]

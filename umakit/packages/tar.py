@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from umakit.errors import LibraryError, OutputError
-from umakit.library_layout import METADATA, describes_library, user_cache
+from umakit.library_layout import METADATA, cache_folder, describes_library
 from umakit.manifest import NAME as MANIFEST
 from umakit.manifest import parse_manifest, sha256
 from umakit.outputs import FORCE, FileKind
@@ -115,7 +115,7 @@ def library_folder(library: Path) -> Path:
         return library
     try:
         state = library.stat()
-        key = (library, user_cache(), state.st_mtime_ns, state.st_size)
+        key = (library, cache_folder("libraries"), state.st_mtime_ns, state.st_size)
         folder = _unpacked(*key)
         if not folder.is_dir():
             _unpacked.cache_clear()
@@ -135,7 +135,7 @@ def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
     files = read_tar(data, where)
     if not describes_library(files.get(METADATA, b"")):
         raise _foreign(where)
-    folder = cache / "libraries" / hashlib.sha256(data).hexdigest()[:32]
+    folder = cache / hashlib.sha256(data).hexdigest()[:32]
     if not _holds(folder, files):
         _unpack(folder, files, where)
     _forget_old_libraries(folder)

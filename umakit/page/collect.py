@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from umakit.patterns import Composite
 from umakit.program import KernelCall, Program
 from umakit.quantization import quantize_to_integers
 from umakit.run import LayerProfile, RunResult, run_library, select_inputs
+from umakit.staging import temporary_folder
 from umakit.tiling import Prediction, TilePlanner
 from umakit.use_records import using_records
 
@@ -61,7 +61,7 @@ def make_page(
     model = quantize_to_integers(imported)
     progress("partitioning")
     partitioned = partition(model.module, backends)
-    with tempfile.TemporaryDirectory(prefix="umakit-report-") as temporary:
+    with temporary_folder("umakit-report-") as temporary:
         folder = Path(temporary) / "library"
         library = export_program(model, partitioned, backends, folder, options, progress)
         progress("building and running")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 from umakit.backend import UMABackend
 from umakit.compile import compile_model
 from umakit.run import run_library
+from umakit.staging import temporary_folder
 from umakit.tiling import Layer, Tiling
 from umakit.tuning.networks import network_of
 
@@ -33,10 +31,10 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
     if layer.adds or backend.tiling is None or not has_simulator(backend):
         return None
     with (
-        tempfile.TemporaryDirectory(prefix="umakit-tune-") as temporary,
+        temporary_folder("umakit-tune-") as temporary,
         backend.tiling.using({layer: tiling}) as asked,
     ):
-        library = compile_model(network_of(layer), [backend], Path(temporary) / "layer")
+        library = compile_model(network_of(layer), [backend], temporary / "layer")
         if asked != [layer]:
             return None
         (data,) = library.metadata["umakit"]["inputs"]
