@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from umakit.errors import AcceleratorConfigError
+from umakit.inputs import is_special
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
@@ -119,8 +120,8 @@ class MemorySection(_Section):
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    size: Annotated[int, Field(ge=1)] | None = None
-    alignment: Annotated[int, Field(ge=1)] = 16
+    size: Annotated[int, Field(ge=1, le=2**48)] | None = None
+    alignment: Annotated[int, Field(ge=1, le=2**31)] = 16
     reachable_by: list[Literal["cpu", "accelerator"]] = Field(
         default=["cpu", "accelerator"], min_length=1
     )
@@ -212,11 +213,15 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
         AcceleratorConfigError: no such file, no TOML, an unknown key, a value out of range; names
             the key.
     """
+    if is_special(path):
+        raise AcceleratorConfigError("is no plain file", where=str(path))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise AcceleratorConfigError("no such file", where=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise AcceleratorConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
         raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
     try:
         return AcceleratorConfig.model_validate(data)

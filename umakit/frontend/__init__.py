@@ -28,6 +28,7 @@ from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
+from umakit.inputs import is_special
 
 __all__ = ["Model", "TensorSpecification", "import_model"]
 
@@ -96,6 +97,8 @@ def _imported(
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
     """Import a file by its content, whatever it is called."""
+    if is_special(path):
+        raise ModelError("is no plain file", where=str(path), fix="copy it into one")
     if is_torch_file(path):
         if importlib.util.find_spec("torch") is None:
             raise ModelError(

@@ -23,7 +23,10 @@ DEFAULT_POOL = "workspace"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024 * 1024}
-_SYNTAX = re.compile(r"(?P<name>\w+)(=(?P<size>\d+)(?P<unit>[BKM]?))?(,align=(?P<alignment>\d+))?")
+_SYNTAX = re.compile(
+    r"(?P<name>\w+)(=(?P<size>\d{1,15})(?P<unit>[BKM]?))?"
+    r"(,align=(?P<alignment>\d{1,15}))?"
+)
 
 
 @dataclass(frozen=True)

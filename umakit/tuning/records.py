@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.frontend import Model
+from umakit.inputs import is_special
 from umakit.outputs import FileKind, check_file
 from umakit.staging import write_file
 from umakit.tiling import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
@@ -204,6 +205,8 @@ def read_records(path: Path) -> Records:
         RecordsError: no such file, no records, or of another version.
     """
     where = short_path(path)
+    if is_special(path):
+        raise RecordsError("is no plain file", where=where, fix=TUNE)
     try:
         text = path.read_text(encoding="utf-8")
         header = json.loads(text)
