@@ -16,7 +16,8 @@ help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
-	@echo "make soak       comparisons again, with SOAK_EXAMPLES networks each and SOAK_INFERENCES inputs"
+	@echo "make soak       comparisons again, with SOAK_EXAMPLES networks each and SOAK_INFERENCES inputs,"
+	@echo "                and damaged files of all formats for SOAK_MINUTES minutes of one processor"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
@@ -57,9 +58,11 @@ quick: install-test
 # What make test compares with a few drawn networks and inputs, with many: for a night.
 SOAK_EXAMPLES ?= 200
 SOAK_INFERENCES ?= 1000
+SOAK_MINUTES ?= 30
 
 soak: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
+	  UMAKIT_SOAK_MINUTES=$(SOAK_MINUTES) \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "hypothesis or soak"
 
 lint: install-test

@@ -8,21 +8,29 @@ TVMScript (`.py`) are Python code and are not read.
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.escaping import shown
-from umakit.frontend.model import InputShapes, Model, last_line
+from umakit.frontend.model import InputShapes, Model
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.names import header_of
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
+FORK_SECONDS = 120.0
+"""After which a copy of the process is given up: it waits for a thread that it has not."""
+
 KNOWN_TYPES = re.compile(
     r"None|int|float|bool|dtype|DataType|Device|"
     r"(ffi\.(Array|Map|String|SmallStr|Bytes|Shape|Tensor|Dict|List)|ir|relax|tirx|tir|arith|"
@@ -55,9 +63,9 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
     try:
         text = path.read_text("utf-8-sig")
         _check_graph(json.loads(text), path)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(
-            f"is no valid JSON: {last_line(error)}", where=str(path), fix=HOW_TO_SAVE
+            f"is no valid JSON: {_place(error)}", where=str(path), fix=HOW_TO_SAVE
         ) from None
     _check_in_another_process(path)
     module = load(path)
@@ -90,6 +98,13 @@ def _check_functions_called(module: Any, path: Path) -> None:
                     )
 
 
+def _place(error: Exception) -> str:
+    """Where a text stops being JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno} column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8 text"
+
+
 def load(path: Path) -> Any:
     """What a file that `tvm.ir.save_json` wrote holds.
 
@@ -100,9 +115,9 @@ def load(path: Path) -> Any:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
         if isinstance(module, tvm_api.IRModule):
             module.script()  # fails where an object has another type than it should
-    except Exception as error:  # TVM raises whatever a damaged text makes it stumble over
+    except Exception:  # TVM raises whatever a damaged text makes it stumble over
         raise ModelError(
-            f"cannot be loaded by TVM {tvm_api.VERSION}: {last_line(error)}",
+            f"cannot be loaded by TVM {tvm_api.VERSION}: it is damaged, or of another version",
             where=str(path),
             fix="save it again with this version of TVM",
         ) from None
@@ -122,12 +137,46 @@ def _check_in_another_process(path: Path) -> None:
     Raises:
         ModelError: the process ended by a signal. Other errors are left to the caller.
     """
-    code = f"from pathlib import Path; from {__name__} import check; check(Path({str(path)!r}))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    if ended.returncode < 0:
+    status = _status_of_fork(path)
+    if status is None:
+        code = f"from pathlib import Path; from {__name__} import check; check(Path({str(path)!r}))"
+        command = [sys.executable, "-c", code]
+        status = subprocess.run(command, capture_output=True, check=False).returncode
+    if status < 0:
         raise ModelError(
             "is damaged: objects of the module are missing", where=str(path), fix=HOW_TO_SAVE
         )
+
+
+def _status_of_fork(path: Path) -> int | None:
+    """How a copy of this process ends that imports a file: its exit code, or minus its signal.
+
+    Returns:
+        None where there is no safe copy: other threads may hold what the copy would wait for.
+    """
+    if threading.active_count() > 1 or not hasattr(os, "fork"):
+        return None
+    with warnings.catch_warnings():
+        # Python warns of threads of libraries, which wait for work.
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nowhere, stream)
+            check(path)
+        finally:
+            os._exit(0)
+    end = time.monotonic() + FORK_SECONDS
+    while time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _check_graph(graph: Any, path: Path) -> None:
