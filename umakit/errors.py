@@ -40,9 +40,9 @@ class UmakitError(Exception):
     exit_code = 2
 
     def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
-        self.what = what
-        self.where = where
-        self.fix = fix
+        self.what = one_line(what)
+        self.where = one_line(where)
+        self.fix = one_line(fix)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -113,6 +113,19 @@ class DeviceError(UmakitError):
     def __init__(self, what: str, *, where: str = "", fix: str = "", status: int = 0) -> None:
         self.status = status
         super().__init__(what, where=where, fix=fix)
+
+
+def one_line(text: str) -> str:
+    """A text with the characters that end lines or steer terminals written as escapes.
+
+    Messages quote names of files, models and keys, which may hold any character.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def all_errors(root: type[UmakitError] = UmakitError) -> list[type[UmakitError]]:

@@ -142,6 +142,12 @@ def library_size(
             if len(flags) > len(FLAGS)
         }
     simulator = {Path(name).stem for name in description.sources.simulated}
+    if description.interface not in read.keys() - simulator:
+        raise LibraryError(
+            f"has no code of {description.interface!r}, which its metadata names",
+            where=str(library),
+            fix="export the library again",
+        )
     whole = _Program(read, graphs, description.interface)
     whole.resolve_tables(simulator)
     product = _Program(

@@ -21,9 +21,9 @@ from mutators.models import Arrays, compare_network, read_network
 EXAMPLES = Path(__file__).parents[2] / "examples" / "digits"
 OPERATORS = (
     "Relu Sigmoid Tanh Add Mul Sub Div Conv Gemm MatMul Reshape Flatten Transpose Concat Split "
-    "Slice Pad Gather Softmax MaxPool AveragePool GlobalAveragePool BatchNormalization ReduceMean Clip "
-    "Squeeze Unsqueeze Resize Identity Cast Constant If Loop Where Expand QuantizeLinear Shape "
-    "DequantizeLinear ArgMax LayerNormalization GroupNormalization TopK Einsum Dropout Tile"
+    "Slice Pad Gather Softmax MaxPool AveragePool GlobalAveragePool BatchNormalization ReduceMean "
+    "Clip Squeeze Unsqueeze Resize Identity Cast Constant If Loop Where Expand QuantizeLinear "
+    "Shape DequantizeLinear ArgMax LayerNormalization GroupNormalization TopK Einsum Dropout Tile"
 ).split()
 
 

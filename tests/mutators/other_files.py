@@ -313,11 +313,12 @@ class MetadataFiles:
             shutil.copy(path, library / "metadata.json")
             refusals = []
             steps = [
-                lambda: library_size(library),
                 lambda: package_library(library, "arduino", folder / "inside" / "arduino"),
                 lambda: package_library(library, "tar", folder / "inside" / "library.tar"),
             ]
-            for step in (*steps, *([lambda: self._run(library)] if thorough else [])):
+            if thorough:
+                steps += [lambda: library_size(library), lambda: self._run(library)]
+            for step in steps:
                 try:
                     step()
                 except umakit.errors.UmakitError as error:

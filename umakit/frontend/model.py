@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -178,7 +179,28 @@ def file_fingerprint(path: Path) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """The line of a TVM error that says what is wrong, without its C++ trace."""
+    """The sentence of an error of TVM or torch that says what is wrong, if it has one.
+
+    What Python, or a check inside of TVM, says about its own values is no help to a user.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[-1] if lines else type(error).__name__
-    return re.sub(r"^\S*Error:\s*", "", text)
+    text = re.sub(r"^\S*Error:\s*", "", lines[-1] if lines else "")
+    if not text or isinstance(error, PYTHON_ERRORS) or OWN_VALUES.search(text):
+        return "its shapes, types or attributes are not those that it takes"
+    return text
+
+
+PYTHON_ERRORS = (
+    KeyError, IndexError, AttributeError, NameError, StopIteration, RecursionError, MemoryError,
+    OverflowError, ZeroDivisionError, struct.error,
+)  # fmt: skip
+"""Exceptions whose text is about Python's values."""
+
+OWN_VALUES = re.compile(
+    r"Check failed|object has no|<class '|\b0x[0-9a-f]{6,}|NoneType|positional argument|object is "
+    r"not|not subscriptable|unhashable|out of range|keyword argument|[a-z]Error\b|::|Mismatched |"
+    r"not enough values|too many values|BlockBuilder|invalid literal|Cannot cast|"
+    r"unsupported operand|list of Expr|argument #|broadcast together|cannot reshape array|"
+    r"\bself\.|required argument"
+)
+"""What such a text looks like."""

@@ -7,6 +7,7 @@ TVMScript (`.py`) are Python code and are not read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import ModelError
+from umakit.errors import ModelError, UmakitError
 from umakit.escaping import shown
 from umakit.frontend.model import InputShapes, Model
 from umakit.frontend.relax_modules import import_relax
@@ -67,7 +68,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
         raise ModelError(
             f"is no valid JSON: {_place(error)}", where=str(path), fix=HOW_TO_SAVE
         ) from None
-    _check_in_another_process(path)
+    _check_in_another_process(path, input_shapes)
     module = load(path)
     if not isinstance(module, tvm_api.IRModule):
         raise ModelError(
@@ -124,31 +125,40 @@ def load(path: Path) -> Any:
     return module
 
 
-def check(path: Path) -> None:
-    """Take every step that a damaged module could end the process in."""
-    module = load(path)
-    if isinstance(module, tvm_api.IRModule):
-        simplify(import_relax(module, "check", {}, {}).module, "check")
+def check(path: Path, input_shapes: InputShapes) -> None:
+    """Take every step that a damaged module could end the process in.
+
+    Raises:
+        Exception: whatever TVM stumbles over; what umakit refuses is left to the import itself.
+    """
+    with contextlib.suppress(UmakitError):
+        module = load(path)
+        if isinstance(module, tvm_api.IRModule):
+            simplify(import_relax(module, "check", {}, input_shapes).module, "check")
 
 
-def _check_in_another_process(path: Path) -> None:
+def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
     """Import a file where no harm is done: TVM ends its process when objects miss others.
 
     Raises:
-        ModelError: the process ended by a signal. Other errors are left to the caller.
+        ModelError: the process ended by a signal, or by an error that umakit does not know.
     """
-    status = _status_of_fork(path)
+    status = _status_of_fork(path, input_shapes)
     if status is None:
-        code = f"from pathlib import Path; from {__name__} import check; check(Path({str(path)!r}))"
+        shapes = {name: [int(size) for size in shape] for name, shape in input_shapes.items()}
+        code = f"from pathlib import Path; from {__name__} import check; "
+        code += f"check(Path({str(path)!r}), {shapes!r})"
         command = [sys.executable, "-c", code]
         status = subprocess.run(command, capture_output=True, check=False).returncode
-    if status < 0:
+    if status != 0:
         raise ModelError(
-            "is damaged: objects of the module are missing", where=str(path), fix=HOW_TO_SAVE
+            "is damaged: objects of the module are missing or do not fit together",
+            where=str(path),
+            fix=HOW_TO_SAVE,
         )
 
 
-def _status_of_fork(path: Path) -> int | None:
+def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
     """How a copy of this process ends that imports a file: its exit code, or minus its signal.
 
     Returns:
@@ -161,13 +171,15 @@ def _status_of_fork(path: Path) -> int | None:
         warnings.simplefilter("ignore")
         child = os.fork()
     if child == 0:
+        status = 1
         try:
             nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(nowhere, stream)
-            check(path)
+            check(path, input_shapes)
+            status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     end = time.monotonic() + FORK_SECONDS
     while time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)

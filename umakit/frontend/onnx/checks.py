@@ -153,7 +153,10 @@ def _check_scale(
     scale = constants[node.input[1]]
     if scale is None:
         return
-    values = onnx.numpy_helper.to_array(scale)
+    try:
+        values = onnx.numpy_helper.to_array(scale)
+    except (KeyError, TypeError, ValueError):
+        raise ModelError(f"a scale of {node.op_type} holds no numbers", where=where) from None
     if not (np.isfinite(values) & (values > 0)).all():
         raise ModelError(f"a scale of {node.op_type} is not a positive number", where=where)
 

@@ -20,6 +20,7 @@ from umakit.frontend.model import (
     Meaning,
     Model,
     TensorSpecification,
+    last_line,
     type_specification,
 )
 from umakit.frontend.onnx.attributes import settle_attributes
@@ -107,7 +108,13 @@ def _load(path: Path) -> onnx.ModelProto:
         raise ModelError(
             "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
         ) from None
-    except (onnx.checker.ValidationError, ValueError, OSError) as error:
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        raise ModelError(
+            f"is not a valid ONNX model: {last_line(error)}", where=str(path)
+        ) from None
+    except onnx.checker.ValidationError as error:
         first_line = str(error).strip().splitlines()[0]
         raise ModelError(f"is not a valid ONNX model: {first_line}", where=str(path)) from None
     return proto
