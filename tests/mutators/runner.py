@@ -75,7 +75,7 @@ def run(
     pending: list[int] = []
     with tempfile.TemporaryDirectory(prefix="umakit-mutants-") as temporary:
         while True:
-            pending = pending or [n for n, _ in zip(numbers, range(50), strict=False)]
+            pending = pending or [n for _, n in zip(range(50), numbers, strict=False)]
             if not pending:
                 return summary
             for number, verdict, detail in _read_some(form, seed, pending, temporary, thorough):
