@@ -4,6 +4,7 @@ is nothing else."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 from comparisons import examples
+from execution import vanilla
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, Graph, save
 from onnx import TensorProto
+from umakit.cli.main import run_command
 
 import umakit
+from umakit import tvm_api
 from umakit.build import compile_c, library_sources
+from umakit.compile import ExportOptions
+from umakit.errors import DeviceError, ModelError
+from umakit.lower.index_checks import check_indices
+from umakit.unpacked import run_unpacked
 
 EXAMPLES = examples(3)
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
@@ -263,3 +271,125 @@ def test_every_index_is_inside_or_named(
     np.testing.assert_allclose(
         data, np.tile(np.concatenate([e.reshape(-1) for e in expected]), 2), rtol=1e-6
     )
+
+
+def gather(indices: Array | None = None, *, name: str = "rows", accelerated: bool = False) -> Any:
+    """A Gather of four rows, behind a convolution if there is to be an accelerator."""
+    graph = Graph()
+    data = graph.input("data", 1, 4, 4, 3)
+    if accelerated:
+        data = graph.conv(data, 4, name="conv")
+    rows = graph.input("rows_in", 2, dtype=TensorProto.INT64) if indices is None else None
+    index = rows or graph.constant(indices, "int64")
+    graph.output(graph.node("Gather", data, index, name=name, axis=2))
+    return graph.model()
+
+
+DATA = np.random.default_rng(0).standard_normal((1, 4, 4, 3)).astype("float32")
+
+
+@pytest.mark.parametrize("index", [4, -5, 2**31, 2**32, -(2**63)])
+def test_constant_index_out_of_range_is_refused(tmp_path: Path, index: int) -> None:
+    path = save(gather(np.array([0, index])), tmp_path)
+    with pytest.raises(ModelError) as error:
+        umakit.import_model(path)
+    text = f"operator Gather of node 'rows' has the index {index}, which is out of range for axis 2"
+    assert text in str(error.value) and str(path) in str(error.value)
+
+
+def test_constant_indices_need_no_check(tmp_path: Path) -> None:
+    path = save(gather(np.array([-4, 3])), tmp_path)
+    library = umakit.compile_model(path, [], tmp_path / "library")
+    source = (library.path / "codegen/host/src/tvmgen_network.c").read_text()
+    assert "INDEX_OUT_OF_RANGE" not in source
+    result = umakit.run_library(library.path, {"data": DATA}).outputs["rows"]
+    np.testing.assert_array_equal(result, DATA[:, :, [-4, 3]])
+
+
+def test_interfaces_and_commands_name_the_layer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = 'a"b\\c\n*/'
+    model = gather(name="rows")
+    model.graph.node[0].name = hostile
+    path = save(model, tmp_path)
+    library = umakit.compile_model(path, [], tmp_path / "library")
+    wrong = {"data": DATA, "rows_in": np.array([0, 4])}
+    with pytest.raises(DeviceError, match=r"(?s)layer \d+, a.*: an index is out of range"):
+        run_unpacked(library.path, wrong)
+    np.savez(tmp_path / "in.npz", **wrong)
+    command = [str(library.path), "--inputs", str(tmp_path / "in.npz")]
+    assert run_command(["run", *command, "--outputs", str(tmp_path / "out.npz")]) == 1
+    assert "an index is out of range" in capsys.readouterr().err
+    assert not (tmp_path / "out.npz").exists()
+    assert run_command(["diff", str(path), "--inputs", str(tmp_path / "in.npz")]) == 1
+    assert "an index is out of range" in capsys.readouterr().err
+    assert run_command(["diff", str(path)]) == 0, "random indices are inside"
+
+
+def test_checks_can_be_left_out(tmp_path: Path) -> None:
+    path = save(gather(), tmp_path)
+    for checks in (True, False):
+        folder = tmp_path / str(checks)
+        library = umakit.compile_model(path, [], folder, options=ExportOptions(index_checks=checks))
+        assert library.metadata["umakit"]["index_checks"] is checks
+        assert ("--no-index-checks" in (folder / "README.md").read_text()) is not checks
+        source = (folder / "codegen/host/src/tvmgen_network.c").read_text()
+        assert ("INDEX_OUT_OF_RANGE" in source) is checks
+        right = {"data": DATA, "rows_in": np.array([-4, 2])}
+        result = umakit.run_library(library.path, right).outputs["rows"]
+        np.testing.assert_array_equal(result, DATA[:, :, [-4, 2]])
+
+
+@pytest.mark.parametrize("device", ["host", "qemu-cortex-m3"])
+def test_beside_an_accelerator_and_without_an_operating_system(tmp_path: Path, device: str) -> None:
+    if device != "host" and shutil.which("qemu-system-arm") is None:
+        pytest.skip("needs qemu-system-arm")
+    path = save(gather(accelerated=True), tmp_path)
+    library = umakit.compile_model(path, [vanilla()], tmp_path / "library")
+    assert library.report.offloaded
+    inputs = {"data": DATA, "rows_in": np.array([-4, 2])}
+    umakit.run_library(library.path, inputs, device=device)
+    inputs["rows_in"] = np.array([0, 2**32])
+    with pytest.raises(DeviceError, match=r"layer \d+, rows \(take\): an index is out of range"):
+        umakit.run_library(library.path, inputs, device=device)
+
+
+def loops(index: Callable[[Any, Any], Any], *, condition: Any = None) -> Any:
+    """A prim func that reads `data` (4 elements) at a position made of `i[n]` (int32)."""
+    tirx = tvm_api.tirx
+    data, i, result = (
+        tirx.decl_buffer([4], dtype, name)
+        for name, dtype in (("data", "float32"), ("i", "int32"), ("result", "float32"))
+    )
+    n = tirx.Var("n", "int32")
+    store: Any = tirx.BufferStore(result, data[index(i[n], n)], [n])
+    if condition is not None:
+        store = tirx.IfThenElse(condition(i[n]), store, None)
+    zero, four = (tirx.IntImm("int32", value) for value in (0, 4))
+    body = tirx.For(n, zero, four, tirx.ForKind.SERIAL, store)
+    return tirx.PrimFunc([data, i, result], body)
+
+
+def test_what_is_proven_gets_no_check() -> None:
+    tirx = tvm_api.tirx
+    proven = [
+        loops(lambda i, n: tirx.max(tirx.min(i, 3), 0)),
+        loops(lambda i, n: i & 3),
+        loops(lambda i, n: tirx.floormod(i, 4)),
+        loops(lambda i, n: i, condition=lambda i: tirx.all(i >= 0, i < 4)),
+        loops(lambda i, n: tirx.Select(tirx.all(i >= 0, i < 4), i, 0)),
+    ]
+    for function in proven:
+        assert check_indices(function, [], "kernel") is function
+    unproven = [
+        loops(lambda i, n: i),
+        loops(lambda i, n: tirx.min(i, 3)),
+        loops(lambda i, n: i & 7),
+        # The sum wraps around, whatever TVM's own analyzer believes.
+        loops(lambda i, n: tirx.min(tirx.max(i, 0) + 1, 3)),
+        loops(lambda i, n: i, condition=lambda i: i < 4),
+    ]
+    for function in unproven:
+        checked = check_indices(function, [], "kernel")
+        assert len(tvm_api.collect(checked.body, tvm_api.tirx.Return)) == 1

@@ -192,7 +192,8 @@ class Ranges:
         buffer = node.source
         if buffer in self._known:
             last = tvm_api.integer_value(node.indices[-1]) if len(node.indices) else None
-            return self._known[buffer].limits(last)
+            elements: Elements = self._known[buffer]
+            return elements.limits(last)
         stored = self._stored.get(buffer)
         if not stored or buffer in self._open:
             return limits

@@ -7,6 +7,7 @@ follows the specification: those are imported here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,15 +70,37 @@ def one_hot(node: Node) -> Any | None:
     return relax.op.where(chosen, on, off)
 
 
-def max_unpool(node: Node) -> None:
-    """Check constant indices of MaxUnpool, which are positions in the flattened result.
+def max_unpool(node: Node) -> Any:
+    """MaxUnpool, whose indices are places in the flattened result; none is negative.
 
-    Raises:
-        ModelError: one is negative.
+    They are those of the shape that the attributes give; an `output_shape` adds zeros behind it, as
+    ONNX's own tests have it.
     """
-    indices = node.constant(1)
-    if indices is not None and indices.size and indices.min() < 0:
-        raise node.refuse(f"has the index {indices.min()}, which is negative")
+    data, indices = node.shape(0), node.shape(1)
+    kernel = [int(size) for size in node.attribute("kernel_shape", ())]
+    strides = [int(step) for step in node.attribute("strides", [1] * len(kernel))]
+    pads = [int(pad) for pad in node.attribute("pads", [0] * 2 * len(kernel))]
+    if len(data) != len(kernel) + 2 or indices != data or len(strides) != len(kernel):
+        raise node.refuse(
+            f"has a kernel_shape of {kernel} and inputs {list(data)}, {list(indices)}"
+        )
+    sizes = zip(data[2:], strides, kernel, pads[: len(kernel)], pads[len(kernel) :], strict=True)
+    shape = [*data[:2], *((n - 1) * step + size - a - b for n, step, size, a, b in sizes)]
+    count = math.prod(shape)
+    constant = node.constant(1)
+    if constant is not None:
+        _check(node, constant, count, 0, from_the_end=False)
+    zeros = relax.const(np.zeros(count, node.dtype(0)), node.dtype(0))
+    places = node.emit(relax.op.reshape(node.inputs[1], (math.prod(data), 1)))
+    updates = node.emit(relax.op.reshape(node.inputs[0], (math.prod(data),)))
+    result = relax.op.reshape(node.emit(relax.op.scatter_nd(zeros, places, updates)), shape)
+    if node.input(2) is None:
+        return result
+    wanted = node.constant(2)
+    if wanted is None or wanted.shape != (len(data),) or (wanted < shape).any():
+        raise node.refuse(f"has an output_shape that is no constant, or below {shape}")
+    widths = [width for n, size in zip(wanted, shape, strict=True) for width in (0, int(n) - size)]
+    return relax.op.nn.pad(node.emit(result), widths)
 
 
 def _data_shape(node: Node) -> tuple[int, ...] | None:
@@ -87,8 +110,8 @@ def _data_shape(node: Node) -> tuple[int, ...] | None:
     return tvm_api.static_shape(data)
 
 
-def _check(node: Node, indices: Array, size: int, axis: int) -> None:
-    outside = (indices < -size) | (indices >= size)
+def _check(node: Node, indices: Array, size: int, axis: int, *, from_the_end: bool = True) -> None:
+    outside = (indices < (-size if from_the_end else 0)) | (indices >= size)
     if outside.any():
         raise node.refuse(
             f"has the index {indices[outside].reshape(-1)[0]}, which is out of range for axis "
