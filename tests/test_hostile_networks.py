@@ -17,6 +17,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
+import kconfiglib
 import numpy as np
 import pytest
 from execution import vanilla
@@ -25,14 +26,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from networks import normal
 from onnx import TensorProto, helper, numpy_helper
+from umakit.cli.main import run_command
 
 import umakit
+from umakit.errors import LibraryError
 from umakit.library_metadata import load_metadata
 from umakit.memory_map import draw_memory_map
 from umakit.packages.convert import package_library
 from umakit.page import html as page_html
 from umakit.page import make_page
-from umakit.run import run_library
+from umakit.run import load_inputs, run_library, save_outputs
 from umakit.unpacked import run_unpacked
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
@@ -227,3 +230,87 @@ def test_many_drawn_names(drawn: Names, plain: Path, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / folder, ignore_errors=True)
     (tmp_path / "library.tar").unlink(missing_ok=True)
     check_network(drawn, plain, tmp_path)
+
+
+def odd_backend(folder: Path) -> Path:
+    """Vanilla with files of a driver that a shell, CMake and a compiler would take for more."""
+    written = shutil.copytree(Path(umakit.__file__).parent.parent / "backends/vanilla_accelerator",
+                              folder / "odd_accelerator")  # fmt: skip
+    renamed = {"conv2dnchw.c": "my driver;$(touch RAN) ${X}.c", "conv2dnchw.h": "my header[].h"}
+    for path in written.glob("*.*"):
+        text = path.read_text(encoding="utf-8").replace("vanilla_accelerator", "odd_accelerator")
+        for old, new in renamed.items():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        path.write_text(text, encoding="utf-8")
+    for old, new in renamed.items():
+        (written / old).rename(written / new)
+    return written
+
+
+def test_build_systems_read_what_a_backend_with_strange_file_names_makes(tmp_path: Path) -> None:
+    backend = umakit.find_backend(odd_backend(tmp_path))
+    model = network(PLAIN, tmp_path / "model.onnx")
+    library = tmp_path / "li brary"
+    umakit.compile_model(model, [backend], library, name="no;w $(touch RAN)\n\"'@X@")
+    description = load_metadata(library)["umakit"]
+    prefix = description["interface"]
+    assert re.fullmatch(r"tvmgen_\w+", prefix)
+    assert any(layer["where"] == "odd_accelerator" for layer in description["layers"])
+    configured = tmp_path / "configured"
+    subprocess.run(["cmake", "-S", library, "-B", configured], check=True, capture_output=True)
+    build = ["cmake", "--build", configured, "--parallel", "2"]
+    subprocess.run(build, check=True, capture_output=True)
+    tree = kconfiglib.Kconfig(str(library / "zephyr/Kconfig"), warn_to_stderr=False)
+    assert prefix.upper() in tree.syms
+    (name_line,) = re.findall("^name: (.*)$", (library / "zephyr/module.yml").read_text(), re.M)
+    assert name_line == prefix
+    readme = (library / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^    (cc .*?)(?: +#.*)?$", readme, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        subprocess.run(["sh", "-c", line], cwd=library, check=True)
+    sketch = package_library(library, "arduino", tmp_path / "sketch")
+    properties = (sketch / "library.properties").read_text(encoding="utf-8").splitlines()
+    assert all(re.match(r"[a-z_]+=", line) for line in properties)
+    inputs = {PLAIN.left: LEFT, PLAIN.right: RIGHT}
+    for got, wanted in zip(run_library(library, inputs).outputs.values(), expected(), strict=True):
+        assert np.allclose(got, wanted, atol=1e-5)
+    assert not list(tmp_path.rglob("RAN")) and not Path("RAN").exists()
+
+
+def test_two_files_of_drivers_with_one_name_are_refused(tmp_path: Path) -> None:
+    """Exports have one folder for all of them: one file would be lost."""
+    written = odd_backend(tmp_path)
+    text = (written / "backend.py").read_text(encoding="utf-8")
+    (written / "device.c").write_text("int odd_unused;\n")
+    changed = text.replace('sources=["', 'sources=["device.c", "')
+    assert changed != text
+    (written / "backend.py").write_text(changed, encoding="utf-8")
+    backend = umakit.find_backend(written)
+    model = network(PLAIN, tmp_path / "model.onnx")
+    with pytest.raises(LibraryError, match="two different files would become"):
+        umakit.compile_model(model, [backend], tmp_path / "library")
+    assert not (tmp_path / "library").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 100_000, "../../x", "\u05d0", "file", ""])
+def test_results_under_any_name_are_kept(name: str, tmp_path: Path) -> None:
+    arrays = {name: LEFT, f"{name}2": RIGHT}
+    save_outputs(tmp_path / "out.npz", arrays)
+    stored = load_inputs(tmp_path / "out.npz")
+    assert [array.tobytes() for array in stored.values()] == [LEFT.tobytes(), RIGHT.tobytes()]
+    if "\0" not in name and len(name) < 1000:
+        assert list(stored) == list(arrays)
+
+
+@pytest.mark.parametrize("part", ["node1", "input1", "output1"])
+def test_names_that_are_not_utf_8_are_refused(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = Names(left="input1", total="output1", conv="node1")
+    path = network(drawn, tmp_path / "model.onnx")
+    path.write_bytes(path.read_bytes().replace(part.encode(), b"\xff" * len(part)))
+    assert run_command(["compile", str(path), "-o", str(tmp_path / "library")]) == 2
+    error = capsys.readouterr().err
+    assert "is not UTF-8" in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "library").exists()
