@@ -49,6 +49,11 @@ def say(text: str, error: bool = False) -> None:
     print(shown(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
+def say_wrapped(text: str) -> None:
+    """Print a result, in as many lines as it needs at the width of the terminal."""
+    console().print(shown(text))
+
+
 def print_any_character() -> None:
     """Let standard output and error show as an escape what their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):

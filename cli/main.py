@@ -17,7 +17,7 @@ from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli import tune as tune_command
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, progress, say, say_wrapped
 from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
@@ -145,7 +145,7 @@ def partition(
         _print_json(report.as_json())
     else:
         console().print(tables.offload_table(report.placements))
-        say(tables.offload_summary(report))
+        say_wrapped(tables.offload_summary(report))
 
 
 @app.command(
@@ -218,11 +218,11 @@ def compile_(
     if as_json:
         _print_json({"output": str(output), **library.metadata["umakit"]})
         return
-    say(tables.offload_summary(library.report))
+    say_wrapped(tables.offload_summary(library.report))
     for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
-        say(line)
+        say_wrapped(line)
     if records is not None:
-        say(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
+        say_wrapped(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ForceOption,
@@ -105,7 +105,7 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
-    say(offload_summary(page.offload))
+    say_wrapped(offload_summary(page.offload))
     say(f"Wrote {destination}")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from umakit.cli import size_tables
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, progress, say_wrapped
 
 from umakit.devices import DEVICES, find_device
 
@@ -44,4 +44,4 @@ def size(
     out.print(size_tables.size_table(sizes))
     out.print()
     for line in size_tables.size_notes(sizes):
-        say(line)
+        say_wrapped(line)

@@ -9,7 +9,6 @@ HTML, SVG, JSON and YAML.
 from __future__ import annotations
 
 import html.parser
-import os
 import re
 import shutil
 import subprocess
@@ -20,9 +19,10 @@ from pathlib import Path
 import kconfiglib
 import numpy as np
 import pytest
+from comparisons import examples
 from execution import vanilla
 from hostile_names import names
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from networks import normal
 from onnx import TensorProto, helper, numpy_helper
@@ -210,26 +210,10 @@ def drawn_names() -> st.SearchStrategy[Names]:
     return values.filter(lambda v: distinct([*v[:4], v[6], v[7]])).map(lambda v: Names(*v))
 
 
-@settings(
-    max_examples=1, deadline=None, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+@examples(2)
 @given(drawn=drawn_names())
 def test_drawn_names(drawn: Names, plain: Path, tmp_path: Path) -> None:
     check_network(drawn, plain, tmp_path, everything=False)
-
-
-@pytest.mark.soak
-@settings(
-    max_examples=int(os.environ.get("SOAK_EXAMPLES", "200")), deadline=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
-@given(drawn=drawn_names())
-def test_many_drawn_names(drawn: Names, plain: Path, tmp_path: Path) -> None:
-    for folder in ("sketch", "plain_sketch"):
-        shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    (tmp_path / "library.tar").unlink(missing_ok=True)
-    check_network(drawn, plain, tmp_path)
 
 
 def odd_backend(folder: Path) -> Path:
