@@ -19,10 +19,14 @@ from typing import Any, TypeVar
 import typer
 from umakit.cli.console import print_any_character, say
 
+from umakit import errors
 from umakit.backend_code import last_raised
 from umakit.errors import UmakitError, short_path
 
 T = TypeVar("T")
+
+PACKAGES = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, errors.__file__))
+"""Folders of umakit's own code."""
 
 TRACEBACK = "UMAKIT_TRACEBACK"
 """Environment variable: `1` prints the traceback of what was raised, `bugs` of umakit's bugs."""
@@ -135,11 +139,9 @@ def _bug(error: BaseException) -> int:
 def _place(error: BaseException) -> str:
     """File and line of umakit where something was raised; of whatever raised it elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if f"{os.sep}umakit{os.sep}" in frame.filename]
+    ours = [frame for frame in frames if frame.filename.startswith(PACKAGES)]
     last = (ours or list(frames))[-1]
-    parts = Path(last.filename).parts
-    start = len(parts) - 1 - parts[::-1].index("umakit") if "umakit" in parts else -1
-    return f"{'/'.join(parts[start:])}:{last.lineno}"
+    return f"{Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno}"
 
 
 def _show_traceback(error: BaseException, *, is_bug: bool) -> None:

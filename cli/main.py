@@ -263,6 +263,7 @@ def run(
         float | None,
         typer.Option(
             min=0.001,
+            max=10_000_000,
             help="Seconds that the run may take; default: 600 under emulation.",
             show_default=False,
         ),

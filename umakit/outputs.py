@@ -305,7 +305,10 @@ def _folders_of(path: Path) -> Iterable[Path]:
 
 def _is_same(one: Path, other: Path) -> bool:
     """Whether two paths lead to one file: by links, hard links, or names that differ in case."""
-    first, second = status_of(one), status_of(other)
+    try:
+        first, second = status_of(one), status_of(other)
+    except OutputError:  # of an input, which will be refused when it is read
+        first = second = None
     if first is None or second is None:
         return os.path.realpath(one) == os.path.realpath(other)
     return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

@@ -137,7 +137,7 @@ def library_size(
         progress("reading the objects")
         read = {path.stem: read_object(path) for path in objects}
         graphs = {
-            path.stem: path.with_suffix(".ci").read_text(encoding="utf-8")
+            path.stem: path.with_suffix(".ci").read_text(encoding="utf-8", errors="surrogateescape")
             for path in objects
             if len(flags) > len(FLAGS)
         }
