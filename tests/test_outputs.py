@@ -314,6 +314,9 @@ def test_an_input_is_never_an_output(way: str, force: bool, tmp_path: Path) -> N
     before = tree(tmp_path)
     with pytest.raises(OutputError, match=r"no input is replaced|cannot be looked at"):
         write_file(other, b"umakit results 2", NPZ_RESULTS, [one], force=force)
+    if way == "loop of links":
+        assert tree(tmp_path) == before
+        return  # as an input it cannot be read
     with pytest.raises(OutputError, match=r"no input is replaced|cannot be looked at"):
         write_file(one, b"umakit results 2", NPZ_RESULTS, [other], force=force)
     assert tree(tmp_path) == before
