@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tflite
-from test_tflite_random_networks import STEPS, Network
 from tflite_networks import TfliteFile, micro_interpreter
 from umakit.cli.main import run_command
 
@@ -53,14 +51,6 @@ def other_code(newer: int) -> bytes:
     table = tflite.Model.GetRootAsModel(file, 0).OperatorCodes(0)._tab
     place = table.Pos + table.Offset(10)
     return file[:place] + newer.to_bytes(4, "little", signed=True) + file[place + 4 :]
-
-
-def network() -> bytes:
-    """A network of nearly all kinds of operators."""
-    net = Network(1)
-    for step in sorted(STEPS):
-        STEPS[step](net, net.values[-1])
-    return net.file.finish([net.first.number], [net.values[-1].number])
 
 
 BAD = {
@@ -132,16 +122,3 @@ def test_no_beginning_of_a_file_is_taken_for_the_whole(tmp_path: Path) -> None:
     assert imported(content, tmp_path)
     for length in range(len(content)):
         assert not imported(content[:length], tmp_path), length
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_changed_bytes_are_refused_or_make_another_model(seed: int, tmp_path: Path) -> None:
-    chance, content = random.Random(seed), network()
-    taken = 0
-    for _ in range(40):
-        changed = bytearray(content)
-        for _ in range(chance.choice([1, 1, 2, 8])):
-            place = chance.randrange(8, len(changed))
-            changed[place] = chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)])
-        taken += imported(bytes(changed), tmp_path)
-    assert taken < 40

@@ -138,20 +138,6 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape and dtype of an array, and how many bytes lie before its values."""
-    counted = _Counted(stream)
-    version = np.lib.format.read_magic(counted)
-    shape, _, dtype = HEADER_READERS[version](counted)
-    return shape, dtype, counted.count
-
-
-class _Counted:
-    """A stream that counts what is read."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.count += len(data)
-        return data
+    version = np.lib.format.read_magic(stream)
+    shape, _, dtype = HEADER_READERS[version](stream)
+    return shape, dtype, stream.tell()

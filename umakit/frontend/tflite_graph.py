@@ -8,13 +8,13 @@ import relies on is read once, with bounds, and put into dataclasses.
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tflite
-from flatbuffers.number_types import Int32Flags
 
 from umakit.errors import ModelError
 
@@ -293,8 +293,9 @@ def operator_number(code: Any) -> int:
     Codes below 127 lie in the field that older files have (`GetBuiltinCode` in TensorFlow Lite's
     schema_utils.cc). The method `BuiltinCode` of the package tflite looks at that one first.
     """
-    place = code._tab.Offset(NEWER_CODE_FIELD)
-    newer = code._tab.Get(Int32Flags, place + code._tab.Pos) if place else 0
+    table = code._tab
+    place = table.Offset(NEWER_CODE_FIELD)
+    newer = struct.unpack_from("<i", table.Bytes, place + table.Pos)[0] if place else 0
     return max(int(code.DeprecatedBuiltinCode()), int(newer))
 
 
