@@ -210,7 +210,7 @@ def _replant(backend: Any, wrong: str) -> Any:
     ("before", "message"),
     [
         ("return 77;", "status 77"),
-        ("abort();", "stopped by signal 6 (SIGABRT)"),
+        ("abort();", r"stopped by signal 6 \(SIGABRT\)"),
     ],
 )
 def test_a_run_that_stops_says_in_which_layer(
