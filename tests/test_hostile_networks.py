@@ -90,15 +90,15 @@ def distinct(drawn: list[str]) -> bool:
     return len(set(drawn)) == len(drawn) and all(drawn)
 
 
-def code_of(library: Path, prefix: str, replaced: dict[str, str], compiler: str) -> list[str]:
-    """The tokens that a compiler sees of a library's own C, names of the interface replaced."""
+def code_of(library: Path, prefix: str, compiler: str) -> list[str]:
+    """The tokens that a compiler sees of a library's own C."""
     tokens: list[str] = []
     for source in sorted((library / "codegen/host/src").glob(f"{prefix}*.c")):
         include = f"-I{library / 'codegen/host/include'}"
         line = [compiler, "-std=gnu17", "-P", "-E", include, str(source)]
         seen = subprocess.run(line, capture_output=True, text=True, check=True).stdout
         tokens += re.findall(r'"(?:[^"\\]|\\.)*"|\w+|[^\w\s]', seen)
-    return [replaced.get(token, token) for token in tokens]
+    return tokens
 
 
 def check_c(library: Path, plain: Path, folder: Path) -> None:
@@ -118,8 +118,10 @@ def check_c(library: Path, plain: Path, folder: Path) -> None:
             sources = sorted((library / "codegen/host/src").glob("tvmgen_*.c"))
             flags = [*STRICT, standard, "-fsyntax-only"]
             subprocess.run([compiler, *flags, *sources], cwd=folder, check=True)
-        seen = code_of(library, "tvmgen_net", replaced, compiler)
-        assert seen == code_of(plain, "tvmgen_net", {}, compiler)
+        seen, wanted = (code_of(each, "tvmgen_net", compiler) for each in (library, plain))
+        assert len(seen) == len(wanted)
+        for token, other_token in zip(seen, wanted, strict=True):
+            assert other_token in (token, replaced.get(token)), token
     header = library / "codegen/host/include/tvmgen_net.h"
     (folder / "header.cpp").write_text(f'#include "{header}"\nint main() {{ return 0; }}\n')
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
@@ -207,7 +209,7 @@ def test_names_known_to_hurt(drawn: Names, everything: bool, plain: Path, tmp_pa
 def drawn_names() -> st.SearchStrategy[Names]:
     some = names().filter(lambda name: len(name) < 5_000)
     values = st.lists(some, min_size=len(EVERY), max_size=len(EVERY))
-    return values.filter(lambda v: distinct([*v[:4], v[6], v[7]])).map(lambda v: Names(*v))
+    return values.filter(lambda v: distinct([*v[:4], v[6], v[7]]) and v[8]).map(lambda v: Names(*v))
 
 
 @examples(2)
