@@ -91,6 +91,7 @@ def drawn(dtype: str) -> st.SearchStrategy[Array]:
                 float(np.nextafter(number(v), to)) for v in edges for to in (infinity, -infinity)
             ]
         numbers = st.one_of(
+            st.just(np.nan),
             st.sampled_from([*edges, *near]),
             st.floats(width=int(dtype[-2:]), allow_nan=False),
             st.floats(-300, 300, width=32),
@@ -99,7 +100,10 @@ def drawn(dtype: str) -> st.SearchStrategy[Array]:
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         around = range(max(-2, least), 3)
         edges = [least, least + 1, most, most - 1, *around, 7, 8, 15, 16, 31, 32, 63, 64]
-        numbers = st.one_of(st.sampled_from(edges), st.integers(int(least), int(most)))
+        always = [0, least, max(-1, least)]
+        numbers = st.one_of(
+            st.sampled_from(always), st.sampled_from(edges), st.integers(int(least), int(most))
+        )
     return st.lists(numbers, min_size=8, max_size=8).map(lambda v: np.array(v, dtype))
 
 
