@@ -208,7 +208,7 @@ class _Output:
 def _watched_output() -> Iterator[_Output]:
     """Watch standard output. What cannot be written is dropped when Python ends."""
     stream, output = sys.stdout, _Output(sys.stdout)
-    sys.stdout = output  # type: ignore[assignment]
+    sys.stdout = output
     try:
         yield output
     finally:

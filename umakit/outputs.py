@@ -253,7 +253,8 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
 
 def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> None:
     """Refuse an output that is an input, holds one, or lies in one that is a folder."""
-    place, above = Path(os.path.realpath(output)), {}
+    place = Path(os.path.realpath(output))
+    above: dict[Path, Path] = {}
     for one in inputs:
         if _is_same(output, one) or _is_linked_into(one, output):
             named = "an input of this command" if str(one) == str(output) else f"the input {one}"
