@@ -243,7 +243,7 @@ def test_inputs_that_are_no_files(kind: str, words: str, place: Path, refused: R
     elif kind in ("device", "loop"):
         special.symlink_to("/dev/zero" if kind == "device" else "X")
     error = refused(*words.split())
-    assert "X: " in error or "/dev/zero: " in error or "'X'" in error
+    assert re.search(r"\bX\b|/dev/zero", error)
 
 
 NUMBERS = ["9" * 4200, "9" * 5000, "-" + "9" * 5000]
