@@ -10,6 +10,7 @@ without weights it is `data[places[r, 0]]`, of any dtype.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,21 +157,23 @@ def _compute(data: Any, *tables: Any, axes: Sequence[int], weighted: Sequence[bo
 
         return te.compute(shape, one_sum, name=OPERATOR)
 
-    def terms(at: list[Any], result: tuple[Any, ...], left: Sequence[int]) -> Any:
-        if not left:
-            return data(*at)
-        axis = left[0]
-        places, weights = pairs[axis]
+    def unrolled(*at: Any) -> Any:
         total = None
-        for tap in range(taps[axis]):
-            at[axis] = places[result[axis], tap]
-            term = terms(at, result, left[1:])
-            if weights is not None:
-                term = weights[result[axis], tap] * term
+        # Weights are multiplied with each other first and terms added in this order, as in ONNX
+        # Runtime: what follows may round at a tie.
+        for number in itertools.product(*(range(taps[axis]) for axis in sorted(axes))):
+            source, factor = list(at), None
+            for axis, tap in reversed(list(zip(sorted(axes), number, strict=True))):
+                places, weights = pairs[axis]
+                source[axis] = places[at[axis], tap]
+                if weights is not None:
+                    weight = weights[at[axis], tap]
+                    factor = weight if factor is None else factor * weight
+            term = data(*source) if factor is None else factor * data(*source)
             total = term if total is None else total + term
         return total
 
-    return te.compute(shape, lambda *at: terms(list(at), at, axes), name=OPERATOR)
+    return te.compute(shape, unrolled, name=OPERATOR)
 
 
 tvm_api.register_operator(OPERATOR, str(__doc__), _infer, _legalize)
