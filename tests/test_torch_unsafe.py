@@ -142,6 +142,10 @@ HOSTILE: dict[str, tuple[Callable[[Content, str], None], str]] = {
     "name of a node": (name_of_node, "is not loaded"),
     "guard": (guard, ""),
     "size": (size, "is no arithmetic"),
+    "no call": (
+        lambda c, _: c["graph_module"]["module_call_graph"][0].update(signature=None),
+        "does not say how it is called",
+    ),
     "file": (file_as_tensor, "argument 'filename' .* is text, which is not loaded"),
 }
 

@@ -75,6 +75,8 @@ def plain_program(content: Any) -> dict[str, Any]:
     fields = {name: definition["field_names"] for name, definition in definitions.items()}
     # Only the call of the whole program is needed, not those of modules inside it.
     module["module_call_graph"] = module["module_call_graph"][:1]
+    if not all(e.get("signature") for e in module["module_call_graph"] or [{}]):
+        raise Refused("the program does not say how it is called")
     for entry in module["module_call_graph"]:
         signature = entry.get("signature")
         for key in ("in_spec", "out_spec") if signature else ():
