@@ -369,6 +369,7 @@ def test_torch_operators(tmp_path: Path) -> None:
                 x.argmax(3), x.argmin(1), F.leaky_relu(x, 0.3),
                 F.hardswish(x), F.hardsigmoid(x), F.elu(x), F.softmax(x, 3),
                 (x * 2) - (x * 2), x * 0.0, torch.isnan(x * 2), ~(x + 1 < y + 1),
+                torch.sign(x),
             )  # fmt: skip
 
     shape = (1, 3, 6, 5)

@@ -13,7 +13,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 
 Array = npt.NDArray[Any]
-COUNTS_FROM_THE_END = ("scatter_elements",)
+COUNTS_FROM_THE_END = ("index_put", "index_tensor", "scatter_elements")
 """Operators of Relax whose negative indices count from the end."""
 
 
@@ -48,6 +48,12 @@ def check_constant_indices(module: Any, where: str) -> None:
 
 def _constant_indices(operator: str, call: Any) -> Iterator[tuple[Array, int, int]]:
     """Constant indices of a call, each with its axis and the size of that."""
+    if operator in ("index_put", "index_tensor"):
+        yield from _by_dimension(call)
+        return
+    if operator == "grad.take_backward":
+        call = tvm_api.relax.op.take(*call.args[1:3], call.attrs.axis)
+        operator = "take"
     names = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
     if operator not in names or len(call.args) < 2:
         return
@@ -61,3 +67,14 @@ def _constant_indices(operator: str, call: Any) -> Iterator[tuple[Array, int, in
     elif operator != "take" or str(call.attrs.mode) == "fast":
         axis = int(call.attrs.axis or 0) % len(shape)
         yield indices, axis, shape[axis]
+
+
+def _by_dimension(call: Any) -> Iterator[tuple[Array, int, int]]:
+    """The same where there is one tensor of indices for each dimension, as a tuple."""
+    shape = tvm_api.static_shape(call.args[0]) or ()
+    several = call.args[1]
+    fields = several.fields if isinstance(several, tvm_api.relax.Tuple) else [several]
+    for axis, (field, size) in enumerate(zip(fields, shape, strict=False)):
+        indices = tvm_api.constant_array(field)
+        if indices is not None and np.issubdtype(indices.dtype, np.integer):
+            yield indices, axis, size

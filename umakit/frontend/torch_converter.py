@@ -68,7 +68,6 @@ BY_TVM: Mapping[str, frozenset[str]] = {
         "round.default": "self",
         "rsqrt.default": "self",
         "sigmoid.default": "self",
-        "sign.default": "self",
         "sin.default": "self",
         "sinh.default": "self",
         "slice.Tensor": "self dim start end step",

@@ -245,6 +245,17 @@ def _select(converter: Any, node: Any, given: Arguments) -> Any:
     return op.reshape(part, list(converter.type_of(node)[0]))
 
 
+@converts("sign.default", "self")
+def _sign(converter: Any, node: Any, given: Arguments) -> Any:
+    """The sign, which torch has as (0 < x) - (x < 0): 0 for NaN."""
+    dtype = converter.type_of(node)[1]
+    value = operand(converter, given["self"], dtype)
+    sign = op.sign(value)
+    if not dtype.startswith("float"):
+        return sign
+    return op.where(op.isnan(value), constant(0, dtype), sign)
+
+
 @converts("embedding.default", "weight indices padding_idx scale_grad_by_freq sparse")
 def _embedding(converter: Any, node: Any, given: Arguments) -> Any:
     """Rows by number, which is never negative."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.lower.integer.loops import bound, buffer, int32, kernel, loops, sequence
 
@@ -33,8 +35,12 @@ def rules() -> dict[str, Rule]:
     """Rules for `LegalizeOps`, by operator."""
     return {
         "relax.gather_nd": _gather_nd,
+        "relax.grad.take_backward": _take_backward,
+        "relax.index_put": _index_put,
+        "relax.index_tensor": _index_tensor,
         "relax.scatter_elements": _scatter_elements,
         "relax.scatter_nd": _scatter_nd,
+        "relax.slice_scatter": _slice_scatter,
         "relax.take": _take,
     }
 
@@ -93,7 +99,7 @@ def _scatter_elements(builder: Any, call: Any) -> Any:
 
         return _over(shapes[1], write)
 
-    return _scatter(builder, call, "scatter_elements", writes)
+    return _scatter(builder, call, "scatter_elements", list(call.args), writes)
 
 
 def _scatter_nd(builder: Any, call: Any) -> Any:
@@ -110,21 +116,175 @@ def _scatter_nd(builder: Any, call: Any) -> Any:
 
         return _over((*outer, *rest), write)
 
-    return _scatter(builder, call, "scatter_nd", writes)
+    return _scatter(builder, call, "scatter_nd", list(call.args), writes)
 
 
-def _scatter(builder: Any, call: Any, name: str, writes: Callable[..., Any]) -> Any:
-    """A kernel (data, indices, updates, output) that copies the data and writes into the copy."""
-    operands = [
-        buffer(part, _shape(operand), tvm_api.dtype_of(operand))
-        for part, operand in zip(("data", "indices", "updates"), call.args, strict=True)
+def _fields(builder: Any, indices: Any) -> list[Any]:
+    """The tensors of a tuple of indices, or the one that takes its place."""
+    if isinstance(indices, tvm_api.relax.Tuple):
+        return list(indices.fields)
+    if not isinstance(indices.ty, tvm_api.relax.TupleType):
+        return [indices]
+    numbers = range(len(indices.ty.fields))
+    return [builder.emit(tvm_api.relax.TupleGetItem(indices, number)) for number in numbers]
+
+
+def _index_tensor(builder: Any, call: Any) -> Any:
+    """`data[i, j, ...]` as NumPy has it: indices are broadcast, negative ones allowed."""
+    operands = [call.args[0], *_fields(builder, call.args[1])]
+    shape, *index_shapes = (_shape(operand) for operand in operands)
+    chosen = np.broadcast_shapes(*index_shapes)
+    result = (*chosen, *shape[len(index_shapes) :])
+
+    def index_tensor(data: Any, *indices: Any) -> Any:
+        def element(*place: Any) -> Any:
+            first, inside = place[: len(chosen)], place[len(chosen) :]
+            target = [
+                _from_the_end(_signed(numbers(*_broadcast(first, given))), extent)
+                for numbers, given, extent in zip(indices, index_shapes, shape, strict=False)
+            ]
+            return data[(*target, *inside)]
+
+        names = [f"ax{axis}" for axis in range(len(result))]
+        return tvm_api.te.compute(result, element, "index_tensor", varargs_names=names)
+
+    return builder.call_te(index_tensor, *operands, primfunc_name_hint="index_tensor")
+
+
+def _index_put(builder: Any, call: Any) -> Any:
+    """`data[i, j, ...] = values` as NumPy has it: indices and values are broadcast together.
+
+    Unlike in NumPy, indices may be fewer than dimensions only where TVM's type rules allow it.
+    """
+    data, indices, values = call.args
+    operands = [data, *_fields(builder, indices), values]
+    shape, *index_shapes, given = (_shape(operand) for operand in operands)
+    chosen = np.broadcast_shapes(*index_shapes)
+    rest = shape[len(index_shapes) :]
+    if np.broadcast_shapes((*chosen, *rest), given) != (*chosen, *rest):
+        raise ValueError("more values than positions")
+    reduction = "add" if call.attrs.accumulate else "update"
+
+    def writes(data: Any, *others: Any) -> Any:
+        *positions, update, output = others
+
+        def write(*place: Any) -> Any:
+            first, inside = place[: len(chosen)], place[len(chosen) :]
+            bindings, target = [], []
+            for axis, position in enumerate(positions):
+                index = _signed(position[_broadcast(first, index_shapes[axis])])
+                statements, index = bound("position", _from_the_end(index, shape[axis]))
+                bindings += statements
+                target.append(index)
+            value = update[_broadcast(place, given)]
+            return sequence(*bindings, _reduced(output, (*target, *inside), value, reduction))
+
+        return _over((*chosen, *rest), write)
+
+    return _scatter(builder, call, "index_put", operands, writes)
+
+
+def _broadcast(place: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
+    """Where an operand of some shape has what it is broadcast to a place."""
+    last = place[len(place) - len(shape) :]
+    return tuple(int32(0) if extent == 1 else at for at, extent in zip(last, shape, strict=True))
+
+
+def _take_backward(builder: Any, call: Any) -> Any:
+    """The gradient of `take`: zeros, to which each slice is added where it was taken from."""
+    gradient, data, indices = call.args
+    shape, places = _shape(data), _shape(gradient)
+    axis = int(call.attrs.axis or 0) % len(shape)
+    if len(_shape(indices)) != 1 or (call.attrs.axis is None and len(shape) != 1):
+        raise ValueError("indices of several dimensions, or of flattened data")
+
+    def writes(slices: Any, numbers: Any, output: Any) -> Any:
+        def write(*place: Any) -> Any:
+            bindings, index = bound("position", _signed(numbers[place[axis]]))
+            target = (*place[:axis], index, *place[axis + 1 :])
+            return sequence(*bindings, _reduced(output, target, slices[place], "add"))
+
+        return _over(places, write)
+
+    dtype = tvm_api.dtype_of(data)
+    zero = tirx.const(0, dtype)
+    return _writing(
+        builder,
+        call,
+        "take_backward",
+        [gradient, indices],
+        buffer("output", shape, dtype),
+        lambda output, *_: _over(shape, lambda *i: tirx.BufferStore(output, zero, list(i))),
+        writes,
+    )
+
+
+def _slice_scatter(builder: Any, call: Any) -> Any:
+    """`data` with a slice of an axis replaced; TVM's own reads outside of the slice's values."""
+    data, values, *limits = call.args
+    start, end, step = (tvm_api.integer_value(limit) for limit in limits)
+    shape, given = _shape(data), _shape(values)
+    axis = int(call.attrs.axis) % len(shape)
+    if start is None or end is None or step is None or start < 0 or step < 1:
+        raise ValueError("a slice that counts from the end, or is no constant")
+    replaced = range(*slice(start, max(end, 0), step).indices(shape[axis]))
+    if given != (*shape[:axis], len(replaced), *shape[axis + 1 :]):
+        raise ValueError("as many values as the slice has elements are needed")
+
+    def slice_scatter(data: Any, values: Any) -> Any:
+        def element(*place: Any) -> Any:
+            distance = place[axis] - start
+            inside = tirx.all(distance >= 0, place[axis] < min(end, shape[axis]))
+            inside = tirx.all(inside, tirx.floormod(distance, step) == 0)
+            source = (*place[:axis], tirx.floordiv(distance, step), *place[axis + 1 :])
+            return tirx.if_then_else(inside, values[source], data[place])
+
+        names = [f"ax{number}" for number in range(len(shape))]
+        return tvm_api.te.compute(shape, element, "slice_scatter", "injective", varargs_names=names)
+
+    return builder.call_te(slice_scatter, data, values, primfunc_name_hint="slice_scatter")
+
+
+def _scatter(
+    builder: Any, call: Any, name: str, operands: Sequence[Any], writes: Callable[..., Any]
+) -> Any:
+    """A kernel that copies the data, its first operand, and writes into the copy."""
+    output = buffer("output", _shape(operands[0]), tvm_api.dtype_of(operands[0]))
+
+    def copy(output: Any, data: Any, *_: Any) -> Any:
+        shape = tvm_api.buffer_shape(data)
+        return _over(shape, lambda *i: tirx.BufferStore(output, data[i], list(i)))
+
+    return _writing(builder, call, name, operands, output, copy, writes)
+
+
+def _writing(
+    builder: Any,
+    call: Any,
+    name: str,
+    operands: Sequence[Any],
+    output: Any,
+    start: Callable[..., Any],
+    writes: Callable[..., Any],
+) -> Any:
+    """A kernel that sets all of its output, and then writes to some of it.
+
+    Args:
+        builder: gets the kernel.
+        call: what it stands for.
+        name: of the kernel.
+        operands: Relax expressions that it reads.
+        output: its buffer.
+        start: (output, *operands) -> statements that set all of the output.
+        writes: (*operands, output) -> statements.
+    """
+    inputs = [
+        buffer(f"operand_{number}", _shape(operand), tvm_api.dtype_of(operand))
+        for number, operand in enumerate(operands)
     ]
-    data = operands[0]
-    output = buffer("output", _shape(call.args[0]), tvm_api.buffer_dtype(data))
-    copy = _over(tvm_api.buffer_shape(data), lambda *i: tirx.BufferStore(output, data[i], list(i)))
-    function = kernel([*operands, output], sequence(copy, writes(*operands, output)))
-    variable = builder.add_func(function, name)
-    return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(call.args)), call.ty)
+    body = sequence(start(output, *inputs), writes(*inputs, output))
+    variable = builder.add_func(kernel([*inputs, output], body), name)
+    return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(operands)), call.ty)
 
 
 def _over(shape: Sequence[int], body: Callable[..., Any]) -> Any:
