@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,10 +137,17 @@ def diff(
     with progress() as tell:
         tell("loading TVM")
         from umakit.diff import diff_model
+        from umakit.frontend import model_files
+        from umakit.library_metadata import library_files
         from umakit.run import load_inputs
 
         found = find_backends(backend)
-        files = _Files(folder, inputs, input_files(model, library, backends=found), force)
+        read = input_files(backends=found, model=model_files(model))
+        if library is not None:
+            # A folder of its own in that of the library does no harm.
+            is_output = os.path.realpath(folder) == os.path.realpath(library)
+            read += [library] if is_output else library_files(library)
+        files = _Files(folder, inputs, read, force)
         files.check()
         result = diff_model(
             model,

@@ -191,10 +191,11 @@ def compile_(
     with progress() as tell:
         tell("loading TVM")
         from umakit.compile import compile_model
+        from umakit.frontend import model_files
 
         options = export_options(pool, planner, weights, records, overlap, force, index_checks)
         found = find_backends(backend)
-        inputs = input_files(model, records, backends=found)
+        inputs = input_files(records, backends=found, model=model_files(model))
         if memory_map is not None:
             _check_memory_map(memory_map, inputs, force)
         library = compile_model(
@@ -272,15 +273,17 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
+    from umakit.library_metadata import library_files
     from umakit.run import load_inputs, run_library, save_outputs, select_inputs
 
     if print_time and not find_device(device).has_time:
         raise InputError(
             f"{device} is emulated and has no time of its own", fix="leave --print-time out"
         )
+    read = [inputs, *library_files(library)]
     if outputs is not None:
         check_parent(outputs)
-        check_file(outputs, NPZ_RESULTS, [library, inputs], force=force)
+        check_file(outputs, NPZ_RESULTS, read, force=force)
     with progress() as tell:
         tell("building and running")
         arrays = select_inputs(library, load_inputs(inputs))
@@ -288,7 +291,7 @@ def run(
             library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
         )
     if outputs is not None:
-        save_outputs(outputs, result.outputs, [library, inputs], force=force)
+        save_outputs(outputs, result.outputs, read, force=force)
     if as_json:
         _print_json(_run_json(result))
         return

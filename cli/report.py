@@ -79,11 +79,12 @@ def report(
     with progress() as tell:
         tell("loading TVM")
         from umakit.compile import ExportOptions
+        from umakit.frontend import model_files
         from umakit.page import make_page
         from umakit.run import load_inputs
 
         found = find_backends(backend)
-        read = input_files(model, inputs, records, backends=found)
+        read = input_files(inputs, records, backends=found, model=model_files(model))
         if destination is not None:
             check_file(destination, PAGE, read, force=force)
         page = make_page(

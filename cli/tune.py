@@ -105,12 +105,13 @@ def tune(
     shapes = parse_shapes(input_shapes)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.frontend import import_model
+        from umakit.frontend import import_model, model_files
         from umakit.tuning import Effort, check_records_file, tune_model
         from umakit.tuning.simulate import has_simulator
 
         (found,) = find_backends([backend])
-        check_records_file(records, input_files(model, backends=[found]))
+        files = model_files(model)
+        check_records_file(records, input_files(backends=[found], model=files))
         tell("importing the network")
         imported = import_model(model, input_shapes=shapes, rounding=rounding)
     for notice in imported.notices:
@@ -131,7 +132,7 @@ def tune(
             tune_model(
                 imported, found, records, effort=Effort(clock, simulate), again=again,
                 workers=pool, tell=show, done=keep,
-                inputs=[model],
+                inputs=files,
             )  # fmt: skip
     except KeyboardInterrupt:
         say(

@@ -170,7 +170,7 @@ STRANGE = [
     "-dash",
     "@at",
     "a b",
-    "quote'\"",
+    "quote'\" label: ",
     "new\nline",
     "\u00e4\u4e2d",
     "byte\udcff",
@@ -184,8 +184,7 @@ def test_any_name_of_a_folder_does(
     name: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "lib").rename(place / name)
-    sizes = [] if name == "new\nline" else [["size"]]  # gcc's call graph has one line for a file
-    for words in (["run", "-i", "in.npz"], *sizes, ["package", "--format", "tar", "-o", "p.tar"]):
+    for words in (["run", "-i", "in.npz"], ["size"], ["package", "--format", "tar", "-o", "p.tar"]):
         code = run_command([*words, "--", name])
         assert code == 0, (words, capsys.readouterr().err)
     for words in (["run", "-i", "in.npz", "-o", f"{name}.npz"],):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import typing
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import typer
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from umakit.cli.main import app, run_command
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
@@ -77,14 +78,22 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-def small_model() -> bytes:
-    """y = max(x, 0)."""
+DATA = "weights.svg"
+"""A file of weights beside the model: of a name that a memory map may have."""
+
+
+def small_model(location: str = DATA) -> bytes:
+    """y = x + w, with w in another file."""
     shape = [1, 4]
+    weights = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    onnx.external_data_helper.set_external_data(weights, location, offset=0, length=16)
+    weights.ClearField("raw_data")
     graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"], "r")],
+        [helper.make_node("Add", ["x", "w"], ["y"], "a")],
         "small",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [weights],
     )
     model: onnx.ModelProto = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
@@ -97,6 +106,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one of each kind of input."""
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "model.onnx").write_bytes(small_model())
+    (folder / DATA).write_bytes(np.ones(4, np.float32).tobytes())
     np.savez(folder / "in.npz", x=np.ones((1, 4), np.float32))
     assert run_command(["compile", str(folder / "model.onnx"), "-o", str(folder / "lib")]) == 0
     shutil.copytree(CHOCOLATE, folder / "npu", ignore=shutil.ignore_patterns("__pycache__"))
@@ -121,6 +131,8 @@ def inputs_of(command: str, place: Path) -> dict[str, Path]:
     given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
     if command == "diff":
         del given["backend"]  # the library is compiled already
+    if "model" in given:
+        given["data of the model"] = place / DATA
     if "records" in given:
         files["records"].write_text('{"format": "umakit tuning records"}')
     return given
@@ -180,7 +192,9 @@ def test_no_input_is_an_output(
     given = inputs_of(command, place)
     if suffix:  # inputs have names that the output may have
         given = {
-            name: path if path.is_dir() else path.rename(path.with_suffix(suffix))
+            name: path
+            if path.is_dir() or path.suffix == suffix
+            else path.rename(path.with_suffix(suffix))
             for name, path in given.items()
         }
     if command == "package":
@@ -209,11 +223,95 @@ def test_no_input_is_an_output(
     assert tried
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["diff -o data", "compile -o data", "compile -o .", "tune -b npu --records data/w/library.npz"],
+)
+def test_weights_below_the_model_stay(
+    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A comparison writes files of names that it chooses itself."""
+    location = "data/w/library.npz" if "w/" in words else "data/library.npz"
+    (place / location).parent.mkdir(parents=True)
+    shutil.copy(place / DATA, place / location)
+    (place / "model.onnx").write_bytes(small_model(location))
+    before = tree(place)
+    for force in ([], ["--force"] if "tune" not in words else []):
+        assert run_command([*words.split(), "model.onnx", *force]) == 2
+        error = capsys.readouterr().err
+        assert re.search(r"is the input|is an input|holds the input", error), error
+        assert tree(place) == before
+
+
+def test_files_of_a_backend_in_folders_below_stay(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What else is in its folder may be written: a library, for example."""
+    npu = place / "npu"
+    (npu / "c").mkdir()
+    (npu / "more").mkdir()
+    (npu / "more" / "__init__.py").write_text("SHIFT = 1\n")
+    source = (npu / "backend.py").read_text()
+    driver = [path.name for path in npu.glob("*.[ch]")]
+    assert len(driver) == 2
+    for name in driver:
+        (npu / name).rename(npu / "c" / name)
+    source = source.replace('f"{driver}.', 'f"c/{driver}.')
+    start = source.index("from umakit")
+    (npu / "backend.py").write_text(f"{source[:start]}from .more import SHIFT\n{source[start:]}")
+    before = tree(place)
+    for name in (*(f"c/{name}" for name in driver), "more/__init__.py", "accel.toml"):
+        words = ["report", "model.onnx", "-b", "./npu", "--force", "-o", f"npu/{name}"]
+        assert run_command(words) == 2
+        assert "no input is replaced" in capsys.readouterr().err, name
+    assert run_command("compile model.onnx -b ./npu --force -o npu/c".split()) == 2
+    assert "holds the input" in capsys.readouterr().err
+    assert tree(place) == before
+    assert run_command("compile model.onnx -b ./npu -o npu/library".split()) == 0
+
+
+def test_results_in_the_folder_of_a_library(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(place)
+    (place / "lib" / "results").mkdir()
+    for name in ("lib/out.npz", "lib/results/out.npz", "lib/out.npz"):
+        code = run_command(["run", "lib", "-i", "in.npz", "-o", name])
+        assert code == 0, capsys.readouterr().err
+    words = "diff model.onnx -l lib -i in.npz -o lib/results"
+    assert run_command(words.split()) == 0, capsys.readouterr().err
+    with np.load("lib/out.npz") as found:
+        assert np.array_equal(found["y"], np.full((1, 4), 2, np.float32))
+    # What the library consists of stays, and nothing is put among what is compiled.
+    now = tree(place)
+    listed = [path for path in before if path.startswith("lib/")]
+    assert len(listed) > 10
+    new = [f"lib/{folder}/new.npz" for folder in ("codegen/host/src", "runtime", "build/host")]
+    for name in (*listed, *new, "lib/SHA256SUMS"):
+        assert run_command(["run", "lib", "-i", "in.npz", "--force", "-o", name]) == 2, name
+        assert re.search("no input is replaced|which is read", capsys.readouterr().err), name
+    os.link(place / "lib" / "metadata.json", place / "lib" / "other.npz")
+    assert run_command("run lib -i in.npz --force -o lib/other.npz".split()) == 2
+    (place / "lib" / "other.npz").unlink()
+    (place / "lib" / "mine.npz").write_text("mine")
+    assert run_command("run lib -i in.npz -o lib/mine.npz".split()) == 2
+    (place / "lib" / "mine.npz").unlink()
+    assert tree(place) == now
+    # A recompile keeps them. A library without a manifest is one as a whole.
+    assert run_command("compile model.onnx -o lib".split()) == 0
+    assert tree(place) == now
+    shutil.copytree("lib", "copy", ignore=shutil.ignore_patterns("SHA256SUMS", "metadata.json"))
+    capsys.readouterr()
+    assert run_command("run copy -i in.npz -o copy/new.npz".split()) == 2
+    assert "lies inside copy, which is read" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["beside", "around", "working folder"])
 def test_an_output_folder_with_an_input_in_it_is_refused(
     kind: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = shutil.copy("model.onnx", place / "lib" / "model.onnx")
+    shutil.copy(DATA, place / "lib" / DATA)
     output = {"beside": place / "lib", "around": place, "working folder": Path()}[kind]
     if kind != "beside":
         os.chdir(place / "lib")

@@ -62,7 +62,7 @@ class CallGraph:
             text: what GCC wrote.
             file_name: the source without its suffix, which makes names of static functions unique.
         """
-        for line in text.splitlines():
+        for line in text.split("\n"):
             node, edge = _NODE.match(line), _EDGE.match(line)
             if node and not node["ellipse"]:
                 key = _key(node["title"], file_name)

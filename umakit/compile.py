@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from umakit.backend import UMABackend
 from umakit.codegen.driver_names import names_taken_by
 from umakit.errors import LibraryError, LoweringError, MemoryPlanError
-from umakit.frontend import Model, import_model
+from umakit.frontend import Model, import_model, model_files
 from umakit.library import Library, check_destination, write_library
 from umakit.lower import lower
 from umakit.memory import (
@@ -139,7 +139,8 @@ def compile_model(
     """
     destination, options = Path(output), options or ExportOptions()
     path = source if isinstance(source, (str, Path)) else None
-    inputs = input_files(path, options.records, backends=backends)
+    files = [] if path is None else model_files(path)
+    inputs = input_files(options.records, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
     check_planner(options.planner)
     progress("importing the network")

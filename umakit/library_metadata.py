@@ -13,7 +13,7 @@ from umakit.errors import LibraryError
 from umakit.escaping import shortened
 from umakit.library_layout import METADATA
 from umakit.library_schema import Description, Metadata
-from umakit.manifest import NAME
+from umakit.manifest import NAME, read_manifest
 from umakit.outputs import FolderKind
 from umakit.packages.tar import library_folder
 from umakit.packages.version_0_1_0 import library_names
@@ -40,7 +40,25 @@ def _files_of_0_1_0(folder: Path) -> frozenset[str]:
     return library_names(path.read_bytes()) if path.is_file() else frozenset()
 
 
+READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
+"""Folders of a library in which files are looked for, and programs built."""
+
 LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
+
+
+def library_files(library: Path) -> list[Path]:
+    """What a library is read from: a tar file, or its files and the folders that hold some.
+
+    Anything else in its folder is the user's, and stays there when the library is exported again.
+    Of a folder that umakit did not write all is taken for the library.
+    """
+    manifest = LIBRARY_FOLDER.manifest
+    listed = read_manifest(library / manifest)
+    known = set(_files_of_0_1_0(library) if listed is None else listed)
+    if METADATA not in known:
+        return [library]
+    names = {path.partition("/")[0] for path in known} | {manifest, *READ_FOLDERS}
+    return [library / name for name in sorted(names)]
 
 
 def load_metadata(library: Path) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -70,20 +71,32 @@ MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
 
 
 def input_files(
-    *paths: Path | str | None, backends: Iterable[UMABackend] = (), data: Iterable[Path] = ()
+    *paths: Path | None, backends: Iterable[UMABackend] = (), model: Iterable[Path] = ()
 ) -> list[Path]:
     """What a command reads.
 
     Args:
         paths: files, and folders that are read as a whole; None is left out.
         backends: whose folders are read, but may hold other things beside what is read.
-        data: further files.
+        model: files of a model, see `frontend.model_files`.
     """
-    found = [Path(path) for path in paths if path is not None]
-    found += data
+    found = [path for path in paths if path is not None]
+    found += model
     for backend in backends:
-        found += (path for path in backend.folder.iterdir() if path.is_file())
+        found += _files_of(backend)
     return found
+
+
+def _files_of(backend: UMABackend) -> Iterator[Path]:
+    """The files in a backend's folder, and what it takes from folders below: C and modules."""
+    yield from (path for path in backend.folder.iterdir() if path.is_file())
+    yield from (backend.folder / name for name in backend.driver.sources)
+    yield from (backend.folder / name for name in backend.driver.headers)
+    folder = str(backend.folder)
+    for module in list(sys.modules.values()):
+        file = vars(module).get("__file__")
+        if isinstance(file, str) and file.startswith(f"{folder}{os.sep}"):
+            yield Path(file)
 
 
 def check_parent(output: Path) -> None:

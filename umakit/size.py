@@ -131,7 +131,8 @@ def library_size(
         for source in library_sources(library):
             progress(f"compiling {source.name}")
             target = folder / f"{source.stem}.o"
-            line = [*command, *flags, "-c", file_argument(source), "-o", file_argument(target)]
+            named = _on_one_line(source, folder)
+            line = [*command, *flags, "-c", file_argument(named), "-o", file_argument(target)]
             call_compiler(line, shlex.join(command), source.parent, device)
             objects.append(target)
         progress("reading the objects")
@@ -168,6 +169,16 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
     except OSError:
         known = False
     return [CALL_GRAPH_FLAG] if known and (folder / "probe.ci").exists() else []
+
+
+def _on_one_line(source: Path, folder: Path) -> Path:
+    """A path of a source that gcc's call graph can hold: it has a line for each function."""
+    if str(source.parent).isprintable() and '"' not in str(source.parent):
+        return source
+    link = folder / "sources"
+    if not link.is_symlink():
+        link.symlink_to(source.parent.resolve(), target_is_directory=True)
+    return link / source.name
 
 
 class _Program:

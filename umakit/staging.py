@@ -17,7 +17,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from umakit.errors import OutputError, StorageError
@@ -73,7 +73,7 @@ def with_manifest(files: Mapping[str, str | bytes], manifest: str) -> dict[str, 
 
 def write_file(
     destination: Path,
-    content: bytes,
+    content: bytes | Callable[[], bytes],
     kind: FileKind,
     inputs: Iterable[Path] = (),
     *,
@@ -83,7 +83,8 @@ def write_file(
 
     Args:
         destination: the file; a link to one is followed.
-        content: of the file.
+        content: of the file; or what makes it of the file that is there, while other processes of
+            umakit wait.
         kind: what it is.
         inputs, force: as in `outputs.check_file`.
 
@@ -94,9 +95,12 @@ def write_file(
         place.parent.mkdir(parents=True, exist_ok=True)
         with _temporary_beside(place) as temporary:
             staged = temporary / "new"
-            staged.write_bytes(content)
+            if isinstance(content, bytes):
+                staged.write_bytes(content)
             with _locked(place.parent):
                 check_file(destination, kind, inputs, force=force)
+                if not isinstance(content, bytes):
+                    staged.write_bytes(content())
                 staged.replace(place)
 
 

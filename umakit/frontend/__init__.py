@@ -22,6 +22,7 @@ from umakit.frontend.model import (
     file_fingerprint,
     with_rounding,
 )
+from umakit.frontend.onnx.checks import external_files
 from umakit.frontend.onnx.files import import_onnx
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
@@ -30,7 +31,7 @@ from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
 from umakit.inputs import is_special
 
-__all__ = ["Model", "TensorSpecification", "import_model"]
+__all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 
 
 def import_model(
@@ -64,6 +65,16 @@ def import_model(
             where=where,
             fix="make them inputs, or choose smaller dimensions",
         ) from None
+
+
+def model_files(path: str | Path) -> list[Path]:
+    """The files that a model is read from: its own, and those of an ONNX file's external data.
+
+    What is no model is one file: `import_model` says what is wrong with it.
+    """
+    path = Path(path)
+    other = is_special(path) or is_torch_file(path) or is_json(path) or _is_tflite(path)
+    return [path] if other or not path.is_file() else [path, *external_files(path)]
 
 
 def _imported(

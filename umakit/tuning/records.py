@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -165,11 +165,12 @@ class Records:
         Raises:
             RecordsError: it is not ours to write, or cannot be written.
         """
+        _write(path, self.content(), inputs)
+
+    def content(self) -> bytes:
+        """Of the file."""
         text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
-        try:
-            write_file(path, (_compact(text) + "\n").encode(), RECORDS, inputs)
-        except OutputError as error:
-            raise RecordsError(error.what, where=error.where) from None
+        return (_compact(text) + "\n").encode()
 
 
 _ADAPTER = TypeAdapter(Records)
@@ -182,6 +183,66 @@ def _compact(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ", text)
+
+
+def _write(path: Path, content: bytes | Callable[[], bytes], inputs: Iterable[Path]) -> None:
+    try:
+        write_file(path, content, RECORDS, inputs)
+    except OutputError as error:
+        raise RecordsError(error.what, where=error.where) from None
+
+
+def add_record(
+    path: Path,
+    owner: Owner,
+    record: Record,
+    inputs: Iterable[Path] = (),
+    *,
+    instead_of: Record | None = None,
+) -> Records:
+    """Add a record to those in a file, while other processes wait that add some as well.
+
+    Args:
+        path: of the file; it is made if it does not exist.
+        owner: of the records.
+        record: of a layer.
+        inputs: files that were read and must stay.
+        instead_of: the record of this layer that the file had before. Another one, of as much
+            effort as the new one, came from another process and stays.
+
+    Returns:
+        What is in the file now.
+
+    Raises:
+        RecordsError: the file is of something else, or cannot be written.
+    """
+    merged = Records(owner)
+
+    def content() -> bytes:
+        nonlocal merged
+        merged = known_records(path, owner)
+        there = merged.of(record.layer)
+        if there is None or there == instead_of or not there.effort.covers(record.effort):
+            merged = merged.with_record(record)
+        return merged.content()
+
+    _write(path, content, inputs)
+    return merged
+
+
+def known_records(path: Path, owner: Owner) -> Records:
+    """What is in a file already, none where there is no file.
+
+    Raises:
+        RecordsError: the file is of something else, or there is no such folder.
+    """
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise RecordsError("no such folder", where=short_path(path.parent))
+        return Records(owner)
+    records = read_records(path)
+    check_owner(records, owner, path)
+    return records
 
 
 def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:

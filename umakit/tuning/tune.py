@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from umakit.backend import UMABackend
-from umakit.errors import BackendError, RecordsError, short_path
+from umakit.errors import BackendError, RecordsError
 from umakit.frontend import Model
 from umakit.outputs import input_files
 from umakit.tiling import Layer
@@ -18,10 +18,9 @@ from umakit.tuning.records import (
     Effort,
     Owner,
     Record,
-    Records,
-    check_owner,
+    add_record,
     check_records_file,
-    read_records,
+    known_records,
 )
 from umakit.tuning.search import Problem, Progress, search
 from umakit.tuning.simulate import has_simulator
@@ -104,8 +103,9 @@ def tune_model(
             "see `uma new --tutorial chocolate`",
         )  # fmt: skip
     owner = Owner.of(model, backend.target_name, planner)
-    read = input_files(*inputs, backends=[backend])
-    records = _known(path, owner, read)
+    read = input_files(backends=[backend], model=inputs)
+    check_records_file(path, read)
+    records = known_records(path, owner)
     layers = tiled_layers(model, backend)
     if not layers:
         raise RecordsError(
@@ -127,10 +127,8 @@ def tune_model(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
             )  # fmt: skip
-            # Another process may have written records of other layers in the meantime.
-            records = _known(path, owner, read).with_record(record)
-            records.write(path, read)
-            tuned = TunedLayer(record, best.seen)
+            records = add_record(path, owner, record, read, instead_of=known)
+            tuned = TunedLayer(records.of(layer) or record, best.seen)
         result.append(tuned)
         done(tuned)
     return result
@@ -140,15 +138,3 @@ def _chain(
     report: Callable[[Progress], LayerProgress], tell: Callable[[LayerProgress], None]
 ) -> Callable[[Progress], None]:
     return lambda progress: tell(report(progress))
-
-
-def _known(path: Path, owner: Owner, inputs: Sequence[Path]) -> Records:
-    """What is in the file already; checked, so that nothing else is overwritten."""
-    check_records_file(path, inputs)
-    if not path.exists():
-        if not path.parent.is_dir():
-            raise RecordsError("no such folder", where=short_path(path.parent))
-        return Records(owner)
-    records = read_records(path)
-    check_owner(records, owner, path)
-    return records

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.numpy_helper
+from google.protobuf.message import DecodeError, Message
 
 from umakit.errors import ModelError
 
@@ -79,6 +81,38 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
                 f"{what}, which does not exist", where=str(path), fix="copy it beside the model"
             )
         _check_extent(entries, file, what, path)
+
+
+def external_files(path: Path) -> list[Path]:
+    """The files beside an ONNX file that hold tensors of it; none for what is no ONNX file.
+
+    Files of tensors that umakit does not look at, such as those of training, are among them.
+    """
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+    except (OSError, ValueError, DecodeError):
+        return []
+    locations = {
+        os.fsdecode(entry.value)
+        for tensor in _tensors_anywhere(proto)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    files = [path.parent / name for name in sorted(locations) if name and "\0" not in name]
+    return [file for file in files if not file.is_dir()]
+
+
+def _tensors_anywhere(message: Any) -> Iterator[onnx.TensorProto]:
+    """All tensors in a message: of functions and of training too."""
+    waiting = [message]
+    while waiting:
+        message = waiting.pop()
+        if isinstance(message, onnx.TensorProto):
+            yield message
+            continue
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                waiting += [value] if isinstance(value, Message) else list(value)
 
 
 def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) -> None:
