@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from umakit.cli.main import run_command
 
 from umakit import compile_model, run_library
 from umakit.compile import ExportOptions
 from umakit.errors import RecordsError
+from umakit.escaping import shown
 from umakit.frontend import import_model
 from umakit.registry import find_backend
 from umakit.tiling import Tiles, Tiling
@@ -28,6 +34,7 @@ from umakit.tuning import (
     tune_model,
 )
 from umakit.tuning.layers import tiled_layers
+from umakit.tuning.records import add_record
 
 CHOCOLATE = "chocolate_accelerator"
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -179,10 +186,10 @@ def test_the_command_line_says_what_is_wrong_with_a_file(
         ([*compiling, str(broken), "-b", CHOCOLATE], "is not valid JSON"),
         ([*compiling, str(tmp_path / "no.json"), "-b", CHOCOLATE], "no such file; `uma tune"),
         ([*compiling, str(tuned)], "no backend that cuts layers into tiles was given"),
-        ([*CALL, str(broken)], "is not valid JSON"),
+        ([*CALL, str(broken)], "exists and is no file of tuning records"),
         ([*CALL, str(tmp_path / "no" / "r.json")], "no such folder"),
         (
-            ["tune", str(MODEL), "-b", "strawberry_accelerator", "-r", str(broken)],
+            ["tune", str(MODEL), "-b", "strawberry_accelerator", "-r", str(tmp_path / "new.json")],
             "strawberry_accelerator: does not cut layers into tiles",
         ),
     ):
@@ -190,6 +197,88 @@ def test_the_command_line_says_what_is_wrong_with_a_file(
         assert message in capsys.readouterr().err
     assert broken.read_text() == '{"format": '
     assert sorted(tmp_path.iterdir()) == [broken]
+
+
+def test_processes_that_write_one_file_lose_nothing(tuned: Path, tmp_path: Path) -> None:
+    """Each adds layers that the other does not have, one by one and at the same time."""
+    records = read_records(tuned)
+    first, path = records.layers[0], tmp_path / "records.json"
+    context = multiprocessing.get_context("fork")
+    begin = context.Barrier(2)
+
+    def add(numbers: range) -> None:
+        begin.wait(60)
+        for number in numbers:
+            layer = replace(first.layer, images=number)
+            add_record(path, records.owner, replace(first, layer=layer))
+
+    processes = [context.Process(target=add, args=(range(n, 60, 2),)) for n in (1, 2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert sorted(record.layer.images for record in read_records(path).layers) == [*range(1, 60)]
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_record_that_another_process_wrote_meanwhile_stays(tuned: Path, tmp_path: Path) -> None:
+    records = read_records(tuned)
+    first, path = records.layers[0], tmp_path / "records.json"
+    better = replace(first, effort=Effort(64, 3), simulated=first.predicted)
+    records.with_record(better).write(path)
+    assert add_record(path, records.owner, first, instead_of=None).of(first.layer) == better
+    assert read_records(path).of(first.layer) == better
+    # What was there when the search began is what it replaces.
+    assert add_record(path, records.owner, first, instead_of=better).of(first.layer) == first
+    assert read_records(path) == records
+
+
+HOSTILE = [
+    "two\nlines",
+    "[red]x[/]",
+    "[/]",
+    "q\"'`$(x)",
+    "*/ \\",
+    "\x1b[31m",
+    "</script>",
+    "\u202e\u2028",
+]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_layers_may_have_any_names(
+    terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    proto = onnx.load(MODEL)
+    for number, node in enumerate(proto.graph.node):
+        node.name = f"{HOSTILE[number % len(HOSTILE)]}{number}"
+    model, path = tmp_path / "[bold] '\".onnx", tmp_path / "[red] '$(x).json"
+    model.write_bytes(proto.SerializeToString())
+    call = ["tune", str(model), "-b", CHOCOLATE, "--clock", "1", "--simulate", "0", "-r", str(path)]
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stderr.isatty", lambda: terminal)
+        assert run_command(call) == 0
+    printed = capsys.readouterr()
+    records = read_records(path)
+    names = [name for record in records.layers for name in record.operators]
+    assert {node.name for node in proto.graph.node} >= set(names) and len(set(names)) > 3
+    if not terminal:
+        # One line for each layer, with its name as it is but for what no line can hold.
+        told = [line for line in printed.err.splitlines() if " tilings, best " in line]
+        assert len(told) == len(records.layers)
+        for record in records.layers:
+            assert any(line.startswith(f"{shown(record.operators[0])}: ") for line in told)
+    for text in (printed.out, printed.err):
+        assert not re.search("\x1b\\[31m|[\u202e\u2028]", text)
+    # The command for what comes next is a line of a shell.
+    following = printed.out.split("Next: ", 1)[1]
+    assert shlex.split(following)[:3] == ["uma", "compile", str(model)]
+    assert shlex.split(following)[6] == str(path)
+    options = ExportOptions(records=path)
+    library = compile_model(model, [find_backend(CHOCOLATE)], tmp_path / "library", options=options)
+    assert library.metadata["umakit"]["tilings"] == {"layers": len(names), "tuned": len(names)}
 
 
 def test_tune_goes_on_where_it_stopped(
