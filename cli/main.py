@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -368,10 +369,15 @@ def run_command(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if "_UMA_COMPLETE" in os.environ:  # a shell asks what may come next
         app(args=arguments, prog_name="uma")
-    command = typer.main.get_command(app)
-    with command.make_context("uma", list(arguments)) as context:
-        result = command.invoke(context)
+    with _command().make_context("uma", list(arguments)) as context:
+        result = _command().invoke(context)
     return result if isinstance(result, int) else 0
+
+
+@functools.cache
+def _command() -> typer.core.TyperGroup:
+    """All commands: made of the signatures once, for callers that run many."""
+    return typer.main.get_group(app)
 
 
 def console_script() -> None:

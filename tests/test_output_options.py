@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import onnx
 import pytest
 import typer
 from onnx import TensorProto, helper, numpy_helper
+from remembering import remember
 from umakit.cli.main import app, run_command
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
@@ -51,6 +53,7 @@ SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
 FIXED = {"package": ["--format", "tar"], "report": ["--seed", "1"]}
 
 
+@functools.cache
 def commands() -> dict[str, typer.core.TyperCommand]:
     """All commands of `uma` by name."""
     return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
@@ -322,8 +325,9 @@ def test_an_output_folder_with_an_input_in_it_is_refused(
 
 
 def test_a_command_again_replaces_what_it_wrote(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    remember(monkeypatch, "umakit.diff.diff_model", "umakit.page.make_page")
     before = tree(place)
     for _ in range(2):
         for words in (
