@@ -156,22 +156,20 @@ def test_branches_that_cannot_both_be_computed_are_refused(tmp_path: Path) -> No
 # --- Constants and graphs without inputs ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("attributes", "operator"),
-    [
+def test_forms_of_constants(tmp_path: Path) -> None:
+    nodes = []
+    forms: list[tuple[dict[str, Any], str]] = [
         ({"value_float": 2.5}, "Add"),
         ({"value_floats": [1.0, 2.0, 3.0]}, "Add"),
         ({"value_int": 1}, "Gather"),
         ({"value_ints": [3, 4]}, "Reshape"),
         ({"value": numpy_helper.from_array(np.float32(3))}, "Mul"),
-    ],
-)
-def test_forms_of_constants(attributes: Any, operator: str, tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Constant", [], ["c"], **attributes),
-        helper.make_node(operator, ["x", "c"], ["y"]),
     ]
-    check(graph_of(nodes, {"x": [4, 3]}, {"y": None}), {"x": normal(4, 3)}, tmp_path)
+    for number, (attributes, operator) in enumerate(forms):
+        nodes.append(helper.make_node("Constant", [], [f"c{number}"], **attributes))
+        nodes.append(helper.make_node(operator, ["x", f"c{number}"], [f"y{number}"]))
+    results: dict[str, list[int] | None] = {f"y{number}": None for number in range(len(forms))}
+    check(graph_of(nodes, {"x": [4, 3]}, results), {"x": normal(4, 3)}, tmp_path)
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -283,35 +281,45 @@ def test_space_to_depth_and_back(mode: str, tmp_path: Path) -> None:
     check(model, {"x": normal(2, 3, 4, 6)}, tmp_path, reference=True)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("opset", [18, 21])
-def test_group_normalization(opset: int, groups: int, tmp_path: Path) -> None:
-    count = 6 if opset == 21 else groups
-    s, b = normal(count), normal(count) * 2
-    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=groups)
-    model = graph_of([node], {"x": [2, 6, 3, 5]}, {"y": [2, 6, 3, 5]}, opset=opset, s=s, b=b)
-    x = normal(2, 6, 3, 5)
-    grouped = x.reshape(2, groups, -1).astype("f8")
-    mean, variance = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
-    wanted = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
-    factors = [np.repeat(values, 6 // count).reshape(6, 1, 1) for values in (s, b)]
-    got = run(model, {"x": x}, tmp_path)["y"]
-    assert_close(got, (wanted * factors[0] + factors[1]).astype("f4"))
+def test_group_normalization(opset: int, tmp_path: Path) -> None:
+    shape = [2, 6, 3, 5]
+    nodes, constants = [], {}
+    for groups in (1, 2, 6):
+        count = 6 if opset == 21 else groups
+        constants |= {f"s{groups}": normal(count), f"b{groups}": normal(count) * 2}
+        names = ["x", f"s{groups}", f"b{groups}"]
+        node = helper.make_node("GroupNormalization", names, [f"y{groups}"], num_groups=groups)
+        nodes.append(node)
+    outputs: dict[str, list[int] | None] = {f"y{groups}": shape for groups in (1, 2, 6)}
+    model = graph_of(nodes, {"x": shape}, outputs, opset=opset, **constants)
+    x = normal(*shape)
+    found = run(model, {"x": x}, tmp_path)
+    for groups in (1, 2, 6):
+        grouped = x.reshape(2, groups, -1).astype("f8")
+        mean, variance = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
+        wanted = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
+        s, b = (
+            np.repeat(values, 6 // values.size).reshape(6, 1, 1)
+            for values in (constants[f"s{groups}"], constants[f"b{groups}"])
+        )
+        assert_close(found[f"y{groups}"], (wanted * s + b).astype("f4"))
 
 
 @pytest.mark.parametrize(
-    ("opset", "shape"),
-    [(6, (3,)), (6, (1,)), (9, (4,)), (9, (3, 1)), (16, (3, 4)), (16, (2, 3, 4)), (16, ()),
-     (16, (2, 1, 4))],
-)  # fmt: skip
-def test_prelu(opset: int, shape: tuple[int, ...], tmp_path: Path) -> None:
-    node = helper.make_node("PRelu", ["x", "s"], ["y"])
-    slopes = np.asarray(normal(*shape), "f4")
-    model = graph_of([node], {"x": [2, 3, 4]}, {"y": [2, 3, 4]}, opset=opset, s=slopes)
+    ("opset", "shapes"),
+    [(6, [(3,), (1,)]), (9, [(4,), (3, 1)]), (16, [(3, 4), (2, 3, 4), (), (2, 1, 4)])],
+)
+def test_prelu(opset: int, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
+    slopes = {f"s{n}": np.asarray(normal(*shape), "f4") for n, shape in enumerate(shapes)}
+    nodes = [helper.make_node("PRelu", ["x", name], [f"y_{name}"]) for name in slopes]
+    outputs: dict[str, list[int] | None] = {f"y_{name}": [2, 3, 4] for name in slopes}
+    model = graph_of(nodes, {"x": [2, 3, 4]}, outputs, opset=opset, **slopes)
     x = normal(2, 3, 4)
-    wide = slopes.reshape(3, 1) if opset == 6 and slopes.size == 3 else slopes
-    got = run(model, {"x": x}, tmp_path)["y"]
-    np.testing.assert_allclose(got, np.where(x < 0, wide * x, x), rtol=1e-6)
+    found = run(model, {"x": x}, tmp_path)
+    for name, values in slopes.items():
+        wide = values.reshape(3, 1) if opset == 6 and values.size == 3 else values
+        np.testing.assert_allclose(found[f"y_{name}"], np.where(x < 0, wide * x, x), rtol=1e-6)
 
 
 def test_prelu_of_slopes_that_do_not_broadcast(tmp_path: Path) -> None:
