@@ -90,7 +90,7 @@ def assert_same(accelerated: Library, plain: Library, inputs: Any) -> None:
 def test_the_cpu_works_beside_the_accelerator(tmp_path: Path) -> None:
     accelerated, plain, inputs = compiled(["c", "ss"], tmp_path)
     text = c_of(accelerated)
-    run = text[text.index("run_unpacked(") :]
+    run = text[text.index("run_layers(") :]
     started, waited = run.index("qconv2d_kernel_started("), run.index("WAIT_NOW(")
     # Both sigmoids, on the CPU, are between the start and the wait.
     assert len(re.findall(r"/\* \d+: .*\(cpu\)", run[started:waited])) == 2
@@ -99,7 +99,7 @@ def test_the_cpu_works_beside_the_accelerator(tmp_path: Path) -> None:
 
 def test_steps_change_places_to_run_beside_each_other(tmp_path: Path) -> None:
     accelerated, plain, inputs = compiled(["s", "c"], tmp_path)
-    run = c_of(accelerated).partition("run_unpacked(")[2]
+    run = c_of(accelerated).partition("run_layers(")[2]
     begin, end = run.index("WAIT_AT_ONCE("), run.index("WAIT_NOW(")
     assert "(cpu)" in run[begin:end]
     assert_same(accelerated, plain, inputs)
