@@ -138,8 +138,8 @@ WITHOUT_STATUS = {
     "resample": "its positions are made of constants",
     "roi_pool": "umakit's own for ONNX: tests/test_onnx_roi_align.py",
     "slice_scatter": "its limits are constants",
-    "vision.roi_align": "the number of an image is checked, coordinates are clipped",
-    "vision.roi_pool": "the number of an image is checked, coordinates are clipped",
+    "vision.roi_align": "the number of an image is checked: tests/test_sampling.py",
+    "vision.roi_pool": "the number of an image is checked: tests/test_sampling.py",
     "vision.multibox_transform_loc": "indices come from the operator itself",
     "vision.get_valid_counts": "indices come from the operator itself",
 }

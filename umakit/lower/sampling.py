@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU kernels that read images at coordinates from a tensor: GridSample and regions of interest.
+
+TVM's own convert coordinates to 32-bit integers first, so that those far outside, infinite ones and
+NaN fall onto pixels at random. Here coordinates are brought near the image while they are floats,
+and one that is NaN, or has no place in a reflection, makes the result NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+
+tirx, te = tvm_api.tirx, tvm_api.te
+
+Rule = Callable[[Any, Any], Any]
+"""(block builder, call) -> call_tir."""
+
+FAR = 1e4
+"""A coordinate, where an image is from -1 to 1, at which there is padding for every method."""
+
+LOST = 2.0**20
+"""A coordinate beyond which float32 does not tell where in a mirror image it is."""
+
+
+def rules() -> dict[str, Rule]:
+    """Rules for `LegalizeOps`, by operator."""
+    return {
+        "relax.image.grid_sample": _grid_sample,
+        "relax.vision.roi_align": _roi_align,
+        "relax.vision.roi_pool": _roi_pool,
+    }
+
+
+# --- GridSample ---------------------------------------------------------------------------------
+
+
+def _grid_sample(builder: Any, call: Any) -> Any:
+    """TVM's own, for coordinates that are near the image; NaN for those that have no place.
+
+    `data` [N, C, *extents], `grid` [N, axes, *places] of coordinates from -1 to 1.
+    """
+    names = ("method", "layout", "padding_mode", "align_corners")
+    options = {name: getattr(call.attrs, name) for name in names}
+    mirrored = str(call.attrs.padding_mode) == "reflection"
+
+    def grid_sample(data: Any, grid: Any) -> Any:
+        near = grid
+        if not mirrored:
+            near = te.compute(grid.shape, lambda *at: _clipped(grid(*at), -FAR, FAR), "near")
+        result = tvm_api.topi.image.grid_sample(data, near, **options)
+        nan = tirx.const(float("nan"), data.dtype)
+
+        def element(image: Any, channel: Any, *place: Any) -> Any:
+            given = [grid(image, axis, *place) for axis in range(int(grid.shape[1]))]
+            tests = [tirx.isnan(each) for each in given]
+            if mirrored:
+                tests += [tirx.abs(each) > tirx.const(LOST, grid.dtype) for each in given]
+            unknown = tirx.any(*tests)
+            return tirx.if_then_else(unknown, nan, result(image, channel, *place))
+
+        axes = [f"ax{number}" for number in range(len(grid.shape) - 2)]
+        return te.compute(result.shape, element, "known", varargs_names=axes)
+
+    return builder.call_te(grid_sample, *call.args, primfunc_name_hint="grid_sample")
+
+
+def _clipped(value: Any, low: float, high: float) -> Any:
+    """A float between two limits; NaN stays NaN."""
+    least, most = (tirx.const(float(limit), value.ty.dtype) for limit in (low, high))
+    value = tirx.if_then_else(value < least, least, value)
+    return tirx.if_then_else(value > most, most, value)
+
+
+# --- regions of interest ------------------------------------------------------------------------
+
+
+def _roi_align(builder: Any, call: Any) -> Any:
+    """TVM's own, whose regions outside of all images would not look at the number of theirs."""
+    names = ("pooled_size", "spatial_scale", "mode", "sample_ratio", "aligned", "layout")
+    options = {name: getattr(call.attrs, name) for name in names}
+
+    def roi_align(data: Any, rois: Any) -> Any:
+        result = tvm_api.topi.vision.roi_align(data, rois, **options)
+        return _of_an_image(result, data, rois)
+
+    return builder.call_te(roi_align, *call.args, primfunc_name_hint="roi_align")
+
+
+def _of_an_image(result: Any, data: Any, rois: Any) -> Any:
+    """A result by region, which reads something of each region's image: its number is checked."""
+    nothing = tirx.const(-0.0, data.dtype)  # the only number that changes no other when added
+    images = te.compute([data.shape[0]], lambda _: nothing, "images")
+
+    def element(region: Any, *place: Any) -> Any:
+        return result(region, *place) + images(rois(region, 0).astype("int32"))
+
+    return te.compute(result.shape, element, "of_an_image", varargs_names=["ax1", "ax2", "ax3"])
+
+
+def _roi_pool(builder: Any, call: Any) -> Any:
+    """Largest elements of bins of regions: `data` [N, C, H, W], `rois` [R, 5] of image and corners.
+
+    Sums of coordinates are float64, which is exact for all that 32-bit integers hold.
+    """
+    if str(call.attrs.layout) != "NCHW":
+        return call
+    pooled = [int(size) for size in call.attrs.pooled_size]
+    scale = float(call.attrs.spatial_scale)
+
+    def roi_pool(data: Any, rois: Any) -> Any:
+        shape = [rois.shape[0], data.shape[1], *pooled]
+        rows, columns = (te.reduce_axis((0, data.shape[n]), f"r{n}") for n in (2, 3))
+
+        def limits(region: Any, place: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+            return [
+                _bin(rois(region, 2 - n), rois(region, 4 - n), place[n], pooled[n], scale)
+                for n in (0, 1)
+            ]
+
+        def largest(region: Any, channel: Any, *place: Any) -> Any:
+            inside = [
+                condition
+                for at, (first, end) in zip((rows, columns), limits(region, place), strict=True)
+                for condition in (first <= at.astype("float64"), at.astype("float64") < end)
+            ]
+            image = rois(region, 0).astype("int32")
+            least = tirx.const(float("-inf"), data.dtype)
+            element = data(image, channel, rows, columns)
+            value = tirx.if_then_else(tirx.all(*inside), element, least)
+            return te.max(value, axis=[rows, columns])
+
+        maxima = te.compute(shape, largest, "maxima", varargs_names=["row", "column"])
+
+        def element(region: Any, channel: Any, *place: Any) -> Any:
+            corners = [rois(region, number) for number in range(1, 5)]
+            unknown = tirx.any(*(test(c) for c in corners for test in (tirx.isnan, tirx.isinf)))
+            empty = tirx.any(
+                *(
+                    tirx.max(first, tirx.const(0, "float64"))
+                    >= tirx.min(end, tirx.const(int(extent), "float64"))
+                    for (first, end), extent in zip(
+                        limits(region, place), data.shape[2:], strict=True
+                    )
+                )
+            )
+            nan, zero = (tirx.const(value, data.dtype) for value in (float("nan"), 0.0))
+            found = tirx.if_then_else(empty, zero, maxima(region, channel, *place))
+            return tirx.if_then_else(unknown, nan, found)
+
+        result = te.compute(shape, element, "roi_pool", varargs_names=["row", "column"])
+        return _of_an_image(result, data, rois)
+
+    return builder.call_te(roi_pool, *call.args, primfunc_name_hint="roi_pool")
+
+
+def _bin(start: Any, end: Any, number: Any, count: int, scale: float) -> tuple[Any, Any]:
+    """First row of a bin and the one behind its last, as float64, from corners of a region."""
+    dtype = str(start.ty.dtype)
+    factor, half = (tirx.const(value, dtype) for value in (scale, 0.5))
+    start, end = (tirx.floor(each * factor + half).astype("float64") for each in (start, end))
+    one = tirx.const(1, "float64")
+    size = tirx.max(end - start + one, one).astype(dtype) / tirx.const(float(count), dtype)
+    first = tirx.floor(number.astype(dtype) * size).astype("float64") + start
+    return first, tirx.ceil((number + 1).astype(dtype) * size).astype("float64") + start
