@@ -13,7 +13,7 @@ from umakit.backend import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
 from umakit.codegen.line_breaks import wrapped
-from umakit.lower.index_checks import is_index_check
+from umakit.lower.check_statements import is_index_check
 from umakit.lower.kernels import Kernel, Parameter
 
 tirx = tvm_api.tirx

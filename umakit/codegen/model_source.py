@@ -27,7 +27,7 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.library_schema import PREFIX
-from umakit.lower.index_checks import INDEX_OUT_OF_RANGE
+from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.names import MEMORY_HEADER, symbol_part, unique
 from umakit.program import KernelCall, Program, Role, Tensor

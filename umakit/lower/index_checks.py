@@ -20,56 +20,25 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
+from umakit.lower.check_statements import (
+    Check,
+    before,
+    distinct,
+    given_away,
+    may_pass,
+    only_if,
+    with_loop,
+)
 from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
 from umakit.tir import with_body
 
 tirx = tvm_api.tirx
-
-INDEX_OUT_OF_RANGE = -16
-"""What a kernel returns that found a position out of range; drivers' statuses are positive."""
 
 INSIDE = "umakit.positions_are_inside"
 """Attribute of a prim func whose author vouches for its positions: they hold for all values of its
 inputs, but by relations between them that intervals do not show."""
 
 INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-
-
-def is_index_check(statement: Any) -> bool:
-    """Whether a return from a kernel says that an index is out of range."""
-    return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
-
-
-@dataclass(frozen=True)
-class Check:
-    """A condition under which a kernel stops.
-
-    Attributes:
-        fails: a bool expression that reads nothing out of range itself, once the checks before it
-            have passed.
-        loops: around it, outermost first, in which it is repeated.
-    """
-
-    fails: Any
-    loops: tuple[Any, ...] = ()
-
-    def depends_on(self, variable: Any) -> bool:
-        """Whether the condition mentions a variable."""
-        return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
-
-    def reads(self, buffers: Sequence[Any]) -> bool:
-        """Whether the condition reads one of some buffers."""
-        loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
-        return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
-
-    def statement(self) -> Any:
-        """The check as code."""
-        stop = tirx.stmt.Return(tirx.IntImm("int32", INDEX_OUT_OF_RANGE))
-        statement = tirx.IfThenElse(self.fails, stop, None)
-        for loop in reversed(self.loops):
-            variable = tirx.Var(str(loop.loop_var.name), str(loop.loop_var.ty.dtype))
-            statement = _with_loop(loop, _renamed(statement, loop.loop_var, variable), variable)
-        return statement
 
 
 @dataclass
@@ -131,13 +100,6 @@ def _pointer_offsets(node: Any) -> list[Any]:
     return [argument for c in calls if called(c) == "tvm_access_ptr" for argument in c.args[2:]]
 
 
-def _given_away(node: Any) -> list[Any]:
-    """Buffers that functions get a pointer to, which may write to them."""
-    calls = tvm_api.collect(node, tvm_api.Call)
-    names = ("call_extern", "call_pure_extern", "address_of", "tvm_access_ptr", "buffer_data")
-    return [b for call in calls if called(call) in names for b in tvm_api.buffers_in(call)]
-
-
 class _Checker:
     """Rewrites the statements of one prim func."""
 
@@ -152,15 +114,15 @@ class _Checker:
         """The body with its checks."""
         self._learn(body)
         checked = self._visit(body, ())
-        return _before(checked.pending, checked.statement)
+        return before(checked.pending, checked.statement)
 
     # --- what is known -------------------------------------------------------------------------
 
     def _learn(self, body: Any) -> None:
         """Note loops, variables and what is stored to buffers of the prim func's own."""
-        given_away = _given_away(body)
+        pointed_at = given_away(body)
         for allocation in tvm_api.collect(body, tirx.AllocBuffer):
-            if not any(allocation.buffer.same_as(buffer) for buffer in given_away):
+            if not any(allocation.buffer.same_as(buffer) for buffer in pointed_at):
                 self._ranges.add_scratch(allocation.buffer)
         self._learn_below(body, ())
 
@@ -205,13 +167,13 @@ class _Checker:
         pending: list[Check] = []
         for child in statement.seq:
             checked = self._visit(child, facts)
-            stay = [check for check in checked.pending if not _may_pass(check, kept)]
+            stay = [check for check in checked.pending if not may_pass(check, kept)]
             # Checks keep their order: a later one may read where an earlier one looked.
             first = checked.pending.index(stay[0]) if stay else len(checked.pending)
             pending += checked.pending[:first]
-            kept += [check.statement() for check in _distinct(checked.pending[first:])]
+            kept += [check.statement() for check in distinct(checked.pending[first:])]
             kept.append(checked.statement)
-        return _Checked(tirx.SeqStmt(kept) if len(kept) > 1 else kept[0], _distinct(pending))
+        return _Checked(tirx.SeqStmt(kept) if len(kept) > 1 else kept[0], distinct(pending))
 
     def _visit_For(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
         outside = [
@@ -222,18 +184,18 @@ class _Checker:
         extent = tvm_api.integer_value(statement.extent)
         is_plain = bool(extent) and tvm_api.integer_value(statement.min) is not None
         moved: list[Check] = []
-        while checked.pending and is_plain and _may_pass(checked.pending[0], [statement.body]):
+        while checked.pending and is_plain and may_pass(checked.pending[0], [statement.body]):
             check = checked.pending.pop(0)
             repeated = check.depends_on(statement.loop_var)
             moved.append(replace(check, loops=(statement, *check.loops)) if repeated else check)
-        body = _before(checked.pending, checked.statement)
-        return _Checked(_with_loop(statement, body), _distinct([*outside, *moved]))
+        body = before(checked.pending, checked.statement)
+        return _Checked(with_loop(statement, body), distinct([*outside, *moved]))
 
     def _visit_While(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
         if self._checks_of(statement.condition, facts):
             raise self._refusal("the condition of a while loop reads at a position")
         checked = self._visit(statement.body, facts)
-        body = _before(checked.pending, checked.statement)
+        body = before(checked.pending, checked.statement)
         return _Checked(tirx.While(statement.condition, body))
 
     def _visit_AttrStmt(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
@@ -249,7 +211,7 @@ class _Checker:
             if case is not None:
                 about = self._ranges.facts_of(statement.condition, holds)
                 checked = self._visit(case, (*facts, *about))
-                case = _before(checked.pending, checked.statement)
+                case = before(checked.pending, checked.statement)
             cases.append(case)
         rebuilt = tirx.IfThenElse(statement.condition, *cases)
         return _Checked(rebuilt, self._checks_of(statement.condition, facts))
@@ -276,8 +238,8 @@ class _Checker:
             for operand, condition in _operands(node):
                 about = [] if condition is None else self._ranges.facts_of(*condition)
                 inner = self._checks_of(operand, (*facts, *about))
-                found += inner if condition is None else [_only_if(condition, c) for c in inner]
-        return _distinct(found)
+                found += inner if condition is None else [only_if(condition, c) for c in inner]
+        return distinct(found)
 
     def _checks_of_access(
         self, buffer: Any, indices: Sequence[Any], facts: tuple[Fact, ...]
@@ -415,66 +377,3 @@ def _operands(node: Any) -> list[tuple[Any, tuple[Any, bool] | None]]:
         return [(node.value, None), (node.body, None)]
     names = ("a", "b") if hasattr(node, "a") else ("value",)
     return [(getattr(node, name), None) for name in names if hasattr(node, name)]
-
-
-def _only_if(condition: tuple[Any, bool], check: Check) -> Check:
-    expression, holds = condition
-    guard = expression if holds else tirx.Not(expression)
-    return replace(check, fails=tirx.And(guard, check.fails))
-
-
-def _may_pass(check: Check, statements: Sequence[Any]) -> bool:
-    """Whether a check may run before statements: they change nothing that it depends on."""
-    stored = [store.buffer for s in statements for store in tvm_api.collect(s, tirx.BufferStore)]
-    if check.reads([*stored, *(buffer for s in statements for buffer in _given_away(s))]):
-        return False
-    bound = [bind.var for s in statements for bind in tvm_api.collect(s, tirx.Bind)]
-    inner = [
-        loop.loop_var
-        for s in statements
-        for loop in tvm_api.collect(s, tirx.For)
-        if not any(loop.loop_var.same_as(own.loop_var) for own in check.loops)
-    ]
-    return not any(check.depends_on(variable) for variable in (*bound, *inner))
-
-
-def _distinct(checks: Sequence[Check]) -> list[Check]:
-    """Checks without those that repeat an earlier one."""
-    kept: list[Check] = []
-    for check in checks:
-        if not any(_same(check, other) for other in kept):
-            kept.append(check)
-    return kept
-
-
-def _same(one: Check, other: Check) -> bool:
-    equal = tvm_api.tvm_ffi.structural_equal
-    return len(one.loops) == len(other.loops) and bool(
-        equal(one.statement(), other.statement()) if one.loops else equal(one.fails, other.fails)
-    )
-
-
-def _before(checks: Sequence[Check], statement: Any) -> Any:
-    """Checks, and a statement behind them."""
-    statements = [check.statement() for check in _distinct(checks)]
-    return tirx.SeqStmt([*statements, statement]) if statements else statement
-
-
-def _with_loop(loop: Any, body: Any, variable: Any = None) -> Any:
-    """A loop with another body, and perhaps another variable."""
-    return tirx.For(
-        loop.loop_var if variable is None else variable,
-        loop.min,
-        loop.extent,
-        loop.kind if variable is None else tirx.ForKind.SERIAL,
-        body,
-        loop.thread_binding,
-        loop.annotations,
-        loop.step,
-    )
-
-
-def _renamed(statement: Any, old: Any, new: Any) -> Any:
-    return tvm_api.rewrite(
-        statement, [(tvm_api.Var, lambda found: new if found.same_as(old) else found)]
-    )

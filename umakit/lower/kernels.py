@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.check_statements import is_index_check
 from umakit.lower.in_place import in_place_inputs
-from umakit.lower.index_checks import is_index_check
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.patterns.parameters import Composite
 

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of positions as code: which may move ahead of which statements, and how they are written.
+
+`index_checks` finds the positions; here is what ends a kernel when one of them is out of range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.index_ranges import called
+
+tirx = tvm_api.tirx
+
+INDEX_OUT_OF_RANGE = -16
+"""What a kernel returns that found a position out of range; drivers' statuses are positive."""
+
+
+def is_index_check(statement: Any) -> bool:
+    """Whether a return from a kernel says that an index is out of range."""
+    return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition under which a kernel stops.
+
+    Attributes:
+        fails: a bool expression that reads nothing out of range itself, once the checks before it
+            have passed.
+        loops: around it, outermost first, in which it is repeated.
+    """
+
+    fails: Any
+    loops: tuple[Any, ...] = ()
+
+    def depends_on(self, variable: Any) -> bool:
+        """Whether the condition mentions a variable."""
+        return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
+
+    def reads(self, buffers: Sequence[Any]) -> bool:
+        """Whether the condition reads one of some buffers."""
+        loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
+        return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
+
+    def statement(self) -> Any:
+        """The check as code."""
+        stop = tirx.stmt.Return(tirx.IntImm("int32", INDEX_OUT_OF_RANGE))
+        statement = tirx.IfThenElse(self.fails, stop, None)
+        for loop in reversed(self.loops):
+            variable = tirx.Var(str(loop.loop_var.name), str(loop.loop_var.ty.dtype))
+            statement = with_loop(loop, _renamed(statement, loop.loop_var, variable), variable)
+        return statement
+
+
+def only_if(condition: tuple[Any, bool], check: Check) -> Check:
+    """A check that is only made where an expression is true, or where it is false."""
+    expression, holds = condition
+    guard = expression if holds else tirx.Not(expression)
+    return replace(check, fails=tirx.And(guard, check.fails))
+
+
+def may_pass(check: Check, statements: Sequence[Any]) -> bool:
+    """Whether a check may run before statements: they change nothing that it depends on."""
+    stored = [store.buffer for s in statements for store in tvm_api.collect(s, tirx.BufferStore)]
+    if check.reads([*stored, *(buffer for s in statements for buffer in given_away(s))]):
+        return False
+    bound = [bind.var for s in statements for bind in tvm_api.collect(s, tirx.Bind)]
+    inner = [
+        loop.loop_var
+        for s in statements
+        for loop in tvm_api.collect(s, tirx.For)
+        if not any(loop.loop_var.same_as(own.loop_var) for own in check.loops)
+    ]
+    return not any(check.depends_on(variable) for variable in (*bound, *inner))
+
+
+def distinct(checks: Sequence[Check]) -> list[Check]:
+    """Checks without those that repeat an earlier one."""
+    kept: list[Check] = []
+    for check in checks:
+        if not any(_same(check, other) for other in kept):
+            kept.append(check)
+    return kept
+
+
+def _same(one: Check, other: Check) -> bool:
+    equal = tvm_api.tvm_ffi.structural_equal
+    return len(one.loops) == len(other.loops) and bool(
+        equal(one.statement(), other.statement()) if one.loops else equal(one.fails, other.fails)
+    )
+
+
+def before(checks: Sequence[Check], statement: Any) -> Any:
+    """Checks, and a statement behind them."""
+    statements = [check.statement() for check in distinct(checks)]
+    return tirx.SeqStmt([*statements, statement]) if statements else statement
+
+
+def with_loop(loop: Any, body: Any, variable: Any = None) -> Any:
+    """A loop with another body, and perhaps another variable."""
+    return tirx.For(
+        loop.loop_var if variable is None else variable,
+        loop.min,
+        loop.extent,
+        loop.kind if variable is None else tirx.ForKind.SERIAL,
+        body,
+        loop.thread_binding,
+        loop.annotations,
+        loop.step,
+    )
+
+
+def _renamed(statement: Any, old: Any, new: Any) -> Any:
+    return tvm_api.rewrite(
+        statement, [(tvm_api.Var, lambda found: new if found.same_as(old) else found)]
+    )
+
+
+def given_away(node: Any) -> list[Any]:
+    """Buffers that functions get a pointer to, which may write to them."""
+    calls = tvm_api.collect(node, tvm_api.Call)
+    names = ("call_extern", "call_pure_extern", "address_of", "tvm_access_ptr", "buffer_data")
+    return [b for call in calls if called(call) in names for b in tvm_api.buffers_in(call)]
