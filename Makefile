@@ -9,15 +9,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak install install-test lint typecheck ctest cppcheck backends clean \
+.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lint typecheck ctest cppcheck backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      Python tests without whole networks"
-	@echo "make soak       comparisons again, with SOAK_EXAMPLES networks each and SOAK_INFERENCES inputs,"
-	@echo "                and damaged files of all formats for SOAK_MINUTES minutes of one processor"
+	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
+	@echo "                for SOAK_MINUTES; soak-tests: comparisons again, with SOAK_EXAMPLES networks"
+	@echo "                each and SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make backends   write the reference backends again from the templates"
@@ -60,9 +61,23 @@ SOAK_EXAMPLES ?= 200
 SOAK_INFERENCES ?= 1000
 SOAK_MINUTES ?= 30
 
-soak: install-test
+soak: soak-onnx soak-mutants soak-tests
+
+# Every node test of ONNX, in five columns.
+soak-onnx: install-test
+	$(BIN)/python tests/onnx_node_tests.py --thorough -j $(JOBS)
+
+# Damaged files by random seeds, which are printed.
+MUTATED := onnx tflite relax npz accel metadata torch
+
+soak-mutants: install-test
+	@failed=0; for format in $(MUTATED); do \
+	  PYTHONPATH=tests $(BIN)/python -m mutators $$format \
+	    --seconds $$(($(SOAK_MINUTES) * 60 / $(words $(MUTATED)))) || failed=1; \
+	done; exit $$failed
+
+soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
-	  UMAKIT_SOAK_MINUTES=$(SOAK_MINUTES) \
 	  $(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "hypothesis or soak"
 
 lint: install-test

@@ -8,6 +8,7 @@ PYTHONPATH=tests python -m mutators onnx --seed 7 --number 42     (one of them, 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import secrets
@@ -33,6 +34,9 @@ def main() -> int:
     parser.add_argument("--number", type=int, help="read this mutant in this process")
     parser.add_argument("--kept", type=Path, default=Path(tempfile.gettempdir()) / "umakit-mutants")
     given = parser.parse_args()
+    if given.format == "torch" and importlib.util.find_spec("torch") is None:
+        print("torch: left out, PyTorch is not installed")
+        return 0
     seed = given.seed or str(secrets.randbelow(10**9))
     form = FORMATS[given.format]()
     with tempfile.TemporaryDirectory(prefix="umakit-mutators-") as temporary:
