@@ -275,3 +275,60 @@ def test_slices_are_replaced(tmp_path: Path, start: int, end: int, step: int) ->
     with mock.patch.object(build, "FLAGS", SANITIZED):
         outputs = umakit.run_library(library.path, fed({"slices": (ROWS, values)})).outputs
     np.testing.assert_array_equal(next(iter(outputs.values())), expected)
+
+
+def narrow_cases(dtype: str, size: int) -> dict[str, Case]:
+    """Cases with indices of one dtype into an axis of a size, its first and last element among
+    what they choose, or as much of it as the dtype holds."""
+    data = np.random.default_rng(size).standard_normal((2, size)).astype("float32")
+    limits = np.iinfo(dtype)
+    last, first = min(size - 1, int(limits.max)), max(-size, int(limits.min))
+    row, rows = integers(0, last, dtype=dtype), integers([first, last], [1, 2], dtype=dtype)
+    cases = {
+        "take": Case(
+            lambda x, i: op.take(x, i, 1), (data, row), 1, lambda x, i: np.take(x, i, 1), (size,)
+        ),
+    }
+    if size <= limits.max:
+        cases["scatter_elements"] = Case(
+            lambda x, i, v: op.scatter_elements(x, i, v, 1),
+            (data, rows, data[:, 2:4]), 1, scattered, (size,), True,
+        )  # fmt: skip
+    if dtype.startswith("int"):  # Relax takes no others
+        cases["gather_elements"] = Case(
+            lambda x, i: op.gather_elements(x, i, 1),
+            (data, abs(rows // 2)), 1, lambda x, i: np.take_along_axis(x, i, 1), (size,),
+        )  # fmt: skip
+        cases["index_tensor"] = Case(
+            lambda x, i: op.index_tensor(x, [i]), (data.T, rows), 1, lambda x, i: x[i], (size,),
+            True,
+        )  # fmt: skip
+    return cases
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_indices_of_few_bits(dtype: str, tmp_path: Path) -> None:
+    """Sizes that the dtype of the indices holds, and such that it does not."""
+    cases = {
+        f"{name}_{size}": case
+        for size in (5, 200, 300)
+        for name, case in narrow_cases(dtype, size).items()
+    }
+    operands = {name: case.operands for name, case in cases.items()}
+    module = module_of({name: case.build for name, case in cases.items()}, operands)
+    library = umakit.compile_model(module, [], tmp_path / "library").path
+    with mock.patch.object(build, "FLAGS", (*SANITIZED, "-O0")):
+        outputs = umakit.run_library(library, fed(operands)).outputs
+        for got, (name, case) in zip(outputs.values(), cases.items(), strict=True):
+            np.testing.assert_array_equal(got, case.oracle(*case.operands), name)
+        for name, case in cases.items():
+            size, limits = case.sizes[0], np.iinfo(dtype)
+            least = -size if case.negative else 0
+            for wrong in {size, least - 1, int(limits.max), int(limits.min)}:
+                if least <= wrong < size or not limits.min <= wrong <= limits.max:
+                    continue
+                arrays = [array.copy() for array in case.operands]
+                arrays[1].reshape(-1)[-1] = wrong
+                with pytest.raises(DeviceError, match="an index is out of range") as error:
+                    umakit.run_library(library, fed({**operands, name: tuple(arrays)}))
+                assert f", {name} (" in str(error.value), (name, wrong)

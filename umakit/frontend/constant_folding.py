@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folding with NumPy: batch normalization into layers, shape operators of constants.
+"""Folding with NumPy: batch normalization into layers, shape operators of constants, sizes.
 
 TVM folds constants by compiling a function for each, which takes seconds for a deep network, and
 it folds no batch normalization behind a bias. What is left over here is left to TVM.
@@ -68,6 +68,8 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         operator = tvm_api.operator_name(call)
         if operator in ("reshape", "permute_dims", "expand_dims"):
             return self._fold_shape(operator, call)
+        if operator in ("shape_to_tensor", "take", "astype"):
+            return self._fold_size(call)
         if operator == "nn.batch_norm":
             return self._fold_batch_norm(call)
         return call
@@ -82,6 +84,30 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
             return relax.const(np.ascontiguousarray(array.transpose(order)), str(array.dtype))
         shape = tvm_api.static_type_shape(call.ty) if call.ty is not None else None
         return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
+
+    def _fold_size(self, call: Any) -> Any:
+        """Fold what computes a size of a tensor, such as the one that negative indices count from.
+
+        TVM's own folding does it too, but is not used for quantized networks.
+        """
+        operator = tvm_api.operator_name(call)
+        if operator == "shape_to_tensor":
+            shape = call.args[0]
+            shape = self.lookup_binding(shape) if isinstance(shape, tvm_api.Var) else shape
+            if tvm_api.operator_name(shape) != "shape_of":
+                return call
+            extents = tvm_api.static_shape(shape.args[0])
+            return call if extents is None else relax.const(np.array(extents, "int64"), "int64")
+        sizes = self._constant(call.args[0])
+        if sizes is None or sizes.dtype != np.int64 or sizes.ndim > 1:
+            return call
+        if operator == "astype":
+            dtype = str(call.attrs.dtype)
+            return relax.const(sizes.astype(dtype), dtype) if dtype in ("int32", "int64") else call
+        number = self._constant(call.args[1])
+        if sizes.ndim != 1 or number is None or not ((number >= 0) & (number < sizes.size)).all():
+            return call
+        return relax.const(sizes[number], "int64")
 
     def _fold_batch_norm(self, call: Any) -> Any:
         if bool(getattr(call.attrs, "training", False)):
