@@ -288,12 +288,11 @@ def narrow_cases(dtype: str, size: int) -> dict[str, Case]:
         "take": Case(
             lambda x, i: op.take(x, i, 1), (data, row), 1, lambda x, i: np.take(x, i, 1), (size,)
         ),
-    }
-    if size <= limits.max:
-        cases["scatter_elements"] = Case(
+        "scatter_elements": Case(
             lambda x, i, v: op.scatter_elements(x, i, v, 1),
             (data, rows, data[:, 2:4]), 1, scattered, (size,), True,
-        )  # fmt: skip
+        ),
+    }  # fmt: skip
     if dtype.startswith("int"):  # Relax takes no others
         cases["gather_elements"] = Case(
             lambda x, i: op.gather_elements(x, i, 1),

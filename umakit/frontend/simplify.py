@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import constant_rules
@@ -17,6 +19,9 @@ from umakit.isolation import failing_call, operand_types
 
 DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 """Operators whose second operand is a divisor."""
+
+
+SCATTER = "relax.scatter_elements"
 
 
 def simplify(module: Any, where: str) -> Any:
@@ -36,7 +41,8 @@ def simplify(module: Any, where: str) -> Any:
         # Folding dequantize(weight) would destroy the islands that quantization looks for.
         passes.append(transform.FoldConstant())
     passes.append(transform.DeadCodeElimination())
-    with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(constant_rules()):
+    rules = {**constant_rules(), SCATTER: _unless_narrow(tvm_api.legalization(SCATTER))}
+    with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
             module = transform.ConvertToDataflow(min_size=1)(module)
             folded = fold_with_numpy(module, where)
@@ -45,6 +51,21 @@ def simplify(module: Any, where: str) -> Any:
             raise _not_supported(module, passes, where) from error
     _refuse_zero_divisors(simplified, where)
     return simplified
+
+
+def _unless_narrow(rule: Any) -> Any:
+    """TVM's rule for ScatterElements, where the dtype of the indices holds the size of the axis.
+
+    TVM makes the size a number of that dtype, and constant folding applies the rule to every call.
+    Others are left for the rule of the CPU.
+    """
+
+    def apply(builder: Any, call: Any) -> Any:
+        shape, dtype = tvm_api.static_shape(call.args[0]), tvm_api.dtype_of(call.args[1])
+        narrow = shape is not None and shape[int(call.attrs.axis)] > np.iinfo(dtype).max
+        return call if narrow else rule(builder, call)
+
+    return apply
 
 
 def _refuse_zero_divisors(module: Any, where: str) -> None:
