@@ -195,6 +195,23 @@ def test_mutated_metadata_runs_or_is_refused(seed: int, library: Path, tmp_path:
     assert refused > 50
 
 
+@pytest.mark.parametrize("part", ["codegen/host/src", "codegen/host", "metadata.json"])
+def test_links_among_what_is_built_are_not_followed(
+    part: str, library: Path, tmp_path: Path
+) -> None:
+    """A compiler's message would quote the file behind the link."""
+    copied = tmp_path / "copied"
+    shutil.copytree(library, copied)
+    (copied / part).rename(tmp_path / "outside")
+    (copied / part).symlink_to(tmp_path / "outside")
+    with pytest.raises(LibraryError, match=f"{part}: is a link"):
+        load_metadata(copied)
+    (copied / part).unlink()
+    (tmp_path / "outside").rename(copied / part)
+    (copied / "in.npz").symlink_to(tmp_path / "mine.npz")
+    load_metadata(copied)
+
+
 def test_a_link_out_of_a_library_is_not_written_through(library: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(library, tmp_path / "copied", ignore=shutil.ignore_patterns("build"))
     outside = tmp_path / "outside"

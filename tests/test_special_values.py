@@ -256,6 +256,29 @@ def test_constants_are_folded_as_they_are_computed(tmp_path: Path) -> None:
         })  # fmt: skip
 
 
+def test_zeros_keep_the_sign_that_sums_give_them(tmp_path: Path) -> None:
+    """x + 0 is no x: -0.0 + 0.0 is 0.0 (IEEE 754-2019, 6.3)."""
+    graph = Graph()
+    x = graph.input("x", 3)
+    zero, minus_zero = graph.constant(0.0), graph.constant(-0.0)
+    nodes = {
+        "sum": ("Add", x, zero), "sum_of": ("Add", zero, x), "sum_minus": ("Add", x, minus_zero),
+        "less": ("Sub", x, zero), "less_minus": ("Sub", x, minus_zero), "from": ("Sub", zero, x),
+    }  # fmt: skip
+    for name, (operator, *operands) in nodes.items():
+        graph.output(graph.node(operator, *operands, name=name))
+    a = np.array([-0.0, 0.0, 2.0], "float32")
+    outputs = compiled(save(graph.model(), tmp_path), tmp_path, {"x": a})
+    o = np.float32(0)
+    wanted = {
+        "sum": a + o, "sum_of": o + a, "sum_minus": a + -o,
+        "less": a - o, "less_minus": a - -o, "from": o - a,
+    }  # fmt: skip
+    assert {n: v.tobytes() for n, v in outputs.items()} == {
+        n: v.tobytes() for n, v in wanted.items()
+    }
+
+
 @pytest.mark.parametrize("dtype", ["INT8", "UINT8", "INT32", "INT64"])
 def test_integers_divided_at_run_time(dtype: str, tmp_path: Path) -> None:
     """By 0 it is 0, as in NumPy; the lowest number by -1 wraps around."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def _files_of_0_1_0(folder: Path) -> frozenset[str]:
 
 
 READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
+BUILT_FROM = ("codegen", "parameters", "runtime", "src")
 """Folders of a library in which files are looked for, and programs built."""
 
 LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
@@ -65,9 +67,11 @@ def load_metadata(library: Path) -> dict[str, Any]:
     """`metadata.json` of an exported library, a folder or a tar file, checked in all its parts.
 
     Raises:
-        LibraryError: the folder or file is missing or damaged; names the key.
+        LibraryError: the folder or file is missing or damaged; names the key. A file that the
+            library is built from is a link.
     """
     path = library_folder(library) / METADATA
+    _refuse_links(path.parent)
     try:
         if path.stat().st_size > MOST_METADATA_BYTES:
             raise LibraryError(f"has more than {MOST_METADATA_BYTES:,} bytes", where=str(path))
@@ -81,6 +85,22 @@ def load_metadata(library: Path) -> dict[str, Any]:
     except OSError as error:
         raise LibraryError(f"cannot be read: {error.strerror}", where=str(path)) from None
     return check_metadata(text, str(path))
+
+
+def _refuse_links(library: Path) -> None:
+    """Refuse links among the files that compilers and emulators get: what they quote could be of
+    any file. Links that the user put beside them are not read.
+
+    Raises:
+        LibraryError: names the link.
+    """
+    found = [library / METADATA, *(library / name for name in BUILT_FROM)]
+    for name in BUILT_FROM:
+        for folder, folders, files in os.walk(library / name):
+            found += (Path(folder, item) for item in (*folders, *files))
+    for path in found:
+        if path.is_symlink():
+            raise LibraryError("is a link", where=str(path), fix=AGAIN)
 
 
 def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:

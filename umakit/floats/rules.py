@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for `LegalizeOps`: maxima, minima and their places, pools, signs, products with 0.
+"""Rules for `LegalizeOps`: maxima, minima and their places, pools, signs, sums and products with 0.
 
 The semantics are NumPy's: NaN wins over every number (IEEE 754-2019, maximum and minimum), wherever
 it lies; the first NaN is the place of an extreme; a maximum of nothing but -inf is -inf. TVM's own
@@ -37,6 +37,8 @@ def float_rules() -> dict[str, Rule]:
         "nn.max_pool3d": _max_pool,
         "nn.leakyrelu": _leaky_relu,
         "sign": _sign,
+        "add": _with_zero("add", (0, 1)),
+        "subtract": _with_zero("subtract", (0, 1)),
         "multiply": _with_zero("multiply", (0, 1)),
         "divide": _with_zero("divide", (0,)),
     }
@@ -261,7 +263,11 @@ def _leaky_relu(builder: Any, call: Any) -> Any:
 
 
 def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
-    """The rule for a scalar 0 that TVM would fold 0 * x and 0 / x with, as a tensor instead."""
+    """The rule for a scalar 0, as a tensor instead.
+
+    TVM would fold 0 * x and 0 / x to 0, which is wrong for NaN and infinities, and x + 0 and
+    x - (-0.0) to x, which is wrong for -0.0.
+    """
     usual = tvm_api.legalization(f"relax.{name}")
 
     def rule(builder: Any, call: Any) -> Any:
