@@ -60,7 +60,8 @@ def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels
 def print_needs(out: Console, library: Any, sizes: LibrarySize) -> None:
     """Code, constants, arena and stack."""
     out.rule("[bold]d. What does it need?", align="left")
-    out.print(tables.memory_summary(library.metadata["umakit"]["memory"]))
+    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
+        out.print(line)
     out.print(size_tables.size_table(sizes))
     for line in size_tables.size_notes(sizes):
         out.print(line)
@@ -84,7 +85,8 @@ def print_int8(
     expected = np.load(INT8_LOGITS)["logits"]
     equal = int((logits == expected).sum())
     out.print(f"logits equal to those of ONNX Runtime: {equal:,} of {expected.size:,}")
-    out.print(tables.memory_summary(library.metadata["umakit"]["memory"]))
+    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
+        out.print(line)
     return equal == expected.size
 
 
