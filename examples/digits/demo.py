@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 from umakit.cli import size_tables, tables
 from umakit.cli.console import console, progress
 
@@ -39,7 +40,7 @@ def reference_logits(model: Any, images: np.ndarray) -> np.ndarray:
 
 def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels: Any) -> None:
     """Accuracy of both, and how far apart they are."""
-    out.rule("[bold]a. Is it right?", align="left")
+    out.rule(Text("a. Is it right?", "bold"), align="left")
     for name, logits in (
         ("CPU reference (TVM, LLVM)", reference),
         ("C library on Vanilla", library),
@@ -59,7 +60,7 @@ def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels
 
 def print_needs(out: Console, library: Any, sizes: LibrarySize) -> None:
     """Code, constants, arena and stack."""
-    out.rule("[bold]d. What does it need?", align="left")
+    out.rule(Text("d. What does it need?", "bold"), align="left")
     for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
         out.print(line)
     out.print(size_tables.size_table(sizes))
@@ -75,7 +76,7 @@ def print_int8(
     Returns:
         Whether every logit is the one that ONNX Runtime computed (`quantize.py` stored them).
     """
-    out.rule("[bold]e. And in 8 bits?", align="left")
+    out.rule(Text("e. And in 8 bits?", "bold"), align="left")
     for name, values in (("float32", floats), ("int8, C on the CPU", logits)):
         right = int((values.argmax(axis=1) == labels).sum())
         out.print(
@@ -93,7 +94,7 @@ def print_int8(
 def print_next(out: Console, backend: Path, library: Path) -> None:
     """Where everything is, and what to type next."""
     uma = Path(sys.executable).parent / "uma"
-    out.rule("[bold]f. Where is it?", align="left")
+    out.rule(Text("f. Where is it?", "bold"), align="left")
     out.print(f"backend   {backend}\nlibrary   {library}\n", soft_wrap=True)
     out.print("Change the size of the array in accel.toml, or anything else, and see:")
     out.print(f"  {uma} partition {NETWORK} --backend {backend}", soft_wrap=True)
@@ -122,10 +123,10 @@ def main() -> int:
         reference = reference_logits(umakit.import_model(NETWORK), data["image"])
     logits = result.outputs["logits"][:, 0]
     print_proof(out, logits, reference, data["label"])
-    out.rule("[bold]b. What runs where, and why?", align="left")
+    out.rule(Text("b. What runs where, and why?", "bold"), align="left")
     out.print(tables.offload_table(library.report.placements))
     out.print(tables.offload_summary(library.report))
-    out.rule("[bold]c. How fast is the array?", align="left")
+    out.rule(Text("c. How fast is the array?", "bold"), align="left")
     out.print(tables.profile_table(result.layers))
     print_needs(out, library, sizes)
     int8_logits = int8_run.outputs["logits"][:, 0]
