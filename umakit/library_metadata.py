@@ -42,8 +42,10 @@ def _files_of_0_1_0(folder: Path) -> frozenset[str]:
 
 
 READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
-BUILT_FROM = ("codegen", "parameters", "runtime", "src")
 """Folders of a library in which files are looked for, and programs built."""
+
+BUILT_FROM = ("codegen", "parameters", "runtime", "src")
+"""Folders of a library whose files compilers and emulators get."""
 
 LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
 

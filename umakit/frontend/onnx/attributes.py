@@ -16,6 +16,7 @@ import onnx
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import all_nodes
+from umakit.frontend.onnx.node import opset_of
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
     Raises:
         ModelError: names the operator, the node, the attribute and the file.
     """
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    opset = opset_of(proto)
     for node in all_nodes(proto.graph):
         given = {attribute.name for attribute in node.attribute}
         for name, attribute in _schema_attributes(node.op_type, opset).items():

@@ -13,7 +13,7 @@ from umakit.errors import ModelError
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
-from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import REGISTRY
 from umakit.frontend.onnx.refusals import not_supported
 from umakit.frontend.onnx.shapes import inferred_types
@@ -45,9 +45,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
         self._expected = inferred_types(proto)
-        opset = max(
-            (o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1
-        )
+        opset = opset_of(proto)
         Importer.current = self
         try:
             with quiet():

@@ -21,6 +21,11 @@ def attribute_of(proto: onnx.NodeProto, name: str, default: Any) -> Any:
     return default
 
 
+def opset_of(proto: onnx.ModelProto) -> int:
+    """The version of the standard operators that a model was written for."""
+    return max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
+
+
 @dataclass(frozen=True)
 class Node:
     """An operator whose inputs are imported already.

@@ -15,6 +15,7 @@ import onnx.numpy_helper
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS, all_nodes
+from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.refusals import input_name, schema_of
 
 NOT_NUMBERS = {
@@ -38,7 +39,7 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
     Raises:
         ModelError: names the node or tensor, and the file.
     """
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    opset = opset_of(proto)
     for node in all_nodes(proto.graph):
         _check_inputs(node, opset, str(path))
     graph = proto.graph
