@@ -18,6 +18,9 @@ from umakit.errors import ModelError
 Array = npt.NDArray[Any]
 relax = tvm_api.relax
 
+SIZES = ("shape_to_tensor", "take", "astype")
+"""Operators that yield a size of a tensor, or take one to another."""
+
 
 def fold_with_numpy(module: Any, where: str) -> Any:
     """Fold what can be folded in `main`.
@@ -55,6 +58,7 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         self._uses = uses
         self._where = where
         self._single_use: set[Any] = set()
+        self._sizes: set[Any] = set()
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -62,13 +66,18 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         self.set_var_remap(binding.var, emitted)
         if self._uses.get(binding.var, 0) == 1:
             self._single_use.add(emitted)
+        if (
+            tvm_api.operator_name(binding.value) in SIZES
+            and tvm_api.constant_array(value) is not None
+        ):
+            self._sizes.add(emitted)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator in ("reshape", "permute_dims", "expand_dims"):
             return self._fold_shape(operator, call)
-        if operator in ("shape_to_tensor", "take", "astype"):
+        if operator in SIZES:
             return self._fold_size(call)
         if operator == "nn.batch_norm":
             return self._fold_batch_norm(call)
@@ -88,7 +97,8 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
     def _fold_size(self, call: Any) -> Any:
         """Fold what computes a size of a tensor, such as the one that negative indices count from.
 
-        TVM's own folding does it too, but is not used for quantized networks.
+        TVM's own folding does it too, but is not used for quantized networks. Other constants stay:
+        that a bias of int64 is converted to int32 says which arithmetic the layer has.
         """
         operator = tvm_api.operator_name(call)
         if operator == "shape_to_tensor":
@@ -98,8 +108,8 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
                 return call
             extents = tvm_api.static_shape(shape.args[0])
             return call if extents is None else relax.const(np.array(extents, "int64"), "int64")
-        sizes = self._constant(call.args[0])
-        if sizes is None or sizes.dtype != np.int64 or sizes.ndim > 1:
+        sizes = self._constant(call.args[0]) if call.args[0] in self._sizes else None
+        if sizes is None:
             return call
         if operator == "astype":
             dtype = str(call.attrs.dtype)
@@ -107,7 +117,7 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         number = self._constant(call.args[1])
         if sizes.ndim != 1 or number is None or not ((number >= 0) & (number < sizes.size)).all():
             return call
-        return relax.const(sizes[number], "int64")
+        return relax.const(sizes[number], str(sizes.dtype))
 
     def _fold_batch_norm(self, call: Any) -> Any:
         if bool(getattr(call.attrs, "training", False)):
