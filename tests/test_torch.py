@@ -27,12 +27,12 @@ from umakit.cli.main import run_command
 import umakit
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.torch_expressions import is_arithmetic
+from umakit.frontend.torch.expressions import is_arithmetic
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional
 
-from umakit.frontend.torch_operators import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
+from umakit.frontend.torch.operators.elementwise import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
 
 
 class Function(nn.Module):  # type: ignore[misc]

@@ -29,7 +29,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[to
 nn, F = torch.nn, torch.nn.functional
 importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
 
-from umakit.frontend.torch_quantization import refusal  # noqa: E402  needs torch
+from umakit.frontend.torch.quantization import refusal  # noqa: E402  needs torch
 
 decomposed = torch.ops.quantized_decomposed
 

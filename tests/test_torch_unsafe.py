@@ -200,7 +200,7 @@ def test_trees_keep_the_names_of_outputs(program: bytes, tmp_path: Path) -> None
 
 
 def test_every_text_of_the_schema_has_a_rule_or_is_left_out() -> None:
-    from umakit.frontend import torch_schema
+    from umakit.frontend.torch import schema as torch_schema
 
     left_out = {"ExportedProgram.guards_code", "GraphModule.metadata", "Node.metadata"}
     classes = [

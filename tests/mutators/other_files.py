@@ -112,7 +112,7 @@ def _torch_value(chance: Random, value: Any) -> Any:
 def _torch_outputs(path: Path, arrays: Arrays, model: Any) -> Arrays:
     import torch
 
-    from umakit.frontend.torch_archive import load_program
+    from umakit.frontend.torch.archive import load_program
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -28,7 +28,7 @@ from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.frontend.sizes import check_sizes
-from umakit.frontend.torch_archive import HOW_TO_EXPORT, is_torch_file
+from umakit.frontend.torch.archive import HOW_TO_EXPORT, is_torch_file
 from umakit.inputs import is_special
 
 __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
@@ -91,7 +91,7 @@ def _imported(
         model = _import_file(Path(source), name, input_shapes or {})
         model = replace(model, fingerprint=file_fingerprint(Path(source)))
     elif _is_exported_program(source):
-        from umakit.frontend.torch_programs import import_torch
+        from umakit.frontend.torch.programs import import_torch
 
         model = import_torch(source, name, input_shapes or {})
     else:
@@ -117,7 +117,7 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
                 where=str(path),
                 fix="pip install 'umakit[torch]'",
             )
-        from umakit.frontend.torch_programs import import_torch
+        from umakit.frontend.torch.programs import import_torch
 
         return import_torch(path, name, input_shapes)
     if is_json(path):

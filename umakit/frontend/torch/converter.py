@@ -15,17 +15,17 @@ import torch
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend import torch_layers as _layers  # noqa: F401  registers its converters
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
-from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_operators import CONVERTERS, Arguments
-from umakit.frontend.torch_quantization import (
+from umakit.frontend.torch.names import Names
+from umakit.frontend.torch.operators import layers as _layers  # noqa: F401  registers its converters
+from umakit.frontend.torch.operators.elementwise import CONVERTERS, Arguments
+from umakit.frontend.torch.quantization import (
     in_front_of_dequantize,
     is_quantized_operator,
     refusal,
 )
-from umakit.frontend.torch_static import StaticProgram, is_fake
+from umakit.frontend.torch.static import StaticProgram, is_fake
 
 frontend = tvm_api.torch_frontend()
 Importer: Any = frontend.ExportedProgramImporter

@@ -18,11 +18,11 @@ from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, Model, TensorSpecification, type_specification
-from umakit.frontend.torch_archive import load_program
-from umakit.frontend.torch_converter import Converter
-from umakit.frontend.torch_names import Names
-from umakit.frontend.torch_quantization import edge_quantization
-from umakit.frontend.torch_static import EVALUATE, check_no_state, input_sizes, make_static
+from umakit.frontend.torch.archive import load_program
+from umakit.frontend.torch.converter import Converter
+from umakit.frontend.torch.names import Names
+from umakit.frontend.torch.quantization import edge_quantization
+from umakit.frontend.torch.static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.names import symbol_part
 from umakit.tvm_api import tuple_fields
 

@@ -20,7 +20,7 @@ import torch
 
 from umakit import tvm_api
 from umakit.frontend.model import Quantization
-from umakit.frontend.torch_operators import Arguments, converts, relax
+from umakit.frontend.torch.operators.elementwise import Arguments, converts, relax
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 EVERYWHERE = "quantize activations and weights to 8 bits (static, per tensor or per channel)"

@@ -6,7 +6,7 @@ it and, when its first attempt fails, example inputs too; it maps shared objects
 imports modules that trees of inputs and outputs name; it calls what is called like an operator; it
 compiles names of nodes as Python; and it hands sizes to sympy, which evaluates them as Python. None
 of that is needed for a network, so nothing of it reaches torch here: the archive is written anew in
-memory with the members that hold plain numbers and with a graph of known fields (`torch_schema`),
+memory with the members that hold plain numbers and with a graph of known fields (`schema`),
 and the example inputs are left out. A file that needs more is refused.
 """
 
@@ -141,7 +141,7 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesIO:
     """The same archive with nothing in it that is unpickled, imported, evaluated or executed."""
-    from umakit.frontend.torch_schema import Refused, plain_program
+    from umakit.frontend.torch.schema import Refused, plain_program
 
     copy = io.BytesIO()
     try:
@@ -207,7 +207,7 @@ def _payloads(
     Raises:
         _NeedsPickle: names the weight or constant.
     """
-    from umakit.frontend.torch_schema import plain_payloads
+    from umakit.frontend.torch.schema import plain_payloads
 
     folder = f"data/{kind}/"
     if f"{folder}model.pt" in members:

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch._export.serde import schema
 
-from umakit.frontend.torch_expressions import SYMBOL, is_arithmetic
-from umakit.frontend.torch_trees import UnknownTree, plain_tree
+from umakit.frontend.torch.expressions import SYMBOL, is_arithmetic
+from umakit.frontend.torch.trees import UnknownTree, plain_tree
 
 LARGEST_INTEGER = 2**63 - 1
 OPERATOR = re.compile(

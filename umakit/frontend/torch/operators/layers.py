@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.torch_operators import (
+from umakit.frontend.torch.operators.elementwise import (
     Arguments,
     Conversion,
     cast,
@@ -20,7 +20,7 @@ from umakit.frontend.torch_operators import (
     operand,
     relax,
 )
-from umakit.frontend.torch_quantization import in_front_of_dequantize
+from umakit.frontend.torch.quantization import in_front_of_dequantize
 
 # --- reductions -----------------------------------------------------------------------------------
 
