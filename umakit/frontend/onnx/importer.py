@@ -14,7 +14,7 @@ from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.node import Node, opset_of
-from umakit.frontend.onnx.operators import REGISTRY
+from umakit.frontend.onnx.operators import CONVERTERS
 from umakit.frontend.onnx.refusals import not_supported
 from umakit.frontend.onnx.shapes import inferred_types
 from umakit.frontend.relax_modules import rename_operators
@@ -130,7 +130,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
 
     def _convert(self, proto: onnx.NodeProto) -> bool:
         """Import a node by a converter of ours; False where it is left to TVM's importer."""
-        converter = REGISTRY.get(proto.op_type)
+        converter = CONVERTERS.get(proto.op_type)
         if converter is None:
             return False
         node = Node(

@@ -1,50 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that umakit imports itself, because TVM's importer gets them wrong or not at all.
 
-A file of this package defines converters of one family of operators; `REGISTRY` has them all.
+Each file of this package registers the operators of one family by `registry.converts`, or by
+`rewriting.rewrites`; all files are loaded here, so that a new one needs no list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib
+import pkgutil
 
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.operators import (
-    arithmetic,
-    bounds,
-    convolution,
-    indices,
-    layout,
-    normalization,
-    pad,
-    reduce,
-    regions,
-    resize,
-    sequences,
-    slopes,
-)
+from umakit.frontend.onnx.registry import CONVERTER_DECISIONS, CONVERTERS
 
-Converter = Callable[[Node], Any | None]
-"""From a node to its result: a Relax expression, a list of them for several results, or None to
-leave the node to TVM's importer."""
+__all__ = ["CONVERTERS", "CONVERTER_DECISIONS"]
 
-FAMILIES = (
-    arithmetic,
-    bounds,
-    convolution,
-    indices,
-    layout,
-    normalization,
-    pad,
-    reduce,
-    regions,
-    resize,
-    sequences,
-    slopes,
-)
-
-REGISTRY: dict[str, Converter] = {
-    operator: converter for family in FAMILIES for operator, converter in family.CONVERTERS.items()
-}
-"""By operator of the standard domain."""
+for _file in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_file.name)

@@ -10,10 +10,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 op = tvm_api.relax.op
 
 
+@converts("IsInf", "detect_negative detect_positive")
 def is_infinite(node: Node) -> Any | None:
     """IsInf of one sign, or of none; that of both is TVM's."""
     x, dtype = node.inputs[0], node.dtype(0)
@@ -28,6 +30,7 @@ def is_infinite(node: Node) -> Any | None:
     return op.less(x, tvm_api.relax.const(-np.inf, dtype))  # never so
 
 
+@converts("Mod", "fmod")
 def floating_modulo(node: Node) -> Any | None:
     """Mod of floats with fmod=0: the sign of the divisor, as `numpy.mod` has it.
 
@@ -46,6 +49,7 @@ def floating_modulo(node: Node) -> Any | None:
     return op.where(op.equal(remainder, zero), signed_zero, shifted)
 
 
+@converts("BitShift", "direction")
 def bit_shift(node: Node) -> Any | None:
     """BitShift by any amount: what is shifted out is lost, however far.
 
@@ -79,6 +83,12 @@ def bit_shift(node: Node) -> Any | None:
     return op.where(outside, const(0), op.left_shift(x, amount))
 
 
+@converts(
+    "Dropout",
+    "ratio",
+    only={"is_test": (1,)},
+    ignored={"seed": "used in training only, which is refused unless nothing is dropped"},
+)
 def dropout(node: Node) -> Any | None:
     """Dropout of a network that is not in training: its input, and a mask of ones."""
     training = node.input(2)
@@ -115,6 +125,7 @@ LEGACY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@converts(" ".join(LEGACY), "axis broadcast")
 def legacy_broadcast(node: Node) -> Any | None:
     """Operators of two inputs before opset 7: dimensions of the second one start at `axis`."""
     axis = node.attribute("axis")
@@ -127,12 +138,3 @@ def legacy_broadcast(node: Node) -> Any | None:
     trailing = len(shape) - len(other) - axis
     second = op.reshape(node.inputs[1], [*other, *[1] * trailing])
     return LEGACY[node.proto.op_type](node.inputs[0], second)
-
-
-CONVERTERS = {
-    **dict.fromkeys(LEGACY, legacy_broadcast),
-    "BitShift": bit_shift,
-    "Dropout": dropout,
-    "IsInf": is_infinite,
-    "Mod": floating_modulo,
-}

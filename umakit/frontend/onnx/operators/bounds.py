@@ -9,10 +9,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 FLOATS = ("float32", "float64")
 
 
+@converts("Clip", "min max")
 def clip(node: Node) -> Any | None:
     """A Clip of floats: min(max, max(data, min)), as the specification defines it.
 
@@ -46,6 +48,7 @@ def _bound(node: Node, position: int, name: str, default: float) -> Any:
     return node.emit(tvm_api.relax.op.reshape(expression, []))
 
 
+@converts("ThresholdedRelu", "alpha")
 def thresholded_relu(node: Node) -> Any:
     """x where it is above the threshold, else 0; TVM multiplies by 0 there, which inf turns to NaN.
 
@@ -54,6 +57,3 @@ def thresholded_relu(node: Node) -> Any:
     relax, dtype = tvm_api.relax, node.dtype(0)
     data, threshold = node.input(0), relax.const(float(node.attribute("alpha", 1.0)), dtype)
     return relax.op.where(relax.op.greater(data, threshold), data, relax.const(0.0, dtype))
-
-
-CONVERTERS = {"Clip": clip, "ThresholdedRelu": thresholded_relu}

@@ -7,6 +7,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 op = tvm_api.relax.op
 
@@ -14,6 +15,10 @@ LAYOUTS = {1: ("NCW", "IOW"), 2: ("NCHW", "IOHW"), 3: ("NCDHW", "IODHW")}
 """Of data and weights by the number of spatial axes."""
 
 
+@converts(
+    "ConvTranspose",
+    "auto_pad kernel_shape pads strides dilations group output_padding output_shape",
+)
 def transposed_convolution(node: Node) -> Any | None:
     """ConvTranspose with `output_shape`, from which the padding follows; others are TVM's.
 
@@ -56,6 +61,3 @@ def transposed_convolution(node: Node) -> Any | None:
     if node.input(2) is None:
         return result
     return op.add(node.emit(result), op.reshape(node.inputs[2], [1, -1] + [1] * axes))
-
-
-CONVERTERS = {"ConvTranspose": transposed_convolution}

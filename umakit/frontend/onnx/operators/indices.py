@@ -15,11 +15,14 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 Array = npt.NDArray[Any]
 relax = tvm_api.relax
 
 
+@converts("Gather GatherElements Scatter", "axis")
+@converts("ScatterElements", "axis reduction")
 def along_an_axis(node: Node) -> None:
     """Check constant indices of Gather, GatherElements, ScatterElements and Scatter.
 
@@ -34,6 +37,8 @@ def along_an_axis(node: Node) -> None:
         _check(node, indices, shape[axis], axis % len(shape))
 
 
+@converts("GatherND", "batch_dims")
+@converts("ScatterND", "reduction")
 def in_the_last_axis(node: Node) -> None:
     """Check constant indices of GatherND and ScatterND, whose last axis is a position.
 
@@ -48,6 +53,7 @@ def in_the_last_axis(node: Node) -> None:
         _check(node, indices[..., number], size, first + number)
 
 
+@converts("OneHot", "axis")
 def one_hot(node: Node) -> Any | None:
     """OneHot: a row without any `on` value where an index is not in [-depth, depth-1]."""
     depth, values = node.constant(1), node.constant(2)
@@ -70,6 +76,7 @@ def one_hot(node: Node) -> Any | None:
     return relax.op.where(chosen, on, off)
 
 
+@converts("MaxUnpool", "kernel_shape pads strides")
 def max_unpool(node: Node) -> Any:
     """MaxUnpool, whose indices are places in the flattened result; none is negative.
 
@@ -118,11 +125,3 @@ def _check(node: Node, indices: Array, size: int, axis: int, *, from_the_end: bo
             f"{axis} of size {size}",
             fix="mend the constant indices in the model",
         )
-
-
-CONVERTERS = {
-    **dict.fromkeys(("Gather", "GatherElements", "ScatterElements", "Scatter"), along_an_axis),
-    **dict.fromkeys(("GatherND", "ScatterND"), in_the_last_axis),
-    "MaxUnpool": max_unpool,
-    "OneHot": one_hot,
-}

@@ -10,6 +10,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 relax = tvm_api.relax
 
@@ -17,6 +18,7 @@ COUNTED_SPLIT_SINCE = 18
 """The opset from which on a Split may have parts of different sizes without saying which."""
 
 
+@converts("SpaceToDepth", "blocksize mode")
 def space_to_depth(node: Node) -> Any:
     """A SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
     block, mode, shape = _block(node)
@@ -29,6 +31,7 @@ def space_to_depth(node: Node) -> Any:
     return _rearranged(node, parts, order, result)
 
 
+@converts("DepthToSpace", "blocksize mode")
 def depth_to_space(node: Node) -> Any:
     """A DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
@@ -61,6 +64,7 @@ def _rearranged(node: Node, parts: list[int], order: tuple[int, ...], result: li
     return relax.op.reshape(moved, result)
 
 
+@converts("Split", "axis num_outputs split")
 def split(node: Node) -> None:
     """Refuse a Split whose sizes are not those of its operand; the rest is left to TVM."""
     shape, results = node.shape(0), len(node.proto.output)
@@ -83,6 +87,7 @@ def split(node: Node) -> None:
         raise node.refuse(f"splits {size} elements into {count} parts with {results} results")
 
 
+@converts("Size")
 def size(node: Node) -> Any | None:
     """The number of elements of a tensor of a known shape, as a constant."""
     data = node.inputs[0]
@@ -90,11 +95,3 @@ def size(node: Node) -> Any | None:
         return relax.const(np.asarray(len(data.values)), "int64")
     shape = tvm_api.static_shape(data)
     return None if shape is None else relax.const(np.asarray(math.prod(shape)), "int64")
-
-
-CONVERTERS = {
-    "Size": size,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
-    "Split": split,
-}

@@ -7,6 +7,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import STASH, converts
 
 relax = tvm_api.relax
 
@@ -14,6 +15,7 @@ PER_CHANNEL_SINCE = 21
 """The opset from which on scale and bias have a value for each channel; before, for each group."""
 
 
+@converts("GroupNormalization", "epsilon num_groups", ignored={"stash_type": STASH})
 def group_normalization(node: Node) -> Any:
     """A GroupNormalization of float32 [N, C, ...], as three steps that are fused later."""
     shape, groups = node.shape(0), int(node.attribute("num_groups"))
@@ -45,6 +47,3 @@ def group_normalization(node: Node) -> Any:
             factor = node.emit(relax.op.repeat(factor, per_group, 0))
         factors.append(node.emit(relax.op.reshape(factor, channels)))
     return relax.op.add(node.emit(relax.op.multiply(normal, factors[0])), factors[1])
-
-
-CONVERTERS = {"GroupNormalization": group_normalization}

@@ -9,8 +9,10 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import ABSENT, converts
 
 
+@converts("Pad", "mode pads value", only={"paddings": (ABSENT,)})
 def pad(node: Node) -> Any | None:
     """A Pad of a dequantized tensor as one operator; TVM makes a kernel of it."""
     if node.proto.input[0] not in node.dequantized or node.attribute("mode", "constant") != (
@@ -30,6 +32,3 @@ def pad(node: Node) -> Any | None:
     value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
     widths = [int(width) for width in pads.T.reshape(-1)]
     return tvm_api.relax.op.nn.pad(node.inputs[0], widths, pad_value=value)
-
-
-CONVERTERS = {"Pad": pad}

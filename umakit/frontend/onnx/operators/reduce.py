@@ -10,6 +10,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 op = tvm_api.relax.op
 
@@ -26,6 +27,10 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "ReduceSumSquare": lambda x: op.multiply(x, x),
 }
 """What is left of each reduction when it reduces over no axis."""
+
+
+REDUCTION = "axes keepdims noop_with_empty_axes"
+"""Attributes of all reductions, in some opset."""
 
 
 def _axes(node: Node) -> list[int]:
@@ -50,6 +55,7 @@ def _axes(node: Node) -> list[int]:
     return [int(axis) % rank for axis in given]
 
 
+@converts(" ".join(set(ELEMENTWISE) - {"ReduceLogSumExp"}), REDUCTION)
 def reduction(node: Node) -> Any | None:
     """A reduction over no axis, which only transforms each element; others are TVM's."""
     if not node.dtype(0):
@@ -60,6 +66,7 @@ def reduction(node: Node) -> Any | None:
     return None
 
 
+@converts("ReduceLogSumExp", REDUCTION)
 def log_sum_exp(node: Node) -> Any | None:
     """ReduceLogSumExp: `log(sum(exp(x - m))) + m`, where m is the largest finite element or 0."""
     result = reduction(node)
@@ -74,6 +81,3 @@ def log_sum_exp(node: Node) -> Any | None:
     total = op.log(op.sum(op.exp(op.subtract(x, offset)), axes, True))
     result = op.add(total, offset)
     return result if node.attribute("keepdims", 1) else op.squeeze(result, axes)
-
-
-CONVERTERS = {**dict.fromkeys(ELEMENTWISE, reduction), "ReduceLogSumExp": log_sum_exp}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 from umakit.roi_pooling import roi_pool
 
 relax = tvm_api.relax
@@ -18,6 +19,10 @@ MODE_SINCE = 16
 """The opset that brought `coordinate_transformation_mode`, whose default differs from before."""
 
 
+@converts(
+    "RoiAlign",
+    "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
+)
 def roi_align(node: Node) -> Any:
     """A RoiAlign (ONNX operator specification, opset 22).
 
@@ -166,6 +171,3 @@ def _samples(
     weights = pair(emit(op.subtract(number(1), rest)), rest)
     mask = emit(op.reshape(emit(op.astype(inside, "float32")), shape))
     return places, emit(op.multiply(weights, mask))
-
-
-CONVERTERS = {"RoiAlign": roi_align}

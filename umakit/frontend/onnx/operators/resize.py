@@ -17,6 +17,7 @@ from umakit import tvm_api
 from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 from umakit.resampling import Table, resampled
 
 relax = tvm_api.relax
@@ -30,6 +31,11 @@ FRACTION = 2**6
 MODES = ("nearest", "linear", "cubic")
 
 
+@converts(
+    "Resize",
+    "antialias axes coordinate_transformation_mode cubic_coeff_a exclude_outside "
+    "extrapolation_value keep_aspect_ratio_policy mode nearest_mode",
+)
 def resize(node: Node) -> Any | None:
     """A Resize of any opset."""
     old = node.opset < ROI_SINCE
@@ -52,6 +58,7 @@ def resize(node: Node) -> Any | None:
     return _resized(node, axes, mode, transformation, rounding)
 
 
+@converts("Upsample", "height_scale mode scales width_scale")
 def upsample(node: Node) -> Any | None:
     """An Upsample, of which Resize of opset 10 is the successor."""
     mode = node.attribute("mode", "nearest")
@@ -224,6 +231,3 @@ def _extrapolated(node: Node, data: Any, axis: Axis, rank: int, value: float) ->
     mask = relax.const(inside.reshape(extents), "bool")
     other = relax.const(np.asarray(value, tvm_api.dtype_of(data)))
     return node.emit(relax.op.where(mask, data, other))
-
-
-CONVERTERS = {"Resize": resize, "Upsample": upsample}

@@ -9,6 +9,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 op = tvm_api.relax.op
 
@@ -49,11 +50,13 @@ def _position(node: Node, at: int, default: int, count: int) -> int:
     return position
 
 
+@converts("SequenceConstruct")
 def construct(node: Node) -> Any:
     """SequenceConstruct: one element for each input."""
     return tvm_api.RelaxTuple(list(node.inputs))
 
 
+@converts("SequenceInsert")
 def insert(node: Node) -> Any:
     """SequenceInsert: before the element at a position, default at the end."""
     elements = _elements(node)
@@ -62,6 +65,7 @@ def insert(node: Node) -> Any:
     return tvm_api.RelaxTuple(elements)
 
 
+@converts("SequenceErase")
 def erase(node: Node) -> Any:
     """SequenceErase: the element at a position, default the last one."""
     elements = _elements(node)
@@ -69,17 +73,20 @@ def erase(node: Node) -> Any:
     return tvm_api.RelaxTuple(elements)
 
 
+@converts("SequenceAt")
 def at(node: Node) -> Any:
     """SequenceAt: the element at a position."""
     elements = _elements(node)
     return elements[_position(node, 1, 0, len(elements))]
 
 
+@converts("SequenceLength")
 def length(node: Node) -> Any:
     """SequenceLength: a constant, an int64 scalar."""
     return tvm_api.relax.const(len(_elements(node)), "int64")
 
 
+@converts("ConcatFromSequence", "axis new_axis")
 def concatenate(node: Node) -> Any:
     """ConcatFromSequence: the elements along an axis that they have, or along a new one."""
     elements = _elements(node)
@@ -91,6 +98,7 @@ def concatenate(node: Node) -> Any:
     return op.concat(elements, axis)
 
 
+@converts("SplitToSequence", "axis keepdims")
 def split(node: Node) -> Any:
     """SplitToSequence: parts of equal size, the last one smaller, or of given sizes."""
     shape = node.shape(0)
@@ -125,14 +133,3 @@ def _sizes(node: Node, extent: int) -> list[int]:
     if size < 1:
         raise node.refuse(f"splits into parts of {size} elements")
     return [min(size, extent - begin) for begin in range(0, extent, size)]
-
-
-CONVERTERS = {
-    "ConcatFromSequence": concatenate,
-    "SequenceAt": at,
-    "SequenceConstruct": construct,
-    "SequenceErase": erase,
-    "SequenceInsert": insert,
-    "SequenceLength": length,
-    "SplitToSequence": split,
-}

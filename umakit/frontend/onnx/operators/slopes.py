@@ -7,6 +7,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
 
 relax = tvm_api.relax
 
@@ -14,6 +15,7 @@ BROADCAST_SINCE = 7
 """The opset from which on slopes are broadcast; before, one axis of them is that of channels."""
 
 
+@converts("PRelu")
 def prelu(node: Node) -> Any:
     """A PRelu of any opset: x where it is not negative, slope * x elsewhere."""
     data, slope = node.inputs
@@ -37,6 +39,3 @@ def prelu(node: Node) -> Any:
         )
     negative = relax.op.less(data, relax.const(0, node.dtype(0)))
     return relax.op.where(node.emit(negative), node.emit(relax.op.multiply(data, slope)), data)
-
-
-CONVERTERS = {"PRelu": prelu}

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where files of `operators` register what they import, and what becomes of its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit.frontend.onnx.node import Node
+
+Converter = Callable[[Node], Any | None]
+"""From a node to its result: a Relax expression, a list of them for several results, or None to
+leave the node to TVM's importer."""
+
+ABSENT = None
+"""Among the values of `Decision.only`: the attribute is left out and has no default."""
+
+FLOAT8 = "says how float8 is rounded, which is refused as a type"
+STASH = "precision of sums of float16, which is refused as a type; others are at least as precise"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """About the attributes of one operator.
+
+    Attributes:
+        honoured: names, separated by spaces: every value has its effect, or the operator's
+            converter refuses it.
+        only: values by name that may be given; every other one is refused. `ABSENT` means that
+            the attribute must be left out.
+        ignored: reasons by name why every value has the same result here.
+    """
+
+    honoured: str = ""
+    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every attribute that this decides about."""
+        return frozenset([*self.honoured.split(), *self.only, *self.ignored])
+
+
+CONVERTERS: dict[str, Converter] = {}
+"""By operator of the standard domain."""
+
+CONVERTER_DECISIONS: dict[str, Decision] = {}
+"""By operator of the standard domain: what becomes of its attributes."""
+
+
+def converts(
+    operators: str,
+    honoured: str = "",
+    *,
+    only: Mapping[str, tuple[Any, ...]] | None = None,
+    ignored: Mapping[str, str] | None = None,
+) -> Callable[[Converter], Converter]:
+    """Registers a function that imports operators of the standard domain.
+
+    Args:
+        operators: names, separated by spaces.
+        honoured, only, ignored: of every attribute in every version of their schemas, see
+            `Decision`.
+
+    Raises:
+        ValueError: another function imports one of them.
+    """
+    decision = Decision(honoured, only or {}, ignored or {})
+
+    def register(converter: Converter) -> Converter:
+        for operator in operators.split():
+            if operator in CONVERTERS:
+                raise ValueError(f"two functions import {operator}")
+            CONVERTERS[operator] = converter
+            CONVERTER_DECISIONS[operator] = decision
+        return converter
+
+    return register
