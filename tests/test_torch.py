@@ -32,7 +32,7 @@ from umakit.frontend.torch.expressions import is_arithmetic
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional
 
-from umakit.frontend.torch.operators.elementwise import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
+from umakit.frontend.torch.registry import CONVERTERS, OperatorConverter  # noqa: E402  needs torch
 
 
 class Function(nn.Module):  # type: ignore[misc]

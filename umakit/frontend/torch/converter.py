@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Core ATen operators in Relax: TVM's converters where they are right, others where they are not.
+"""ATen operators in Relax, one node at a time: by TVM's converters where these are right.
 
 TVM finds a converter by an operator's name and ignores arguments that it does not know, `alpha` of
-an addition for one. So only operators that are listed here are converted, an argument that is not
-listed must have its default, and every result must have the shape and dtype that torch gives it.
+an addition for one. So only operators of the registry are converted, an argument that is not
+registered must have its default, and every result must have the shape and dtype that torch gives
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,69 +18,19 @@ from umakit.errors import ModelError
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.torch.names import Names
-from umakit.frontend.torch.operators import layers as _layers  # noqa: F401  registers its converters
-from umakit.frontend.torch.operators.elementwise import CONVERTERS, Arguments
+from umakit.frontend.torch.operators import register_all
 from umakit.frontend.torch.quantization import (
     in_front_of_dequantize,
     is_quantized_operator,
     refusal,
 )
+from umakit.frontend.torch.registry import CONVERTERS, Expr, Node, arguments_of
 from umakit.frontend.torch.static import StaticProgram, is_fake
 
 frontend = tvm_api.torch_frontend()
 Importer: Any = frontend.ExportedProgramImporter
 relax = tvm_api.relax
-
-BY_TVM: Mapping[str, frozenset[str]] = {
-    name: frozenset(arguments.split())
-    for name, arguments in {
-        "_log_softmax.default": "self dim",
-        "_softmax.default": "self dim",
-        "abs.default": "self",
-        "acos.default": "self",
-        "argmax.default": "self dim keepdim",
-        "argmin.default": "self dim keepdim",
-        "asin.default": "self",
-        "atan.default": "self",
-        "cat.default": "tensors dim",
-        "ceil.default": "self",
-        "constant_pad_nd.default": "self pad value",
-        "convolution.default": "input weight bias stride padding dilation transposed "
-        "output_padding groups",
-        "cos.default": "self",
-        "cosh.default": "self",
-        "erf.default": "self",
-        "exp.default": "self",
-        "expand.default": "self size",
-        "flip.default": "self dims",
-        "floor.default": "self",
-        "gelu.default": "self approximate",
-        "isinf.default": "self",
-        "isnan.default": "self",
-        "leaky_relu.default": "self negative_slope",
-        "log.default": "self",
-        "max_pool2d_with_indices.default": "self kernel_size stride padding dilation ceil_mode",
-        "neg.default": "self",
-        "permute.default": "self dims",
-        "reciprocal.default": "self",
-        "relu.default": "self",
-        "repeat.default": "self repeats",
-        "round.default": "self",
-        "rsqrt.default": "self",
-        "sigmoid.default": "self",
-        "sin.default": "self",
-        "sinh.default": "self",
-        "slice.Tensor": "self dim start end step",
-        "sqrt.default": "self",
-        "tan.default": "self",
-        "tanh.default": "self",
-        "trunc.default": "self",
-        "unsqueeze.default": "self dim",
-        "view.default": "self size",
-        "where.self": "condition self other",
-    }.items()
-}
-"""Operators whose converters by TVM are right, and the arguments that these look at."""
+register_all()
 
 ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
 """What a quantized layer ends with; it is called after the layer."""
@@ -130,7 +80,7 @@ class Converter(Importer):  # type: ignore[misc]
             builder.emit_func_output(result)
         return self._label(builder.get())
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Node) -> Any:
         """The Relax expression of a tensor node; constants are made when they are used."""
         if node not in self.env:
             self.env[node] = self._constant(node)
@@ -141,20 +91,24 @@ class Converter(Importer):  # type: ignore[misc]
         bound = self.block_builder.lookup_binding(value) if isinstance(value, relax.Var) else None
         return value if bound is None else self.definition(bound)
 
-    def fake(self, node: Any) -> Any:
+    def fake(self, node: Node) -> Any:
         """The value, or the type, that torch gives a node."""
         return self._program.values[node]
 
-    def depends_on_inputs(self, node: Any) -> bool:
+    def depends_on_inputs(self, node: Node) -> bool:
         """Whether only a run can tell a node's value."""
         return is_fake(self.fake(node))
 
-    def type_of(self, node: Any) -> tuple[tuple[int, ...], str]:
+    def type_of(self, node: Node) -> tuple[tuple[int, ...], str]:
         """Shape and dtype of a tensor node, as torch has them."""
         value = self.fake(node)
         return tuple(value.shape), self.dtype(value.dtype, node)
 
-    def dtype(self, dtype: Any, node: Any) -> str:
+    def types_of(self, node: Node) -> list[tuple[tuple[int, ...], str]]:
+        """Shapes and dtypes of a node that yields several tensors."""
+        return [(tuple(v.shape), self.dtype(v.dtype, node)) for v in self.fake(node)]
+
+    def dtype(self, dtype: Any, node: Node) -> str:
         """A dtype of torch in TVM.
 
         Raises:
@@ -165,20 +119,17 @@ class Converter(Importer):  # type: ignore[misc]
             raise self._names.error(node, f"has the dtype {name}, which is not supported")
         return name
 
-    def refuse(self, node: Any, what: str, fix: str = "") -> ModelError:
+    def by_tvm(self, node: Node) -> Expr:
+        """What TVM's own converter makes of a node."""
+        return self.convert_map[node.target.__name__](node)
+
+    def refuse(self, node: Node, what: str, fix: str = "") -> ModelError:
         """The error to raise about a node."""
         return self._names.error(node, what, fix)
 
-    def arguments(self, node: Any) -> Arguments:
-        """A node's arguments by the names of its schema, defaults included."""
-        schema = node.target._schema.arguments
-        values = {a.name: a.default_value for a in schema if a.has_default_value()}
-        values.update({a.name: value for a, value in zip(schema, node.args, strict=False)})
-        return {**values, **node.kwargs}
-
     # --- one node ---------------------------------------------------------------------------------
 
-    def _convert_node(self, node: Any) -> None:
+    def _convert_node(self, node: Node) -> None:
         """Convert a node and note which bindings it made."""
         for used in node.all_input_nodes:
             if self._program.is_constant(used):
@@ -203,29 +154,29 @@ class Converter(Importer):  # type: ignore[misc]
         if isinstance(value, tvm_api.Var):
             self._labels.setdefault(str(value.name), self._label_of(node))
 
-    def _result(self, node: Any, name: str) -> Any:
+    def _result(self, node: Node, name: str) -> Any:
         if name == "getitem":
             return self._item_of(node)
         namespace = getattr(node.target, "namespace", "")
         if namespace == "aten" and name.startswith(CHECKS):
             return None
         key = name if namespace == "aten" else f"{namespace}.{name}"
-        own = CONVERTERS.get(key)
-        known = own.arguments if own else BY_TVM.get(key)
-        if known is None:
+        converter = CONVERTERS.get(key)
+        if converter is None:
             quantized = refusal(str(node.target))
             if quantized is not None:
                 raise self.refuse(node, *quantized)
             raise self.refuse(node, "is not supported", "write the model with other operators")
+        arguments = arguments_of(node)
         for argument in node.target._schema.arguments:
-            given = self.arguments(node).get(argument.name)
-            harmless = argument.name in known or argument.name in HARMLESS
+            given = arguments.get(argument.name)
+            harmless = argument.name in converter.arguments or argument.name in HARMLESS
             usual = argument.default_value if argument.has_default_value() else False
             if not harmless and given != usual:
                 raise self.refuse(node, f"has {argument.name}={given}, which is not supported")
-        return own.convert(self, node, self.arguments(node)) if own else self.convert_map[key](node)
+        return converter.convert(self, node, arguments)
 
-    def _label_of(self, node: Any) -> str:
+    def _label_of(self, node: Node) -> str:
         """The name of a node; a quantize or dequantize is called after what it is about."""
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
             is_weight = not self.depends_on_inputs(node.args[0])
@@ -237,7 +188,7 @@ class Converter(Importer):  # type: ignore[misc]
             node = source
         return node.name if node.op == "placeholder" else self._names.label(node)
 
-    def _item_of(self, node: Any) -> Any:
+    def _item_of(self, node: Node) -> Any:
         source, position = node.args
         whole = self.env[source]
         if isinstance(whole.ty, relax.TensorType):
@@ -262,7 +213,7 @@ class Converter(Importer):  # type: ignore[misc]
             raise TypeError(f"the result is a {type(value).__name__}")
         return self.block_builder.emit(value)
 
-    def _check_result(self, node: Any, value: Any) -> None:
+    def _check_result(self, node: Node, value: Any) -> None:
         """Refuse a result of another type than torch's."""
         if not isinstance(self.fake(node), torch.Tensor):
             return
@@ -278,7 +229,7 @@ class Converter(Importer):  # type: ignore[misc]
                 "export the model with other attributes, or without the operator",
             )
 
-    def _constant(self, node: Any) -> Any:
+    def _constant(self, node: Node) -> Any:
         """A tensor that depends on weights alone; equal ones are one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)

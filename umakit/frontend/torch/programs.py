@@ -22,6 +22,7 @@ from umakit.frontend.torch.archive import load_program
 from umakit.frontend.torch.converter import Converter
 from umakit.frontend.torch.names import Names
 from umakit.frontend.torch.quantization import edge_quantization
+from umakit.frontend.torch.registry import arguments_of
 from umakit.frontend.torch.static import EVALUATE, check_no_state, input_sizes, make_static
 from umakit.names import symbol_part
 from umakit.tvm_api import tuple_fields
@@ -109,14 +110,6 @@ def _path_name(path: Any) -> str:
 # --- training mode --------------------------------------------------------------------------------
 
 
-def _arguments(node: Any) -> dict[str, Any]:
-    """A node's arguments by the names of its operator's schema, defaults included."""
-    schema = node.target._schema.arguments
-    values = {a.name: a.default_value for a in schema if a.has_default_value()}
-    values.update({a.name: value for a, value in zip(schema, node.args, strict=False)})
-    return {**values, **node.kwargs}
-
-
 def _check_inference(node: Any, names: Names) -> None:
     """Refuse what a network only does while it is trained.
 
@@ -125,7 +118,7 @@ def _check_inference(node: Any, names: Names) -> None:
     """
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return
-    given = _arguments(node)
+    given = arguments_of(node)
     active = given.get("training", given.get("train")) is True
     if "batch_norm" in node.target.__name__ or "use_input_stats" in given:
         active = active or given.get("use_input_stats") is True

@@ -20,7 +20,9 @@ import torch
 
 from umakit import tvm_api
 from umakit.frontend.model import Quantization
-from umakit.frontend.torch.operators.elementwise import Arguments, converts, relax
+from umakit.frontend.torch.registry import Arguments, Graph, Node, arguments_of
+
+relax = tvm_api.relax
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 EVERYWHERE = "quantize activations and weights to 8 bits (static, per tensor or per channel)"
@@ -62,7 +64,7 @@ def refusal(operator: str) -> tuple[str, str] | None:
     return None
 
 
-def is_quantized_operator(node: Any, kind: str) -> bool:
+def is_quantized_operator(node: Node, kind: str) -> bool:
     """Whether a node is a `quantize` or `dequantize` of PT2E."""
     target = node.target
     space = getattr(target, "namespace", "")
@@ -73,7 +75,7 @@ def is_quantized_operator(node: Any, kind: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Grid:
     """What integers stand for.
 
     Attributes:
@@ -98,21 +100,21 @@ class _Grid:
         return relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
 
 
-def _number(converter: Any, node: Any, given: Any, what: str) -> Any:
+def number_of(graph: Graph, node: Node, given: Any, what: str) -> Any:
     """A number or constant tensor among a node's arguments, as a NumPy array."""
     if not isinstance(given, torch.fx.Node):
         return np.asarray(given)
-    if converter.depends_on_inputs(given):
-        raise converter.refuse(
+    if graph.depends_on_inputs(given):
+        raise graph.refuse(
             node,
             f"has a {what} that is computed from the inputs (dynamic quantization), which is not "
             "supported",
             "quantize statically: is_dynamic=False, and calibrate with data",
         )
-    return converter.fake(given).detach().cpu().numpy()
+    return graph.fake(given).detach().cpu().numpy()
 
 
-def _grid(converter: Any, node: Any, given: Arguments) -> _Grid:
+def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
     """Scale, zero point and axis of a quantize or dequantize.
 
     Raises:
@@ -121,26 +123,26 @@ def _grid(converter: Any, node: Any, given: Arguments) -> _Grid:
     dtype = str(given["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
         fix = EVERYWHERE if re.search("float8|int4", dtype) else "quantize to 8 bits"
-        raise converter.refuse(node, f"has integers of {dtype}, which is not supported", fix)
+        raise graph.refuse(node, f"has integers of {dtype}, which is not supported", fix)
     per_channel = "scales" in given
     ending = "s" if per_channel else ""
-    scale = _number(converter, node, given[f"scale{ending}"], "scale")
+    scale = number_of(graph, node, given[f"scale{ending}"], "scale")
     zero_point = given[f"zero_point{ending}"]
-    zero_point = _number(converter, node, 0 if zero_point is None else zero_point, "zero point")
+    zero_point = number_of(graph, node, 0 if zero_point is None else zero_point, "zero point")
     scale = np.asarray(scale, np.float32)
     limits = np.iinfo(dtype)
     if not np.isfinite(scale).all() or (scale <= 0).any():
-        raise converter.refuse(node, f"has the scale {scale.min()}", "calibrate the model again")
+        raise graph.refuse(node, f"has the scale {scale.min()}", "calibrate the model again")
     if (zero_point < limits.min).any() or (zero_point > limits.max).any():
-        raise converter.refuse(node, f"has a zero point outside of {dtype}")
+        raise graph.refuse(node, f"has a zero point outside of {dtype}")
     if not per_channel:
-        return _Grid(scale.reshape(()), zero_point.reshape(()).astype(dtype), -1, dtype)
-    rank = len(converter.type_of(given["input"])[0])
+        return Grid(scale.reshape(()), zero_point.reshape(()).astype(dtype), -1, dtype)
+    rank = len(graph.type_of(given["input"])[0])
     zero_points = np.broadcast_to(zero_point, scale.shape).astype(dtype)
-    return _Grid(scale, np.ascontiguousarray(zero_points), given["axis"] % rank, dtype)
+    return Grid(scale, np.ascontiguousarray(zero_points), given["axis"] % rank, dtype)
 
 
-def _single_grid(call: Any) -> _Grid | None:
+def single_grid(call: Any) -> Grid | None:
     """The grid of a dequantize call to float32 with one scale; None for anything else."""
     if tvm_api.operator_name(call) != "dequantize" or tvm_api.dtype_of(call) != "float32":
         return None
@@ -148,58 +150,7 @@ def _single_grid(call: Any) -> _Grid | None:
     if scale is None or zero_point is None or scale.size != 1:
         return None
     dtype = tvm_api.dtype_of(call.args[0])
-    return _Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
-
-
-# --- quantize and dequantize ----------------------------------------------------------------------
-
-ARGUMENTS = "input scale zero_point scales zero_points axis quant_min quant_max dtype out_dtype"
-OVERLOADS = ("per_tensor.default", "per_tensor.tensor", "per_tensor.tensor2", "per_channel.default")
-
-
-def _names(kind: str) -> str:
-    return " ".join(f"quantized_decomposed.{kind}_{overload}" for overload in OVERLOADS)
-
-
-@converts(_names("quantize"), ARGUMENTS)
-def _quantize(converter: Any, node: Any, given: Arguments) -> Any:
-    grid = _grid(converter, node, given)
-    limits = np.iinfo(grid.dtype)
-    bounds = [_number(converter, node, given[f"quant_{end}"], end) for end in ("min", "max")]
-    low, high = (int(bound.reshape(())) for bound in bounds)
-    if not limits.min <= low <= high <= limits.max:
-        raise converter.refuse(node, f"has the range {low} to {high}, which is not of {grid.dtype}")
-    narrow = (low, high) != (limits.min, limits.max)
-
-    def integers(value: Any) -> Any:
-        result = converter.block_builder.emit(grid.quantize(value))
-        return relax.op.clip(result, float(low), float(high)) if narrow else result
-
-    if grid.axis >= 0:
-        return integers(converter.value(given["input"]))
-    return _moved_behind(converter, converter.value(given["input"]), integers)
-
-
-@converts(_names("dequantize"), ARGUMENTS)
-def _dequantize(converter: Any, node: Any, given: Arguments) -> Any:
-    """Ranges are not looked at, as torch does not."""
-    grid, integers = _grid(converter, node, given), given["input"]
-    if converter.type_of(integers)[1] != grid.dtype:
-        raise converter.refuse(node, f"is of integers that are not {grid.dtype}")
-    if grid.axis >= 0 and not converter.depends_on_inputs(integers):
-        grid = _with_scales_of_zeros(grid, converter.fake(integers).detach().cpu().numpy())
-    return grid.dequantize(converter.value(integers), converter.type_of(node)[1])
-
-
-def _with_scales_of_zeros(grid: _Grid, integers: Any) -> _Grid:
-    """Channels that hold nothing but zeros get the largest scale of all, which changes no number.
-
-    Their own is the least that an observer yields: in steps that small, a bias has no 32 bits.
-    """
-    rows = np.moveaxis(integers, grid.axis, 0).reshape(len(grid.scale), -1)
-    zeros = (rows == np.asarray(grid.zero_point)[:, None]).all(axis=1)
-    scale = np.where(zeros, grid.scale.max(), grid.scale).astype(np.float32)
-    return _Grid(scale, grid.zero_point, grid.axis, grid.dtype)
+    return Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
 
 
 # --- movements ------------------------------------------------------------------------------------
@@ -217,85 +168,69 @@ def _with_operands(call: Any, operands: list[Any]) -> Any:
     return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
 
 
-def _is_movement(converter: Any, value: Any) -> bool:
-    return tvm_api.operator_name(converter.definition(value)) in MOVEMENTS
+def _is_movement(graph: Graph, value: Any) -> bool:
+    return tvm_api.operator_name(graph.definition(value)) in MOVEMENTS
 
 
-def in_front_of_dequantize(converter: Any, value: Any) -> Any:
+def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
     """A movement of dequantized integers as dequantized, moved integers; others as they are.
 
     Args:
-        converter: whose block builder knows the operands.
+        graph: whose block builder knows the operands.
         value: what an operator was converted to.
     """
-    call = converter.definition(value)
+    call = graph.definition(value)
     if tvm_api.operator_name(call) == "nn.pad":
-        return _padded_integers(converter, call, value)
+        return _padded_integers(graph, call, value)
     if tvm_api.operator_name(call) not in MOVEMENTS:
         return value
-    sources = [converter.definition(operand) for operand in _operands(call)]
-    grids = [_single_grid(source) for source in sources]
+    sources = [graph.definition(operand) for operand in _operands(call)]
+    grids = [single_grid(source) for source in sources]
     grid = grids[0]
     if grid is None or any(other != grid for other in grids):
         return value
     if tvm_api.constant_array(sources[0].args[0]) is not None:
         return value  # a weight: islands look through its movements
-    moved = converter.block_builder.emit(_with_operands(call, [s.args[0] for s in sources]))
+    moved = graph.block_builder.emit(_with_operands(call, [s.args[0] for s in sources]))
     return grid.dequantize(moved, "float32")
 
 
-def _padded_integers(converter: Any, call: Any, value: Any) -> Any:
+def _padded_integers(graph: Graph, call: Any, value: Any) -> Any:
     """A pad of dequantized integers with 0 as a pad of the integers with their zero point."""
-    source = converter.definition(call.args[0])
-    grid, number = _single_grid(source), float(call.attrs.pad_value)
+    source = graph.definition(call.args[0])
+    grid, number = single_grid(source), float(call.attrs.pad_value)
     if grid is None or number != 0 or str(call.attrs.pad_mode) != "constant":
         return value
     widths = [int(width) for width in call.attrs.pad_width]
     padded = relax.op.nn.pad(source.args[0], widths, pad_value=int(grid.zero_point))
-    return grid.dequantize(converter.block_builder.emit(padded), "float32")
+    return grid.dequantize(graph.block_builder.emit(padded), "float32")
 
 
-@converts("split_with_sizes.default", "self split_sizes dim")
-def _split(converter: Any, node: Any, given: Arguments) -> Any:
-    """Dequantized integers are split as slices, each of which stays a movement."""
-    value = converter.value(given["self"])
-    if _single_grid(converter.definition(value)) is None:
-        return converter.convert_map["split_with_sizes.default"](node)
-    ends = np.cumsum(given["split_sizes"]).tolist()
-    axis = given["dim"] % len(converter.type_of(given["self"])[0])
-    emit = converter.block_builder.emit
-    slices = [
-        emit(relax.op.strided_slice(value, [axis], [end - size], [end]))
-        for size, end in zip(given["split_sizes"], ends, strict=True)
-    ]
-    return relax.Tuple([emit(in_front_of_dequantize(converter, part)) for part in slices])
-
-
-def _moved_behind(converter: Any, value: Any, function: Any) -> Any:
+def moved_behind(graph: Graph, value: Any, function: Any) -> Any:
     """A quantize of moved numbers as the movement of quantized numbers."""
-    call = converter.definition(value)
+    call = graph.definition(value)
     operator = tvm_api.operator_name(call)
-    if operator in ACTIVATIONS and _is_movement(converter, call.args[0]):
+    if operator in ACTIVATIONS and _is_movement(graph, call.args[0]):
 
         def activated(moved: Any) -> Any:
-            return function(converter.block_builder.emit(_with_operands(call, [moved])))
+            return function(graph.block_builder.emit(_with_operands(call, [moved])))
 
-        return _moved_behind(converter, call.args[0], activated)
+        return moved_behind(graph, call.args[0], activated)
     if operator not in MOVEMENTS:
         return function(value)
-    parts = [_moved_behind(converter, operand, function) for operand in _operands(call)]
-    parts = [converter.block_builder.emit(part) for part in parts]
+    parts = [moved_behind(graph, operand, function) for operand in _operands(call)]
+    parts = [graph.block_builder.emit(part) for part in parts]
     return _with_operands(call, parts)
 
 
 # --- edges ----------------------------------------------------------------------------------------
 
 
-def edge_quantization(converter: Any, node: Any, kind: str) -> Quantization | None:
+def edge_quantization(graph: Graph, node: Node, kind: str) -> Quantization | None:
     """Scale and zero point of an integer input or output, where the program says them.
 
     Args:
-        converter: that knows the program.
+        graph: that knows the program.
         node: of the integers.
         kind: `dequantize` for an input, whose users say it; `quantize` for an output.
     """
@@ -304,8 +239,8 @@ def edge_quantization(converter: Any, node: Any, kind: str) -> Quantization | No
     for source in sources:
         if source.op != "call_function" or not is_quantized_operator(source, kind):
             continue
-        given = converter.arguments(source)
+        given = arguments_of(source)
         if "scale" in given:
-            grid = _grid(converter, source, given)
+            grid = grid_of(graph, source, given)
             found.add(Quantization(float(grid.scale), int(grid.zero_point)))
     return found.pop() if len(found) == 1 else None

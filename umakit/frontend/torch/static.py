@@ -7,7 +7,7 @@ is a graph of operators on tensors of static shape, each with the type that torc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
+from umakit.frontend.torch.registry import NOT_DECOMPOSED
 
 EVALUATE = "call model.eval() before torch.export.export"
-WHOLE = (torch.ops.aten.linear.default,)
-"""Operators that are not decomposed."""
-
 USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
@@ -141,10 +139,7 @@ def make_static(
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
     try:
-        table = torch.export.default_decompositions()
-        for whole in WHOLE:
-            table.pop(whole, None)
-        program = program.run_decompositions(table)
+        program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}", where=where
@@ -173,6 +168,15 @@ def make_static(
         elif node.op != "output":
             raise fail(node, "holds a graph of its own (control flow), which is not supported")
     return StaticProgram(graph, tuple(inputs), values)
+
+
+def _decompositions(whole: Collection[str]) -> Any:
+    """Torch's table of what becomes Core ATen operators, without operators that stay whole."""
+    table = torch.export.default_decompositions()
+    for name in whole:
+        packet, overload = name.split(".")
+        table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
+    return table
 
 
 def check_no_state(program: Any, where: str) -> None:

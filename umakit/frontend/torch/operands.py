@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relax expressions for arguments of ATen operators: numbers, casts, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from umakit import tvm_api
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node
+
+relax = tvm_api.relax
+op = relax.op
+
+
+def constant(value: float, dtype: str) -> Expr:
+    """A number as a Relax constant."""
+    return relax.const(np.asarray(value, dtype), dtype)
+
+
+def constants(dtype: str, *values: float) -> tuple[Expr, ...]:
+    """Numbers as Relax constants of one dtype."""
+    return tuple(constant(value, dtype) for value in values)
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """A Relax expression in a dtype."""
+    return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
+
+
+def operand(graph: Graph, given: Any, dtype: str) -> Expr:
+    """A tensor or number as a Relax expression of a dtype."""
+    if isinstance(given, torch.fx.Node):
+        return cast(graph.value(given), dtype)
+    return constant(given, dtype)
+
+
+def axis_of(graph: Graph, node: Node, dim: int) -> int:
+    """A dimension of a tensor node, counted from the first one; 0 for that of a scalar."""
+    rank = len(graph.type_of(node)[0])
+    return dim % rank if rank else 0
+
+
+def reduced_axes(given: Arguments) -> list[int] | None:
+    """The dimensions that a reduction goes over; None for all."""
+    dims = given.get("dim")
+    if isinstance(dims, int):
+        return [dims]
+    return [int(dim) for dim in dims] if dims else None
+
+
+def moments(value: Expr, axes: Sequence[int], builder: Any) -> tuple[Expr, Expr]:
+    """Difference to the mean, and mean of its square, over axes that are kept."""
+    centred = builder.emit(op.subtract(value, op.mean(value, list(axes), keepdims=True)))
+    return centred, op.mean(op.multiply(centred, centred), list(axes), keepdims=True)
+
+
+def expm1(value: Any, dtype: str) -> Any:
+    """exp(x) - 1 without cancellation: (u - 1) * x / log(u) with u = exp(x), by W. Kahan."""
+    one, shifted = constant(1, dtype), op.exp(value)
+    less = op.subtract(shifted, one)
+    exact = op.multiply(less, op.divide(value, op.log(shifted)))
+    plain = op.logical_or(op.less(less, constant(-0.5, dtype)),
+                          op.greater(less, constant(1, dtype)))  # fmt: skip
+    return op.where(op.equal(shifted, one), value, op.where(plain, less, exact))

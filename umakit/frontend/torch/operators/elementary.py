@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elementary functions of single elements, and tests of them."""
+
+from __future__ import annotations
+
+from umakit.frontend.torch.operands import (
+    constant,
+    constants,
+    expm1,
+    op,
+    operand,
+)
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    converts,
+    left_to_tvm,
+)
+
+left_to_tvm(
+    "abs.default acos.default asin.default atan.default ceil.default cos.default cosh.default "
+    "erf.default exp.default floor.default isinf.default isnan.default log.default neg.default "
+    "reciprocal.default round.default rsqrt.default sin.default sinh.default sqrt.default "
+    "tan.default tanh.default trunc.default",
+    "self",
+)
+
+
+@converts("expm1.default", "self")
+def _expm1(graph: Graph, node: Node, given: Arguments) -> Expr:
+    dtype = graph.type_of(node)[1]
+    return expm1(operand(graph, given["self"], dtype), dtype)
+
+
+@converts("log1p.default", "self")
+def _log1p(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """log(1 + x) is 2 artanh(x / (x + 2)), which loses nothing where x is small.
+
+    Kahan's formula does not do here: TVM simplifies (1 + x) - 1 to x.
+    """
+    dtype = graph.type_of(node)[1]
+    value, one, two = operand(graph, given["self"], dtype), *constants(dtype, 1, 2)
+    small = op.multiply(two, op.atanh(op.divide(value, op.add(value, two))))
+    is_small = op.less(op.abs(value), constant(0.5, dtype))
+    return op.where(is_small, small, op.log(op.add(value, one)))
+
+
+@converts("sign.default", "self")
+def _sign(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """The sign, which torch has as (0 < x) - (x < 0): 0 for NaN."""
+    dtype = graph.type_of(node)[1]
+    value = operand(graph, given["self"], dtype)
+    sign = op.sign(value)
+    if not dtype.startswith("float"):
+        return sign
+    return op.where(op.isnan(value), constant(0, dtype), sign)

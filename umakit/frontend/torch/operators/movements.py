@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that move elements, copy them, or make constants of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umakit.frontend.torch.operands import (
+    cast,
+    op,
+    relax,
+)
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    converts,
+    left_to_tvm,
+)
+
+left_to_tvm("cat.default", "tensors dim")
+left_to_tvm("constant_pad_nd.default", "self pad value")
+left_to_tvm("expand.default view.default", "self size")
+left_to_tvm("flip.default permute.default", "self dims")
+left_to_tvm("repeat.default", "self repeats")
+left_to_tvm("slice.Tensor", "self dim start end step")
+left_to_tvm("unsqueeze.default", "self dim")
+
+
+@converts("squeeze.dims squeeze.dim squeeze.default _unsafe_view.default", "self dim size")
+def _reshape(graph: Graph, node: Node, given: Arguments) -> Expr:
+    return op.reshape(graph.value(given["self"]), list(graph.type_of(node)[0]))
+
+
+@converts("select.int", "self dim index")
+def _select(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """One slice of a dimension; TVM's graph reads before the tensor for index -1."""
+    sizes = graph.type_of(given["self"])[0]
+    axis, index = given["dim"] % len(sizes), given["index"] % sizes[given["dim"]]
+    part = op.strided_slice(graph.value(given["self"]), [axis], [index], [index + 1])
+    return op.reshape(part, list(graph.type_of(node)[0]))
+
+
+@converts("clone.default alias.default detach.default lift_fresh_copy.default", "self")
+def _same(graph: Graph, node: Node, given: Arguments) -> Expr:
+    return graph.value(given["self"])
+
+
+@converts("_to_copy.default", "self dtype")
+def _to_copy(graph: Graph, node: Node, given: Arguments) -> Expr:
+    return cast(graph.value(given["self"]), graph.type_of(node)[1])
+
+
+@converts("full_like.default", "self fill_value dtype")
+def _full_like(graph: Graph, node: Node, given: Arguments) -> Expr:
+    shape, dtype = graph.type_of(node)
+    return relax.const(np.full(shape, given["fill_value"], dtype), dtype)
