@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import sys
 import tempfile
 import traceback
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,117 +29,10 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx_drawing import DTYPES, MAKERS, NEWEST, Array, Draw, Network, makes
 from onnx_node_tests import Mismatch, as_child, isolated, run_model
 
 from umakit.errors import UmakitError
-
-Array = np.ndarray[Any, Any]
-
-DTYPES = (
-    "float32", "float64", "bool", "int8", "int16", "int32", "int64",
-    "uint8", "uint16", "uint32", "uint64",
-)  # fmt: skip
-
-NEWEST = 22
-"""Opset that the installed ONNX Runtime knows in full."""
-
-
-class Draw:
-    """Random choices for one network, the same for a seed."""
-
-    def __init__(self, operator: str, seed: int) -> None:
-        self.operator = operator
-        self.random = np.random.default_rng([zlib.crc32(operator.encode()), seed])
-        versions = [
-            schema.since_version
-            for schema in onnx.defs.get_all_schemas_with_history()
-            if schema.name == operator and schema.domain == ""
-        ]
-        versions = [v for v in versions if v <= NEWEST] or [min(versions)]
-        since = self.of(sorted(versions))
-        later = [version for version in versions if version > since]
-        self.opset = self.integer(since, min([*later, max(NEWEST, since) + 1]) - 1)
-        self.schema = onnx.defs.get_schema(operator, self.opset, "")
-
-    def of(self, values: Sequence[Any]) -> Any:
-        """One of some values."""
-        return values[int(self.random.integers(len(values)))]
-
-    def integer(self, low: int, high: int) -> int:
-        """From `low` to `high`, both included."""
-        return int(self.random.integers(low, high + 1))
-
-    def flag(self) -> bool:
-        """One of two."""
-        return bool(self.random.integers(2))
-
-    def shape(self, rank: int | None = None, low: int = 1, high: int = 4) -> tuple[int, ...]:
-        """Sizes; a rank of 0 to 4 unless it is given."""
-        rank = self.integer(0, 4) if rank is None else rank
-        return tuple(self.integer(low, high) for _ in range(rank))
-
-    def dtype(self, position: int = 0, among: Sequence[str] = DTYPES) -> str:
-        """An element type that the schema allows for an input; float32 as often as the rest."""
-        name = self.schema.inputs[position].type_str
-        allowed = {name}
-        for constraint in self.schema.type_constraints:
-            if constraint.type_param_str == name:
-                allowed = set(constraint.allowed_type_strs)
-        named = {"float32": "float", "float64": "double"}
-        found = [d for d in among if f"tensor({named.get(d, d)})" in allowed]
-        return "float32" if "float32" in found and self.flag() else self.of(found)
-
-    def array(self, shape: Sequence[int], dtype: str = "float32", limit: float = 5) -> Array:
-        """Values up to a limit, a third of them whole numbers; unsigned ones are not negative."""
-        if dtype == "bool":
-            return self.random.integers(0, 2, shape).astype(bool)
-        if "int" in dtype:
-            low = 0 if dtype[0] == "u" else -int(limit)
-            return self.random.integers(low, int(limit) + 1, shape).astype(dtype)
-        values = self.random.uniform(-limit, limit, shape)
-        return np.asarray(
-            np.where(self.random.random(shape) < 0.3, np.round(values), values), dtype
-        )
-
-    def broadcast(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that broadcasts to another one."""
-        kept = shape[self.integer(0, len(shape)) :]
-        return tuple(1 if self.integer(0, 3) == 0 else size for size in kept)
-
-    def attributes(self, **pools: Sequence[Any]) -> dict[str, Any]:
-        """Some of the attributes that the opset knows, each with one of its values."""
-        known = self.schema.attributes
-        return {
-            name: self.of(values)
-            for name, values in pools.items()
-            if name in known and (known[name].required or self.flag())
-        }
-
-
-@dataclass
-class Network:
-    """An operator with its inputs; those of `constants` are part of the model."""
-
-    attributes: dict[str, Any]
-    inputs: list[Array | None]
-    constants: tuple[int, ...] = ()
-    outputs: int = 1
-
-
-Maker = Callable[[Draw], Network]
-MAKERS: dict[str, Maker] = {}
-"""By operator."""
-
-
-def makes(operators: str) -> Callable[[Maker], Maker]:
-    """Registers a function that draws networks of some operators."""
-
-    def register(maker: Maker) -> Maker:
-        MAKERS.update(dict.fromkeys(operators.split(), maker))
-        return maker
-
-    return register
-
 
 # --- element by element -------------------------------------------------------------------------
 
@@ -294,26 +186,6 @@ def softmax(draw: Draw) -> Network:
     shape = draw.shape(draw.integer(2, 4))
     axes = list(range(-len(shape) if draw.opset >= 11 else 0, len(shape)))
     return Network(draw.attributes(axis=axes), [draw.array(shape, draw.dtype())])
-
-
-@makes("CumSum")
-def cumulative_sum(draw: Draw) -> Network:
-    shape = draw.shape(draw.integer(1, 3))
-    axis = np.array(draw.integer(-len(shape), len(shape) - 1), draw.of(["int32", "int64"]))
-    attributes = draw.attributes(exclusive=[0, 1], reverse=[0, 1])
-    return Network(attributes, [draw.array(shape, draw.dtype()), axis], (1,))
-
-
-@makes("TopK")
-def top(draw: Draw) -> Network:
-    shape = draw.shape(draw.integer(1, 3), 2, 5)
-    axis = draw.integer(0, len(shape) - 1)
-    k = draw.integer(1, shape[axis])
-    attributes = {"axis": axis, **draw.attributes(largest=[0, 1], sorted=[1])}
-    x = draw.array(shape, draw.dtype(), 100)
-    if draw.opset < 10:
-        return Network({**attributes, "k": k}, [x], (), 2)
-    return Network(attributes, [x, np.array([k])], (1,), 2)
 
 
 # --- windows ------------------------------------------------------------------------------------
@@ -773,17 +645,6 @@ def scatter_nd(draw: Draw) -> Network:
     return Network(attributes, [draw.array(shape, dtype), indices, updates], draw.of([(), (1,)]))
 
 
-@makes("OneHot")
-def one_hot(draw: Draw) -> Network:
-    shape = draw.shape(draw.integer(1, 2))
-    depth = draw.integer(1, 5)
-    kind = draw.of(["int64", "int32", "float32"])
-    indices = draw.random.integers(-depth, depth, shape).astype(kind)
-    values = np.array([2, 7], draw.of(["float32", "int64", "int32"]))
-    axes = list(range(-len(shape) - 1, len(shape) + 1))
-    return Network(draw.attributes(axis=axes), [indices, np.array(depth), values], (1, 2))
-
-
 @makes("Compress")
 def compress(draw: Draw) -> Network:
     shape = draw.shape(2, 2)
@@ -909,8 +770,11 @@ def build(draw: Draw, network: Network) -> tuple[onnx.ModelProto, dict[str, Arra
     names = ["" if a is None else f"x{i}" for i, a in enumerate(network.inputs)]
     while names and not names[-1]:
         names.pop()
-    outputs = [f"y{number}" for number in range(network.outputs)]
-    node = helper.make_node(draw.operator, names, outputs, "layer", **network.attributes)
+    results = range(network.outputs) if isinstance(network.outputs, int) else network.outputs
+    outputs = [f"y{n}" if n in results else "" for n in range(max(results) + 1)]
+    node = helper.make_node(
+        draw.operator, names, outputs, "layer", domain=draw.domain, **network.attributes
+    )
     arrays = {
         n: np.asarray(a) for n, a in zip(names, network.inputs, strict=False) if a is not None
     }
@@ -923,21 +787,23 @@ def build(draw: Draw, network: Network) -> tuple[onnx.ModelProto, dict[str, Arra
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
             for n, a in inputs.items()
         ],
-        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [onnx.ValueInfoProto(name=name) for name in outputs if name],
         [numpy_helper.from_array(arrays[n], n) for n in sorted(constants)],
     )
     opsets = [helper.make_opsetid("", draw.opset)]
+    if draw.domain:
+        opsets.append(helper.make_opsetid(draw.domain, 1))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if draw.opset < 20 else 10)
     model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     if not all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
-        # Schemas of the first opsets infer nothing.
-        results = ReferenceEvaluator(model).run(None, inputs)
+        # Schemas of the first opsets, and of other domains, infer nothing.
+        values = next(expectations(model, inputs))
         del model.graph.output[:]
         model.graph.output.extend(
             helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(np.asarray(result).dtype), np.shape(result)
+                name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value)
             )
-            for name, result in zip(outputs, results, strict=True)
+            for name, value in zip(filter(None, outputs), values, strict=True)
         )
     return model, inputs
 
@@ -959,6 +825,8 @@ def is_newest(model: onnx.ModelProto) -> bool:
     The reference evaluator computes some operators of older opsets as the newest one defines them.
     """
     operator, opset = model.graph.node[0].op_type, model.opset_import[0].version
+    if model.graph.node[0].domain:
+        return True
     newest = onnx.defs.get_schema(operator, max(NEWEST, opset), "")
     return bool(newest.since_version == onnx.defs.get_schema(operator, opset, "").since_version)
 
@@ -1008,6 +876,25 @@ def check(operator: str, seed: int) -> tuple[str, str]:
     return "wrong", f"{differences[0]} {onnx.printer.to_text(model.graph)[:700]}"
 
 
+def assert_right(operator: str, count: int) -> None:
+    """Draw so many networks of an operator, each of which must be right.
+
+    Raises:
+        AssertionError: one is not; says how to look at it.
+    """
+    warnings.simplefilter("ignore")
+    for seed in range(count):
+        column, message = check(operator, seed)
+        where = f"python tests/onnx_sweep.py {operator} --only {seed}"
+        assert column == "right", f"{column}: {message}; see {where}"
+
+
+def load_tests_of_operators() -> None:
+    """Import the tests of operators, which draw networks of theirs."""
+    for file in sorted(Path(__file__).parent.glob("test_onnx_operator_*.py")):
+        importlib.import_module(file.stem)
+
+
 def sweep(
     operators: Sequence[str], seeds: Sequence[int], processes: int = 2
 ) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
@@ -1030,6 +917,7 @@ def main() -> int:
     parser.add_argument("-j", type=int, default=2, help="processes")
     parser.add_argument("--refused", action="store_true", help="list what is refused too")
     options = parser.parse_args()
+    load_tests_of_operators()
     operators = options.operators or sorted(MAKERS)
     if options.only is not None:
         draw = Draw(operators[0], options.only)

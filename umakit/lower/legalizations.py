@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 from umakit.floats import float_rules
-from umakit.lower import positions, sampling
+from umakit.lower import positions, sampling, scans
 from umakit.lower.integer import Rule, legalizations
 
 
 def all_legalizations() -> dict[str, Rule]:
     """Rules for `LegalizeOps`, by operator: floats, integers, positions and coordinates."""
-    return {**float_rules(), **legalizations(), **positions.rules(), **sampling.rules()}
+    return {
+        **float_rules(),
+        **legalizations(),
+        **positions.rules(),
+        **sampling.rules(),
+        **scans.rules(),
+    }

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TopK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.frontend.onnx.node import Node
+from umakit.frontend.onnx.registry import converts
+
+relax = tvm_api.relax
+
+K_IS_AN_INPUT_SINCE = 10
+"""The opset from which on the number of elements is an input and not an attribute."""
+
+
+@converts("TopK", "axis k largest sorted")
+def top_k(node: Node) -> Any:
+    """The k largest or smallest elements along an axis and their indices, k being constant.
+
+    Equal elements are in the order of their indices. Results are in order with `sorted=0` too,
+    which says that any order will do.
+    """
+    shape, axis = node.shape(0), int(node.attribute("axis", -1))
+    if node.opset < K_IS_AN_INPUT_SINCE:
+        count = int(node.attribute("k", 0))
+    else:
+        given = node.constant_input(1, "K")
+        count = int(given.reshape(-1)[0]) if given is not None and given.size == 1 else 0
+    if not -len(shape) <= axis < len(shape):
+        raise node.refuse(f"has axis={axis}, but its input has {len(shape)} dimensions")
+    if not 1 <= count <= shape[axis]:
+        raise node.refuse(f"takes {count} of {shape[axis]} elements")
+    largest = bool(node.attribute("largest", 1))
+    both = node.emit(
+        relax.op.topk(node.inputs[0], count, axis, "both", largest=largest, dtype="int64")
+    )
+    return [relax.TupleGetItem(both, number) for number in range(2)]
