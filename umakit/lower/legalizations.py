@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from umakit.floats import float_rules
-from umakit.lower import positions, sampling, scans
+from umakit.lower import ordering, positions, sampling, scans
 from umakit.lower.integer import Rule, legalizations
 
 
 def all_legalizations() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator: floats, integers, positions and coordinates."""
+    """Rules for `LegalizeOps`, by operator: floats, integers, positions, coordinates, order."""
     return {
         **float_rules(),
         **legalizations(),
         **positions.rules(),
         **sampling.rules(),
+        **ordering.rules(),
         **scans.rules(),
     }

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU kernels that order elements along an axis: topk, sort and argsort.
+
+Equal elements keep their order, NaN counts as larger than every number (as in NumPy, ONNX Runtime
+and PyTorch), and 0 and -0 are equal. A heap of the `k` best positions so far, the last of them at
+its root, lies in the result with the positions: no working memory, and `n log k` steps for `n`
+elements (Floyd, "Algorithm 245: Treesort", Communications of the ACM 7, 1964).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.integer.loops import buffer, int32, kernel, loop, loops, sequence
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+Rule = Callable[[Any, Any], Any]
+"""(block builder, call) -> Relax expression."""
+
+
+def rules() -> dict[str, Rule]:
+    """Rules for `LegalizeOps`, by operator."""
+    return {"relax.topk": _topk, "relax.sort": _sort, "relax.argsort": _argsort}
+
+
+def _topk(builder: Any, call: Any) -> Any:
+    result, attributes = str(call.attrs.ret_type), call.attrs
+    both = _ordered(
+        builder,
+        call.args[0],
+        axis=int(attributes.axis),
+        count=tvm_api.integer_value(attributes.k) or 0,
+        largest=bool(attributes.largest),
+        dtype=str(attributes.dtype),
+    )
+    if result == "both":
+        return both
+    return relax.TupleGetItem(builder.emit(both), 0 if result == "values" else 1)
+
+
+def _sort(builder: Any, call: Any) -> Any:
+    return relax.TupleGetItem(builder.emit(_all_ordered(builder, call, "int32")), 0)
+
+
+def _argsort(builder: Any, call: Any) -> Any:
+    both = _all_ordered(builder, call, str(call.attrs.dtype))
+    return relax.TupleGetItem(builder.emit(both), 1)
+
+
+def _all_ordered(builder: Any, call: Any, dtype: str) -> Any:
+    axis = int(call.attrs.axis)
+    return _ordered(
+        builder,
+        call.args[0],
+        axis=axis,
+        count=(tvm_api.static_shape(call.args[0]) or ())[axis],
+        largest=bool(call.attrs.descending),
+        dtype=dtype,
+    )
+
+
+def _ordered(builder: Any, data: Any, *, axis: int, count: int, largest: bool, dtype: str) -> Any:
+    """A call of a kernel that yields the first elements in order, and their positions.
+
+    Args:
+        builder: gets the kernel.
+        data: of a static shape.
+        axis: along which elements are ordered.
+        count: of elements in the results; all of them where it is less than 1.
+        largest: whether large elements come first.
+        dtype: of positions.
+    """
+    shape = tvm_api.static_shape(data)
+    if not shape:
+        raise ValueError("an operand has no static shape, or no dimensions")
+    axis %= len(shape)
+    count = count if count > 0 else shape[axis]
+    if count > shape[axis]:
+        raise ValueError(f"the first {count} of {shape[axis]} elements")
+    result = (*shape[:axis], count, *shape[axis + 1 :])
+    element = tvm_api.dtype_of(data)
+    given = buffer("data", shape, element)
+    values, positions = buffer("values", result, element), buffer("positions", result, dtype)
+
+    def row(*place: Any) -> Any:
+        return _Row(given, values, positions, place, axis, count, largest).statements()
+
+    outer = [(f"i{n}", 1 if n == axis else extent) for n, extent in enumerate(shape)]
+    function = kernel([given, values, positions], loops(outer, row), inside=True)
+    variable = builder.add_func(function, "topk")
+    types = [tvm_api.tensor_type(result, each) for each in (element, dtype)]
+    return relax.call_tir(variable, relax.Tuple([data]), types)
+
+
+@dataclass
+class _Row:
+    """Statements that order the elements at one place of all other axes.
+
+    Attributes:
+        data: buffer of the elements.
+        values, positions: buffers of the results; positions hold the heap meanwhile.
+        place: indices of the row, of which that of the axis is not used.
+        axis: along which elements are ordered.
+        count: of elements in the results.
+        largest: whether large elements come first.
+    """
+
+    data: Any
+    values: Any
+    positions: Any
+    place: Sequence[Any]
+    axis: int
+    count: int
+    largest: bool
+
+    def __post_init__(self) -> None:
+        self._node, self._child, self._end = (
+            tirx.decl_buffer([1], "int32", name, scope="local") for name in ("node", "child", "end")
+        )
+
+    def statements(self) -> Any:
+        """All of the row."""
+        count = self.count
+        fill = loop("position", count, lambda position: self._put(position, position))
+        results = loop("result", count, self._value)
+        if count == 1:
+            best = loop("rest", self._size - 1, lambda rest: self._offered(rest + int32(1)))
+            return sequence(fill, *([best] if self._size > 1 else []), results)
+        heap, rest, last = count // 2, self._size - count, count - 1
+
+        def step(number: Any) -> Any:
+            """Make a heap, put better positions into it, and take them out in order."""
+            start = self._set(self._node, int32(heap - 1) - number, self._end, int32(count))
+            offer = sequence(
+                self._set(self._node, int32(count)),
+                self._offered(number + int32(count - heap), self._set(self._node, int32(0))),
+            )
+            take = self._take(int32(heap + rest + last) - number)
+            chosen = take
+            if rest:
+                chosen = tirx.IfThenElse(number < int32(heap + rest), offer, take)
+            return sequence(
+                tirx.IfThenElse(number < int32(heap), start, chosen),
+                loop("level", count.bit_length() - 1, lambda _: self._sink()),
+            )
+
+        scratch = [tirx.AllocBuffer(local) for local in (self._node, self._child, self._end)]
+        return sequence(*scratch, fill, loop("step", heap + rest + last, step), results)
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def _before(self, x: Any, y: Any) -> Any:
+        """Whether an element comes before another one that it may be equal to."""
+        dtype, comparison = tvm_api.dtype_of(x), x > y if self.largest else x < y
+        if dtype.startswith("uint"):
+            # TVM's analysis of conditions subtracts 1 from 0 of unsigned numbers.
+            one = int32(1)
+            return tirx.Select(comparison, one, int32(0)) == one
+        if not dtype.startswith("float"):
+            return comparison
+        first, second = (x, y) if self.largest else (y, x)
+        is_nan = tirx.And(tirx.isnan(first), tirx.Not(tirx.isnan(second)))
+        return tirx.Or(comparison, is_nan)
+
+    def _if_before(
+        self, nodes: Sequence[Any], then: Callable[[Any, Any], Any], otherwise: Any = None
+    ) -> Any:
+        """What to do if the element at one node of the heap comes before that at another one.
+
+        Args:
+            nodes: the two.
+            then: from their positions to statements.
+            otherwise: statements.
+        """
+        positions = [tirx.Var(name, "int32") for name in ("first", "second")]
+        values = [tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y")]
+        (first, second), (x, y) = positions, values
+        # Equal elements come in the order of their positions.
+        tie = tirx.And(tirx.Not(self._before(y, x)), first < second)
+        return sequence(
+            *(tirx.Bind(p, self._get(node)) for p, node in zip(positions, nodes, strict=True)),
+            *(tirx.Bind(v, self._element(p)) for v, p in zip(values, positions, strict=True)),
+            tirx.IfThenElse(tirx.Or(self._before(x, y), tie), then(first, second), otherwise),
+        )
+
+    # --- heap -------------------------------------------------------------------------------------
+
+    def _sink(self) -> Any:
+        """Let the position at a node sink by one level, unless all below come before it."""
+        node, child, end = (local[0] for local in (self._node, self._child, self._end))
+        one = int32(1)
+        to_the_right = self._set(self._child, child + one)
+        right = self._if_before((child, child + one), lambda *_: to_the_right)
+
+        def swap(upper: Any, lower: Any) -> Any:
+            puts = self._put(node, lower), self._put(child, upper)
+            return sequence(*puts, self._set(self._node, child))
+
+        below = sequence(
+            tirx.IfThenElse(child + one < end, right, None),
+            self._if_before((node, child), swap, self._set(self._node, end)),
+        )
+        return sequence(
+            self._set(self._child, node + node + one),
+            tirx.IfThenElse(child < end, below, None),
+        )
+
+    def _offered(self, position: Any, *then: Any) -> Any:
+        """Put a position in the place of the root, the last of the best, if it comes before it."""
+        root = int32(0)
+        x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))
+        return sequence(
+            tirx.Bind(x, self._element(position)),
+            tirx.Bind(y, self._element(self._get(root))),
+            tirx.IfThenElse(self._before(x, y), sequence(self._put(root, position), *then), None),
+        )
+
+    def _take(self, last: Any) -> Any:
+        """Move the root, which comes last, behind the heap, which is one smaller from then on."""
+        root, moved = int32(0), tirx.Var("moved", "int32")
+        return sequence(
+            tirx.Bind(moved, self._get(root)),
+            self._put(root, self._get(last)),
+            self._put(last, moved),
+            self._set(self._node, root, self._end, last),
+        )
+
+    # --- access -----------------------------------------------------------------------------------
+
+    @property
+    def _size(self) -> int:
+        return int(tvm_api.buffer_shape(self.data)[self.axis])
+
+    def _set(self, *locals_and_values: Any) -> Any:
+        pairs = zip(locals_and_values[::2], locals_and_values[1::2], strict=True)
+        return sequence(*(tirx.BufferStore(each, value, [int32(0)]) for each, value in pairs))
+
+    def _at(self, position: Any) -> tuple[Any, ...]:
+        return (*self.place[: self.axis], position, *self.place[self.axis + 1 :])
+
+    def _element(self, position: Any) -> Any:
+        return self.data[self._at(position)]
+
+    def _get(self, node: Any) -> Any:
+        return int32(self.positions[self._at(node)])
+
+    def _put(self, node: Any, position: Any) -> Any:
+        value = position.astype(tvm_api.buffer_dtype(self.positions))
+        return tirx.BufferStore(self.positions, value, list(self._at(node)))
+
+    def _value(self, number: Any) -> Any:
+        place = list(self._at(number))
+        return tirx.BufferStore(self.values, self._element(self._get(number)), place)
