@@ -39,14 +39,14 @@ from tflite_networks import tflite_micro
 
 from umakit import compile_model, patterns, run_library
 from umakit.backend import UMABackend
-from umakit.compile import ExportOptions
+from umakit.backend.registry import find_backend, load_backend_folder
 from umakit.frontend import import_model
-from umakit.library import Library
-from umakit.registry import find_backend, load_backend_folder
-from umakit.scaffold import new_backend
-from umakit.tiling import Kind, Layer, Prediction, TilePlanner
-from umakit.tiling.space import tiles_on
-from umakit.tuning import Effort, read_records, tune_model
+from umakit.library.export import Library
+from umakit.machine import Kind, Layer, Prediction, TilePlanner
+from umakit.machine.space import tiles_on
+from umakit.pipeline import ExportOptions
+from umakit.tools.scaffold import new_backend
+from umakit.tools.tuning import Effort, read_records, tune_model
 
 OUTPUT = Path("build/bench")
 NAME = "chocolate_accelerator"

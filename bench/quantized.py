@@ -29,16 +29,16 @@ from quantized_models import Case, cases
 from rounds import Call, ratio, take_turns
 from tflite_networks import micro_interpreter
 
-from umakit.compile import export_program
 from umakit.devices import find_device
+from umakit.devices.run import run_library
 from umakit.errors import BuildError
 from umakit.frontend import import_model
-from umakit.library import Library
-from umakit.library_metadata import load_metadata
-from umakit.partitioner import partition
+from umakit.library.export import Library
+from umakit.library.metadata import load_metadata
+from umakit.partition.partitioner import partition
+from umakit.pipeline import export_program
 from umakit.quantization import quantize_to_integers
-from umakit.run import run_library
-from umakit.size import library_size
+from umakit.tools.size import library_size
 
 OUTPUT = Path("build/bench")
 ROUNDS = 15

@@ -25,8 +25,8 @@ from systolic_device import VALUES, Array, Config, Device
 from systolic_layers import Job, Layer, Weights, draw_weights, expected, place, windows
 from systolic_stepped import load, stepped
 
-from umakit.build import compile_c
-from umakit.systolic import Dataflow, Product, SystolicArray, systolic_cycles
+from umakit.devices.build import compile_c
+from umakit.machine.systolic import Dataflow, Product, SystolicArray, systolic_cycles
 
 OUTPUT = Path("build/bench")
 ROUNDS = 9

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 import umakit
-from umakit.call_graph import CALL_GRAPH_FLAG, CallGraph, Stack, worst_case_stack
-from umakit.library import Library
-from umakit.object_file import read_object
+from umakit.library.export import Library
+from umakit.tools.call_graph import CALL_GRAPH_FLAG, CallGraph, Stack, worst_case_stack
+from umakit.tools.object_file import read_object
 
 
 class NotAvailable(Exception):

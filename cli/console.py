@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from umakit.escaping import shown
+from umakit.text.escaping import shown
 
 PIPE_WIDTH = 120
 """Columns of a table that does not go to a terminal."""
@@ -22,7 +22,7 @@ def console(error: bool = False) -> Any:
     """A rich console; wide enough for tables when the output is a pipe.
 
     Texts are printed as they are: no markup, no emoji, no highlighting. Names go through
-    `umakit.escaping.shown` first, which `new_table` and `say` see to.
+    `umakit.text.escaping.shown` first, which `new_table` and `say` see to.
     """
     from rich.console import Console
 

@@ -27,12 +27,12 @@ from umakit.cli.options import (
 )
 
 from umakit.errors import InputError
-from umakit.escaping import shell_word
-from umakit.outputs import NPZ_RESULTS, check_file, input_files, status_of
+from umakit.files.outputs import NPZ_RESULTS, check_file, input_files, status_of
+from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.compile import ExportOptions
-    from umakit.diff import DiffResult
+    from umakit.pipeline import ExportOptions
+    from umakit.tools.diff import DiffResult
 
 HELP = """Find the first operator whose result is wrong.
 
@@ -136,10 +136,10 @@ def diff(
     _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.diff import diff_model
+        from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
-        from umakit.library_metadata import library_files
-        from umakit.run import load_inputs
+        from umakit.library.metadata import library_files
+        from umakit.tools.diff import diff_model
 
         found = find_backends(backend)
         read = input_files(backends=found, model=model_files(model))
@@ -263,8 +263,8 @@ class _Files:
         Raises:
             OutputError: a file cannot be written.
         """
-        from umakit.npz import npz_bytes
-        from umakit.staging import write_file
+        from umakit.files.npz import npz_bytes
+        from umakit.files.staging import write_file
 
         contents: dict[str, dict[str, Any]] = {"inputs": dict(result.inputs)}
         blame = result.blame

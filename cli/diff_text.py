@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from umakit.cli.tables import Table, new_table
 
 if TYPE_CHECKING:
-    from umakit.diff import Blame, DiffResult, LayerResult, TensorDifference
-    from umakit.report import OperatorPlacement
+    from umakit.partition.report import OperatorPlacement
+    from umakit.tools.diff import Blame, DiffResult, LayerResult, TensorDifference
 
 MOST_NAMES = 6
 """Layers that a sentence lists before it says how many more there are."""
@@ -62,7 +62,7 @@ def verdict(result: DiffResult) -> list[str]:
 
 
 def _inferences(result: DiffResult) -> str:
-    from umakit.diff import SPOKEN
+    from umakit.tools.diff import SPOKEN
 
     count = result.inferences
     seeds = f"seeds 0 to {count - 1}" if count > 1 else "seed 0"
@@ -128,7 +128,7 @@ def _before(result: DiffResult, layers: Sequence[LayerResult]) -> str:
 
 
 def _where_to_look(result: DiffResult, blame: Blame) -> str:
-    from umakit.diff import SPOKEN
+    from umakit.tools.diff import SPOKEN
 
     if blame.overlap:
         return "look at the memory planner: this layer's memory is not its own"

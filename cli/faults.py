@@ -20,7 +20,7 @@ import typer
 from umakit.cli.console import print_any_character, say
 
 from umakit import errors
-from umakit.backend_code import last_raised
+from umakit.backend.code import last_raised
 from umakit.errors import UmakitError, short_path
 
 T = TypeVar("T")

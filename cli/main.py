@@ -43,8 +43,7 @@ from umakit.cli.package import package
 
 from umakit.devices import find_device
 from umakit.errors import InputError
-from umakit.escaping import shell_word
-from umakit.outputs import (
+from umakit.files.outputs import (
     MEMORY_MAP,
     NPZ_RESULTS,
     check_distinct,
@@ -52,6 +51,7 @@ from umakit.outputs import (
     check_parent,
     input_files,
 )
+from umakit.text.escaping import shell_word
 from umakit.version import __version__
 
 app = typer.Typer(
@@ -95,7 +95,7 @@ def new(
     ] = Path(),
 ) -> None:
     """Write a new backend: patterns, TIR passes, C codegen, driver, tests."""
-    from umakit.scaffold import new_backend
+    from umakit.tools.scaffold import new_backend
 
     written = new_backend(name, directory, tutorial)
     say(f"Wrote {written.folder}:")
@@ -110,7 +110,7 @@ def new(
 @app.command(epilog="Example:  uma backends --json")
 def backends(as_json: JsonOption = False) -> None:
     """List the accelerators that can be given by name."""
-    from umakit.registry import list_backends
+    from umakit.backend.registry import list_backends
 
     sources = list_backends()
     if as_json:
@@ -132,7 +132,7 @@ def partition(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import import_model
-        from umakit.partitioner import partition as partition_module
+        from umakit.partition.partitioner import partition as partition_module
         from umakit.quantization import quantize_to_integers
 
         found = find_backends(backend)
@@ -191,8 +191,8 @@ def compile_(
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
-        from umakit.compile import compile_model
         from umakit.frontend import model_files
+        from umakit.pipeline import compile_model
 
         options = export_options(pool, planner, weights, records, overlap, force, index_checks)
         found = find_backends(backend)
@@ -211,7 +211,7 @@ def compile_(
             notice=notices.append,
         )
         if memory_map is not None:
-            from umakit.memory_map import draw_memory_map
+            from umakit.tools.memory_map import draw_memory_map
 
             tell("drawing the memory map")
             draw_memory_map(library.metadata["umakit"], memory_map, inputs, force=force)
@@ -274,8 +274,8 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
-    from umakit.library_metadata import library_files
-    from umakit.run import load_inputs, run_library, save_outputs, select_inputs
+    from umakit.devices.run import load_inputs, run_library, save_outputs, select_inputs
+    from umakit.library.metadata import library_files
 
     if print_time and not find_device(device).has_time:
         raise InputError(
@@ -316,7 +316,7 @@ app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(
 
 def _check_memory_map(path: Path, inputs: list[Path], force: bool) -> None:
     """Say what is wrong with a file name before anything is compiled."""
-    from umakit.memory_map import check_format
+    from umakit.tools.memory_map import check_format
 
     check_format(path)
     check_parent(path)

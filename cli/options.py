@@ -12,7 +12,7 @@ from umakit.devices import DEVICES
 from umakit.errors import InputError
 
 if TYPE_CHECKING:
-    from umakit.compile import ExportOptions
+    from umakit.pipeline import ExportOptions
 
 ModelArgument = Annotated[
     Path,
@@ -128,7 +128,7 @@ def find_backends(names: list[str] | None) -> list[Any]:
     Raises:
         BackendError: there is none of a name, or it cannot be loaded.
     """
-    from umakit.registry import find_backend
+    from umakit.backend.registry import find_backend
 
     return [find_backend(name) for name in names or []]
 
@@ -147,8 +147,8 @@ def export_options(
     Raises:
         UmakitError: one of them cannot be read.
     """
-    from umakit.compile import ExportOptions, parse_overlap, parse_weights
     from umakit.memory import parse_pool
+    from umakit.pipeline import ExportOptions, parse_overlap, parse_weights
 
     return ExportOptions(
         planner,

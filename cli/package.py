@@ -50,7 +50,7 @@ def package(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Pack a compiled library as one tar file or as an Arduino library."""
-    from umakit.packages.convert import package_library
+    from umakit.library.packages.convert import package_library
 
     written = package_library(library, form.value, output, force=force)
     if as_json:

@@ -22,10 +22,10 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import NOT_MEASURED, Table, new_table, offload_summary
 
-from umakit.outputs import PAGE, check_file, check_parent, input_files
+from umakit.files.outputs import PAGE, check_file, check_parent, input_files
 
 if TYPE_CHECKING:
-    from umakit.page.figures import LayerFigures, Page
+    from umakit.tools.page.figures import LayerFigures, Page
 
 HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
 
@@ -78,10 +78,10 @@ def report(
         check_parent(destination)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.compile import ExportOptions
+        from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
-        from umakit.page import make_page
-        from umakit.run import load_inputs
+        from umakit.pipeline import ExportOptions
+        from umakit.tools.page import make_page
 
         found = find_backends(backend)
         read = input_files(inputs, records, backends=found, model=model_files(model))
@@ -111,8 +111,8 @@ def report(
 
 
 def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> None:
-    from umakit.page import html
-    from umakit.staging import write_file
+    from umakit.files.staging import write_file
+    from umakit.tools.page import html
 
     write_file(destination, html(page).encode("utf-8"), PAGE, inputs, force=force)
 

@@ -10,7 +10,7 @@ import typer
 from umakit.cli.console import console
 from umakit.cli.tables import new_table
 
-from umakit.systolic import (
+from umakit.machine.systolic import (
     Dataflow,
     SystolicArray,
     SystolicCycles,

@@ -33,7 +33,7 @@ def size(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Registered with the help text above."""
-    from umakit.size import library_size
+    from umakit.tools.size import library_size
 
     with progress() as tell:
         sizes = library_size(library, progress=tell, device=find_device(device))

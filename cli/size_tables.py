@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from umakit.cli.tables import Table, new_table
 
 if TYPE_CHECKING:
-    from umakit.size import LibrarySize
+    from umakit.tools.size import LibrarySize
 
 NUMBERS = ("code B", "constants B", "arena B", "stack B")
 

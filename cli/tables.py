@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from umakit.escaping import shown
-from umakit.report import CPU
+from umakit.partition.report import CPU
+from umakit.text.escaping import shown
 
 if TYPE_CHECKING:
-    from umakit.registry import BackendSource
-    from umakit.report import OffloadReport, OperatorPlacement
-    from umakit.run import LayerProfile
+    from umakit.backend.registry import BackendSource
+    from umakit.devices.run import LayerProfile
+    from umakit.partition.report import OffloadReport, OperatorPlacement
 
 
 LONGEST_CELL = 400

@@ -23,12 +23,12 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import new_table
 
-from umakit.escaping import shell_word, shown
-from umakit.outputs import input_files
+from umakit.files.outputs import input_files
+from umakit.text.escaping import shell_word, shown
 
 if TYPE_CHECKING:
-    from umakit.tiling import Layer, Tiling
-    from umakit.tuning import LayerProgress, TunedLayer, Workers
+    from umakit.machine import Layer, Tiling
+    from umakit.tools.tuning import LayerProgress, TunedLayer, Workers
 
 HELP = """Find the best tiling for each layer, and write it down for `uma compile --records`.
 
@@ -106,8 +106,8 @@ def tune(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import import_model, model_files
-        from umakit.tuning import Effort, check_records_file, tune_model
-        from umakit.tuning.simulate import has_simulator
+        from umakit.tools.tuning import Effort, check_records_file, tune_model
+        from umakit.tools.tuning.simulate import has_simulator
 
         (found,) = find_backends([backend])
         files = model_files(model)
@@ -151,7 +151,7 @@ def tune(
 
 
 def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    from umakit.tuning import cluster_workers, local_workers
+    from umakit.tools.tuning import cluster_workers, local_workers
 
     return local_workers(count) if scheduler is None else cluster_workers(scheduler)
 
@@ -227,7 +227,7 @@ def _layer_text(layer: Layer) -> str:
 
 def _tiling_text(tiling: Tiling, layer: Layer) -> str:
     """Dataflow, tile, loops from outside to inside, and buffers: see the help text."""
-    from umakit.tiling.space import sizes_of
+    from umakit.machine.space import sizes_of
 
     flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))
     text = f"{flow}, {tiling.rows}x{tiling.columns}x{tiling.output_channels}"

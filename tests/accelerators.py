@@ -14,12 +14,12 @@ import pytest
 
 from umakit import compile_model, run_library
 from umakit.backend import UMABackend
-from umakit.example_networks import QuantizedNetwork
-from umakit.library import Library
-from umakit.registry import load_backend_folder
-from umakit.run import RunResult
-from umakit.scaffold import new_backend
-from umakit.tiling.commands import moved_bytes
+from umakit.backend.registry import load_backend_folder
+from umakit.devices.run import RunResult
+from umakit.library.export import Library
+from umakit.machine.commands import moved_bytes
+from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.scaffold import new_backend
 
 Array = npt.NDArray[Any]
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, settings
 
-from umakit import build
+from umakit.devices import build
 from umakit.frontend import import_model
-from umakit.harness import llvm_runner
+from umakit.testing.harness import llvm_runner
 
 Array = npt.NDArray[Any]
 

@@ -12,9 +12,9 @@ import onnx
 from networks import Array, assert_close, onnx_runtime, random_inputs, save
 
 import umakit
-from umakit.library import Library
-from umakit.report import OperatorPlacement
-from umakit.run import RunResult
+from umakit.devices.run import RunResult
+from umakit.library.export import Library
+from umakit.partition.report import OperatorPlacement
 
 VANILLA = "vanilla_accelerator"
 DRIVER = "vanilla_accelerator_conv2dnchw"

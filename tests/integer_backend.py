@@ -16,11 +16,11 @@ from comparisons import examples
 from hypothesis import Phase
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library, tvm_api
-from umakit.library import Library
-from umakit.partitioner import partition
+from umakit.library.export import Library
+from umakit.partition.partitioner import partition
+from umakit.partition.report import OperatorPlacement
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.operators import Add, Conv2d, Dense, MaxPool2d, Multiply, Requantize
-from umakit.report import OperatorPlacement
 
 relax = tvm_api.relax
 Array = npt.NDArray[Any]

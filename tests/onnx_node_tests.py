@@ -44,8 +44,8 @@ import onnx
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
-from umakit.compile import compile_model
 from umakit.errors import UmakitError
+from umakit.pipeline import compile_model
 
 COLUMNS = ("right", "wrong", "refused", "traceback", "out of scope")
 

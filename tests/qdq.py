@@ -25,8 +25,8 @@ from numpy_onnx import knows, numpy_onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import umakit
-from umakit import build
-from umakit.compile import compile_model
+from umakit.devices import build
+from umakit.pipeline import compile_model
 
 EXAMPLES = examples(5)
 FEWER = settings(EXAMPLES, max_examples=max(1, EXAMPLES.max_examples // 3))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import sim
-from umakit.build import compile_c
+from umakit.devices.build import compile_c
 
 Array = npt.NDArray[Any]
 

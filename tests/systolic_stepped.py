@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import sim
-from umakit.build import compile_c
-from umakit.systolic import Dataflow, Product, SystolicArray
+from umakit.devices.build import compile_c
+from umakit.machine.systolic import Dataflow, Product, SystolicArray
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from umakit.cli.main import run_command
 
-from umakit.scaffold import new_backend
+from umakit.tools.scaffold import new_backend
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,12 @@ from umakit import (
     tir,
     tvm_api,
 )
-from umakit.backend import RELAX_PHASES
+from umakit.backend.base import RELAX_PHASES
 from umakit.errors import BackendError, DeviceError, InputError, LoweringError
-from umakit.harness import AOTModel, compile_and_run
-from umakit.library import Library
-from umakit.partitioner import partition
-from umakit.report import OperatorPlacement
+from umakit.library.export import Library
+from umakit.partition.partitioner import partition
+from umakit.partition.report import OperatorPlacement
+from umakit.testing.harness import AOTModel, compile_and_run
 
 relax, tirx, topi = tvm_api.relax, tvm_api.tirx, tvm_api.topi
 is_op, wildcard = tvm_api.is_op, tvm_api.wildcard

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from umakit import UMABackend, find_backend, import_model, tvm_api
+from umakit.backend.registry import load_backend_folder
+from umakit.devices.run import load_inputs
 from umakit.errors import DeviceError, LoweringError, TargetAttributeError
-from umakit.registry import load_backend_folder
-from umakit.run import load_inputs
-from umakit.scaffold import new_backend
+from umakit.tools.scaffold import new_backend
 
 relax, transform = tvm_api.relax, tvm_api.relax_transform
 tvm = tvm_api.tvm

@@ -14,9 +14,9 @@ from execution import vanilla
 from networks import Graph, onnx_runtime, save
 
 import umakit
+from umakit.devices.unpacked import run_unpacked
 from umakit.errors import InputError
-from umakit.library_metadata import load_metadata
-from umakit.unpacked import run_unpacked
+from umakit.library.metadata import load_metadata
 
 PROGRAM = """
 #include "tvmgen_net.h"

@@ -16,9 +16,9 @@ from tflite_networks import tflite_micro, trained_model
 
 from umakit import compile_model, run_library
 from umakit.backend import UMABackend
-from umakit.example_networks import QuantizedNetwork
-from umakit.partitioner import partition
-from umakit.registry import find_backend
+from umakit.backend.registry import find_backend
+from umakit.partition.partitioner import partition
+from umakit.testing.example_networks import QuantizedNetwork
 
 Array = npt.NDArray[Any]
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from umakit.backend import UMABackend
 from umakit.errors import InputError
-from umakit.example_networks import QuantizedNetwork
-from umakit.partitioner import partition
-from umakit.systolic import Dataflow
-from umakit.tiling import Layer, Tiles, Tiling
-from umakit.tiling.space import misfit, tiles_on
-from umakit.tiling.tiles import AXES
+from umakit.machine import Layer, Tiles, Tiling
+from umakit.machine.space import misfit, tiles_on
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import AXES
+from umakit.partition.partitioner import partition
+from umakit.testing.example_networks import QuantizedNetwork
 
 MOST_JOBS = 300
 """Of a layer: the device is simulated with sanitizers off, but a test is to be quick."""

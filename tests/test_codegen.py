@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from scipy.special import erf
 
 from umakit import tvm_api
+from umakit.backend.registry import find_backend
 from umakit.codegen import constants
 from umakit.codegen.c_types import C_TYPES, float_literal, hexadecimal_float, integer_literal
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_source import print_kernel
-from umakit.compile import compile_model
+from umakit.devices.run import load_inputs, select_inputs
 from umakit.errors import LoweringError
-from umakit.library import Library
+from umakit.library.export import Library
 from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
-from umakit.registry import find_backend
-from umakit.run import load_inputs, select_inputs
+from umakit.pipeline import compile_model
 
 te, tirx, relax = tvm_api.te, tvm_api.tirx, tvm_api.relax
 Array = npt.NDArray[Any]

@@ -22,9 +22,9 @@ from remembering import remember
 from umakit.cli import main
 from umakit.cli.main import run_command
 
-from umakit.accelerator_config import load_accelerator_config
-from umakit.build import file_argument
+from umakit.devices.build import file_argument
 from umakit.errors import AcceleratorConfigError
+from umakit.machine.accelerator_config import load_accelerator_config
 
 START = [sys.executable, "-m", "umakit.cli.start"]
 PRODUCT = ["sim", "--gemm", "1,2,3"]
@@ -120,7 +120,12 @@ def test_a_file_that_cannot_be_written(
         return write(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", failing)
-    remember(monkeypatch, "umakit.diff.diff_model", "umakit.page.make_page", "umakit.compile.lower")
+    remember(
+        monkeypatch,
+        "umakit.tools.diff.diff_model",
+        "umakit.tools.page.make_page",
+        "umakit.pipeline.lower",
+    )
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO):
         error = refused(*COMMANDS[command].split())
         assert f"cannot be written: {os.strerror(number)}" in error
@@ -145,7 +150,7 @@ def test_a_disk_that_fills_up_while_a_program_runs(
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("umakit.run.execute", full)
+    monkeypatch.setattr("umakit.devices.run.execute", full)
     error = refused("run", "lib", "-i", "in.npz")
     assert "cannot be written: No space left on device; make room, or set TMPDIR" in error
 

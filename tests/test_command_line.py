@@ -428,7 +428,7 @@ def test_run_writes_the_outputs(digits: Path, uma: Uma, tmp_path: Path) -> None:
 def test_a_model_with_one_input_takes_any_key(
     key: str, digits: Path, uma: Uma, tmp_path: Path
 ) -> None:
-    from umakit.npz import npz_bytes
+    from umakit.files.npz import npz_bytes
 
     inputs = tmp_path / "in.npz"
     inputs.write_bytes(npz_bytes({key: IMAGE}))

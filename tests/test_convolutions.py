@@ -17,9 +17,9 @@ from onnx import numpy_helper
 
 import umakit
 from umakit.errors import LoweringError, UmakitError
-from umakit.harness import AOTModel, compile_and_run, conv2d_model
-from umakit.partitioner import partition
-from umakit.report import OperatorPlacement
+from umakit.partition.partitioner import partition
+from umakit.partition.report import OperatorPlacement
+from umakit.testing.harness import AOTModel, compile_and_run, conv2d_model
 from umakit.tvm_api import IRModule, relax, tirx
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from umakit.codegen.c_types import c_type
 from umakit.codegen.helpers import helper_definition
-from umakit.names import HELPER, is_reserved
+from umakit.text.names import HELPER, is_reserved
 
 Array = npt.NDArray[Any]
 

@@ -28,11 +28,11 @@ from tflite_networks import tflite_micro, trained_model
 from umakit.cli.main import run_command
 
 import umakit
-from umakit.build import compile_c
 from umakit.devices import DEVICES, HOST, Device, execute, find_device
+from umakit.devices.build import compile_c
 from umakit.devices.device import SUPPORT
+from umakit.devices.run import RunResult, load_inputs, run_library, select_inputs
 from umakit.errors import BuildError, DeviceError, InputError
-from umakit.run import RunResult, load_inputs, run_library, select_inputs
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
@@ -556,7 +556,7 @@ def test_a_toolchain_file_builds_the_same_program(
 
 
 def test_devices_need_no_tvm() -> None:
-    text = "import sys, umakit.devices, umakit.run; print('tvm' in sys.modules)"
+    text = "import sys, umakit.devices, umakit.devices.run; print('tvm' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert printed.stdout == "False\n"
 

@@ -19,15 +19,15 @@ from networks import Graph, fold_batch_norms, mobilenet_v1, normal, random_input
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
-from umakit.diff import DiffResult, diff_model
-from umakit.diff.compare import compare
-from umakit.diff.explain import explain
+from umakit.backend.registry import load_backend_folder
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import constant_folding
 from umakit.frontend.onnx import padding
 from umakit.lower import integer
-from umakit.registry import load_backend_folder
-from umakit.scaffold import new_backend
+from umakit.tools.diff import DiffResult, diff_model
+from umakit.tools.diff.compare import compare
+from umakit.tools.diff.explain import explain
+from umakit.tools.scaffold import new_backend
 
 PLANTED = "planted"
 

@@ -20,13 +20,13 @@ from test_scratchpad import ScratchpadNpu
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
-import umakit.compile
+import umakit.pipeline
 from umakit import PassPhase, compile_model, patterns, tvm_api
-from umakit.diff import diff_model
-from umakit.diff.nodes import island_nodes
-from umakit.diff.references import nodes_of
 from umakit.errors import InputError
 from umakit.patterns import Weighted
+from umakit.tools.diff import diff_model
+from umakit.tools.diff.nodes import island_nodes
+from umakit.tools.diff.references import nodes_of
 
 KWS = "kws_ref_model.tflite"
 RESNET = "pretrainedResnet_quant.tflite"
@@ -126,7 +126,7 @@ def test_an_array_that_is_prepared_wrongly(
 
 def overlapping_plan(monkeypatch: pytest.MonkeyPatch, pick: Callable[[Any], Any]) -> None:
     """The first plan, which is the library's, puts a tensor where another one is still needed."""
-    original, calls = umakit.compile.plan_memory, [0]
+    original, calls = umakit.pipeline.plan_memory, [0]
 
     def plan_memory(program: Any, pools: Any, planner: str) -> Any:
         plan = original(program, pools, planner)
@@ -138,8 +138,8 @@ def overlapping_plan(monkeypatch: pytest.MonkeyPatch, pick: Callable[[Any], Any]
         moved = {**pool.offsets, second: pool.offsets[first]}
         return replace(plan, pools=(replace(pool, offsets=moved),))
 
-    monkeypatch.setattr(umakit.compile, "plan_memory", plan_memory)
-    monkeypatch.setattr(umakit.compile, "validate_plan", lambda program, plan: None)
+    monkeypatch.setattr(umakit.pipeline, "plan_memory", plan_memory)
+    monkeypatch.setattr(umakit.pipeline, "validate_plan", lambda program, plan: None)
 
 
 def test_a_memory_plan_that_overlaps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_written_library_is_compared_as_it_lies_there(tmp_path: Path) -> None:
 
 
 def test_libraries_in_tar_files_and_with_blobs(tmp_path: Path) -> None:
-    options = umakit.compile.ExportOptions(weights="blob", planner="greedy_by_size")
+    options = umakit.pipeline.ExportOptions(weights="blob", planner="greedy_by_size")
     library = compile_model(DIGITS, [], tmp_path / "reference.tar", options=options)
     assert diff_model(DIGITS, [], library=library.path, most=1).agrees
     assert diff_model(DIGITS, [], options=options, most=1).agrees

@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 import umakit
 from umakit.errors import LoweringError, ModelError
-from umakit.harness import AOTModel, compile_and_run
+from umakit.testing.harness import AOTModel, compile_and_run
 from umakit.tvm_api import relax
 
 

@@ -29,14 +29,14 @@ from onnx import TensorProto, helper, numpy_helper
 from umakit.cli.main import run_command
 
 import umakit
+from umakit.devices.run import load_inputs, run_library, save_outputs
+from umakit.devices.unpacked import run_unpacked
 from umakit.errors import LibraryError
-from umakit.library_metadata import load_metadata
-from umakit.memory_map import draw_memory_map
-from umakit.packages.convert import package_library
-from umakit.page import html as page_html
-from umakit.page import make_page
-from umakit.run import load_inputs, run_library, save_outputs
-from umakit.unpacked import run_unpacked
+from umakit.library.metadata import load_metadata
+from umakit.library.packages.convert import package_library
+from umakit.tools.memory_map import draw_memory_map
+from umakit.tools.page import html as page_html
+from umakit.tools.page import make_page
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 

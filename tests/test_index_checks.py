@@ -23,11 +23,11 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit import tvm_api
-from umakit.build import compile_c, library_sources
-from umakit.compile import ExportOptions
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.unpacked import run_unpacked
 from umakit.errors import DeviceError, ModelError
 from umakit.lower.index_checks import check_indices
-from umakit.unpacked import run_unpacked
+from umakit.pipeline import ExportOptions
 
 EXAMPLES = examples(3)
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]

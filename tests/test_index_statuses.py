@@ -20,8 +20,8 @@ from onnx import TensorProto, helper
 from qdq import Qdq, runtime
 
 import umakit
-from umakit import build
-from umakit.build import compile_c, library_sources
+from umakit.devices import build
+from umakit.devices.build import compile_c, library_sources
 from umakit.errors import DeviceError
 
 Array = npt.NDArray[Any]

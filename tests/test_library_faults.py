@@ -17,8 +17,8 @@ from execution import vanilla
 from networks import Graph, save
 
 import umakit
-from umakit.example_networks import QuantizedNetwork
-from umakit.registry import find_backend
+from umakit.backend.registry import find_backend
+from umakit.testing.example_networks import QuantizedNetwork
 
 # Statuses of umakit/status.h.
 OK, INVALID_ARGUMENT, BUS_ERROR, DMA_STOPPED = 0, 1, 8, 12

@@ -19,13 +19,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import umakit
-from umakit.build import build_runner
+from umakit.devices.build import build_runner
+from umakit.devices.run import run_library
 from umakit.errors import LibraryError, UmakitError
-from umakit.library_metadata import check_metadata, load_metadata, read_description
-from umakit.packages.convert import package_library
-from umakit.packages.tar import library_folder, read_tar
-from umakit.run import run_library
-from umakit.size import library_size
+from umakit.library.metadata import check_metadata, load_metadata, read_description
+from umakit.library.packages.convert import package_library
+from umakit.library.packages.tar import library_folder, read_tar
+from umakit.tools.size import library_size
 
 Values = dict[str, Any]
 ONES = {"x": np.ones((1, 4), "float32")}
@@ -77,7 +77,15 @@ WRONG = {
     "umakit.name": ["../net", "net\0", "", "$(touch RAN)", ["net"]],
     "umakit.weights": ["C", "../blob", 1],
     "umakit.inputs.0.c_name": ["x;", "", "x y", "\u05d0", 1],
-    "umakit.inputs.0.shape": [[1, -4], [1, 2**70], "14", [1, 4.0], [1, True], [1] * 100, [2, 4]],
+    "umakit.inputs.0.shape": [
+        [1, -4],
+        [1, 2**70],
+        "14",
+        [1, 4.0],
+        [1, True],
+        [1] * 100,
+        [2, 4],
+    ],
     "umakit.inputs.0.dtype": ["float33", "object", "O", None],
     "umakit.inputs.0.size_bytes": [-16, 15, 2**80, 16.0, "16"],
     "umakit.inputs.0.scale": [float("nan"), float("inf"), "1"],

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from umakit.errors import MemoryPlanError
 from umakit.lower.kernels import Kernel
 from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, MemoryPool, PoolPlan, plan_memory
-from umakit.memory_validator import validate_plan
-from umakit.program import KernelCall, Program, Role, Tensor
+from umakit.memory.validator import validate_plan
+from umakit.program.program import KernelCall, Program, Role, Tensor
 
 # How much more than the optimum any planner may need for a handful of tensors.
 FACTOR = 1.5

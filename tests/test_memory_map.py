@@ -14,7 +14,7 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.errors import LibraryError
-from umakit.memory_map import draw_memory_map
+from umakit.tools.memory_map import draw_memory_map
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 SVG = "{http://www.w3.org/2000/svg}"

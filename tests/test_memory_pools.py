@@ -17,14 +17,14 @@ from networks import Graph, save
 from test_memory import assert_sound, chain, element_wise, optimum, program, programs
 
 import umakit
-from umakit.accelerator_config import load_accelerator_config
+from umakit.devices.run import run_library
+from umakit.devices.unpacked import run_unpacked
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
+from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.memory import MemoryPlan, MemoryPool, PoolPlan, memory_pools, parse_pool, plan_memory
-from umakit.memory_validator import validate_plan
-from umakit.program import Program
-from umakit.run import run_library
-from umakit.scaffold import new_backend
-from umakit.unpacked import run_unpacked
+from umakit.memory.validator import validate_plan
+from umakit.program.program import Program
+from umakit.tools.scaffold import new_backend
 
 NPU = "npu"
 

@@ -16,8 +16,8 @@ from hostile_names import HOSTILE, WORDS, names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from umakit.escaping import c_comment, c_string, markdown_code, shell_word, shown, visible
-from umakit.names import (
+from umakit.text.escaping import c_comment, c_string, markdown_code, shell_word, shown, visible
+from umakit.text.names import (
     LONGEST_FILE_NAME,
     LONGEST_PART,
     SIGNIFICANT,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from umakit.errors import InputError
-from umakit.npz import npz_bytes, read_npz
+from umakit.files.npz import npz_bytes, read_npz
 
 GOOD = np.arange(12, dtype=np.float32).reshape(3, 4)
 

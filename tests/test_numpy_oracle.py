@@ -22,7 +22,7 @@ from tflite_networks import Array, trained_model
 
 import umakit
 from umakit import tvm_api
-from umakit.harness import AOTModel, compile_and_run
+from umakit.testing.harness import AOTModel, compile_and_run
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODELS = (

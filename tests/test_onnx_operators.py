@@ -32,9 +32,9 @@ from qdq import (
     sizes,
 )
 
-from umakit import build
-from umakit.compile import compile_model
+from umakit.devices import build
 from umakit.frontend import import_model
+from umakit.pipeline import compile_model
 from umakit.quantization import quantize_to_integers
 from umakit.quantization.interpolation import interpolated, interpolation_table
 

@@ -28,9 +28,9 @@ from qdq import (
     sizes,
 )
 
-from umakit.compile import compile_model
 from umakit.errors import ModelError
 from umakit.frontend import import_model
+from umakit.pipeline import compile_model
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.float32 import round_to_float32
 

@@ -327,7 +327,7 @@ def test_an_output_folder_with_an_input_in_it_is_refused(
 def test_a_command_again_replaces_what_it_wrote(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember(monkeypatch, "umakit.diff.diff_model", "umakit.page.make_page")
+    remember(monkeypatch, "umakit.tools.diff.diff_model", "umakit.tools.page.make_page")
     before = tree(place)
     for _ in range(2):
         for words in (

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from umakit import staging
 from umakit.errors import OutputError
-from umakit.library_metadata import LIBRARY_FOLDER
-from umakit.manifest import manifest_text, parse_manifest
-from umakit.outputs import NPZ_RESULTS, check_distinct, check_file, check_folder
-from umakit.packages.arduino import ARDUINO_FOLDER
-from umakit.packages.tar import LIBRARY_TAR, tar_bytes, write_tar
-from umakit.staging import write_file, write_folder
+from umakit.files import staging
+from umakit.files.manifest import manifest_text, parse_manifest
+from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_folder
+from umakit.files.staging import write_file, write_folder
+from umakit.library.metadata import LIBRARY_FOLDER
+from umakit.library.packages.arduino import ARDUINO_FOLDER
+from umakit.library.packages.tar import LIBRARY_TAR, tar_bytes, write_tar
 
 FIRST = {"README.md": "first", "src/a.c": "int a;\n", "src/gone.c": "int gone;\n"}
 SECOND = {"README.md": "second", "src/a.c": "int b;\n", "src/deep/new.c": "int n;\n"}
@@ -514,8 +514,8 @@ def test_a_full_disk_leaves_a_file_as_it_was(
 WRITER = """
 import sys
 from pathlib import Path
-from umakit.library_metadata import LIBRARY_FOLDER
-from umakit.staging import write_folder
+from umakit.library.metadata import LIBRARY_FOLDER
+from umakit.files.staging import write_folder
 name = sys.argv[1]
 files = {"README.md": name, **{f"src/{name}{n}.c": name * 1000 for n in range(20)}}
 for turn in range(40):

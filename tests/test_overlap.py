@@ -18,18 +18,18 @@ from qdq import Qdq
 from umakit.cli.main import run_command
 
 from umakit import compile_model, run_library
-from umakit.compile import ExportOptions
+from umakit.backend.registry import find_backend
 from umakit.errors import MemoryPlanError
 from umakit.frontend import import_model
-from umakit.library import Library
+from umakit.library.export import Library
 from umakit.lower import lower
 from umakit.memory import memory_pools, plan_memory
-from umakit.memory_validator import validate_plan
-from umakit.overlap import overlap_with_cpu
-from umakit.partitioner import partition
-from umakit.program import Program, build_program
+from umakit.memory.validator import validate_plan
+from umakit.partition.partitioner import partition
+from umakit.pipeline import ExportOptions
+from umakit.program.overlap import overlap_with_cpu
+from umakit.program.program import Program, build_program
 from umakit.quantization import quantize_to_integers
-from umakit.registry import find_backend
 
 CHOCOLATE = "chocolate_accelerator"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from umakit.scaffold import TUTORIALS
+from umakit.tools.scaffold import TUTORIALS
 from umakit.version import __version__
 
 ROOT = Path(__file__).parents[1]

@@ -24,19 +24,19 @@ from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
 import umakit
-from umakit.example_networks import QuantizedNetwork
+from umakit.devices.run import CommandTimes, run_library
 from umakit.frontend import import_model
-from umakit.library import Library
-from umakit.page import Page, html, make_page
-from umakit.page.collect import page_of
-from umakit.page.figures import LayerFigures
-from umakit.page.memory import panels_of
-from umakit.page.roofline import roofline_of
-from umakit.page.timeline import Merged, Timeline, merged, ticks, timeline_of
+from umakit.library.export import Library
+from umakit.lower.tiling_records import Effort, Owner, Record, Records
+from umakit.partition.report import OffloadReport
 from umakit.quantization import quantize_to_integers
-from umakit.report import OffloadReport
-from umakit.run import CommandTimes, run_library
-from umakit.tuning.records import Effort, Owner, Record, Records
+from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.page import Page, html, make_page
+from umakit.tools.page.collect import page_of
+from umakit.tools.page.figures import LayerFigures
+from umakit.tools.page.memory import panels_of
+from umakit.tools.page.roofline import roofline_of
+from umakit.tools.page.timeline import Merged, Timeline, merged, ticks, timeline_of
 
 CHOCOLATE = "chocolate_accelerator"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -216,7 +216,7 @@ def test_commands_that_are_not_kept_are_counted(
     library = umakit.compile_model(DIGITS, [umakit.find_backend(CHOCOLATE)], tmp_path / "library")
     inputs = {"image": np.zeros((1, 1, 8, 8), np.float32)}
     whole = run_library(library.path, inputs, profile=True, record_commands=True)
-    monkeypatch.setattr("umakit.run.MOST_COMMANDS", 5)
+    monkeypatch.setattr("umakit.devices.run.MOST_COMMANDS", 5)
     cut = run_library(library.path, inputs, profile=True, record_commands=True)
     for all_, few in zip(whole.layers, cut.layers, strict=True):
         assert all_.commands_left_out == 0
@@ -281,7 +281,7 @@ def test_very_many_commands_are_drawn_as_fewer(page: Page, monkeypatch: pytest.M
     ]
     whole = recorded(page)
     assert whole.resolution == 1 and {bar.opacity for bar in whole.bars} == {1}
-    monkeypatch.setattr("umakit.page.timeline.MOST_BARS", 20)
+    monkeypatch.setattr("umakit.tools.page.timeline.MOST_BARS", 20)
     fewer = recorded(page)
     assert fewer.resolution > 1 and len(fewer.bars) <= 20
     assert min(bar.start for bar in fewer.bars) == min(bar.start for bar in whole.bars)

@@ -16,7 +16,7 @@ import pytest
 from tflite_networks import trained_model
 
 import umakit
-from umakit.page import html, make_page
+from umakit.tools.page import html, make_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"

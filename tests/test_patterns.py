@@ -53,7 +53,7 @@ from umakit import (
     tvm_api,
 )
 from umakit.errors import BackendError, DeviceError, LoweringError
-from umakit.library import Library
+from umakit.library.export import Library
 from umakit.quantization.fixed_point import fixed_point
 from umakit.quantization.operators import (
     Add,

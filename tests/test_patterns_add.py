@@ -33,9 +33,9 @@ from test_diff_quantized import planted
 from tflite_networks import trained_model
 
 from umakit import OpStrategy, PassPhase, patterns, run_library, tir, tvm_api
-from umakit.diff import diff_model
 from umakit.errors import LoweringError
 from umakit.quantization.operators import Add
+from umakit.tools.diff import diff_model
 
 RESNET = "pretrainedResnet_quant.tflite"
 SHAPE = (1, 6, 5, 8)

@@ -16,9 +16,9 @@ from integer_backend import compiled, conv, integers, network, results
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import compile_model, patterns, run_library, sim
-from umakit.diff import diff_model
-from umakit.registry import load_backend_folder
-from umakit.scaffold import new_backend
+from umakit.backend.registry import load_backend_folder
+from umakit.tools.diff import diff_model
+from umakit.tools.scaffold import new_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "patterns.md"
 FILES = {"backend.py": "python", "berry.h": "c", "berry.c": "c", "accel.toml": "toml"}

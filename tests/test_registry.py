@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from umakit import UMABackend, find_backend, list_backends
+from umakit.backend.registry import ENTRY_POINT_GROUP, load_backend_folder
 from umakit.errors import BackendError
-from umakit.registry import ENTRY_POINT_GROUP, load_backend_folder
-from umakit.scaffold import new_backend
+from umakit.tools.scaffold import new_backend
 
 BACKEND = """\
 from umakit.backend import UMABackend

@@ -17,8 +17,8 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit import tvm_api
+from umakit.devices.run import run_library
 from umakit.errors import ModelError
-from umakit.run import run_library
 
 relax = tvm_api.relax
 op = relax.op

@@ -16,7 +16,8 @@ import pytest
 from comparisons import SANITIZED
 
 import umakit
-from umakit import build, tvm_api
+from umakit import tvm_api
+from umakit.devices import build
 from umakit.errors import DeviceError, LoweringError, ModelError
 from umakit.lower.legalizations import all_legalizations
 

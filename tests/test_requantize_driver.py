@@ -16,7 +16,7 @@ from networks import onnx_runtime
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library
-from umakit.library import Library
+from umakit.library.export import Library
 
 HERE = Path(__file__).parent
 DIGITS = HERE.parent / "examples" / "digits"

@@ -20,7 +20,8 @@ from comparisons import SANITIZED
 from networks import Graph, save
 
 import umakit
-from umakit import build, tvm_api
+from umakit import tvm_api
+from umakit.devices import build
 from umakit.errors import DeviceError
 
 Array = npt.NDArray[Any]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from umakit.cli.main import run_command
 
-from umakit.compile import compile_model
+from umakit.backend.registry import load_backend_folder
 from umakit.errors import BackendError, ScaffoldError
-from umakit.harness import compile_and_run, conv2d_model
-from umakit.registry import load_backend_folder
-from umakit.scaffold import TUTORIALS, backend_files, check_name, new_backend
+from umakit.pipeline import compile_model
+from umakit.testing.harness import compile_and_run, conv2d_model
+from umakit.tools.scaffold import TUTORIALS, backend_files, check_name, new_backend
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "backends" / "vanilla_accelerator"

@@ -20,13 +20,13 @@ from tflite_exactness import weights_and_bias
 from tflite_networks import TfliteFile, tflite_micro, trained_model
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library, tir
-from umakit.accelerator_config import load_accelerator_config
-from umakit.build import compile_c, library_sources
-from umakit.compile import ExportOptions
+from umakit.devices.build import compile_c, library_sources
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
-from umakit.library import Library
+from umakit.library.export import Library
+from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.memory import MemoryPool
-from umakit.memory_map import draw_memory_map
+from umakit.pipeline import ExportOptions
+from umakit.tools.memory_map import draw_memory_map
 
 Array = npt.NDArray[Any]
 

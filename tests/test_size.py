@@ -18,7 +18,7 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.errors import BuildError, LibraryError
-from umakit.size import LayerSize, LibrarySize, library_size
+from umakit.tools.size import LayerSize, LibrarySize, library_size
 
 FLAGS = "-std=c99 -Os -ffunction-sections"
 ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"

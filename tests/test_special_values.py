@@ -25,10 +25,11 @@ from onnx import TensorProto
 from tflite_networks import TfliteFile
 
 import umakit
-from umakit import build, tvm_api
-from umakit.diff.compare import compare
+from umakit import tvm_api
+from umakit.devices import build
 from umakit.errors import DeviceError, ModelError
-from umakit.harness import AOTModel, compile_and_run
+from umakit.testing.harness import AOTModel, compile_and_run
+from umakit.tools.diff.compare import compare
 
 Array = npt.NDArray[Any]
 relax = tvm_api.relax

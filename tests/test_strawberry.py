@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import compile_model, run_library
-from umakit.example_networks import QuantizedNetwork
-from umakit.partitioner import partition
-from umakit.registry import find_backend
-from umakit.systolic import Dataflow, Product, SystolicArray, systolic_cycles
+from umakit.backend.registry import find_backend
+from umakit.machine.systolic import Dataflow, Product, SystolicArray, systolic_cycles
+from umakit.partition.partitioner import partition
+from umakit.testing.example_networks import QuantizedNetwork
 
 STRAWBERRY = "strawberry_accelerator"
 MODELS = ("ad01_int8.tflite", "kws_ref_model.tflite", "pretrainedResnet_quant.tflite")

@@ -18,7 +18,7 @@ from systolic_stepped import DATAFLOWS, in_c, load, stepped
 from umakit.cli.main import run_command
 
 from umakit.errors import InputError
-from umakit.systolic import Dataflow, Product, SystolicArray, parse_product, systolic_cycles
+from umakit.machine.systolic import Dataflow, Product, SystolicArray, parse_product, systolic_cycles
 
 REFERENCE = Path(
     os.environ.get("UMAKIT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference")

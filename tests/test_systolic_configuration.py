@@ -10,10 +10,10 @@ import pytest
 from systolic_device import OFFSETS
 
 from umakit import sim
-from umakit.accelerator_config import AcceleratorConfig, load_accelerator_config
-from umakit.build import compile_c
+from umakit.devices.build import compile_c
 from umakit.errors import AcceleratorConfigError
-from umakit.rendering import render
+from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
+from umakit.text.rendering import render
 
 DEFAULTS = {"array": "", "dma": "", "device": ""}
 MEMORY = """

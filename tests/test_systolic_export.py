@@ -15,11 +15,11 @@ from networks import Graph, save
 
 import umakit
 from umakit import sim
-from umakit.accelerator_config import load_accelerator_config
 from umakit.devices import find_device
+from umakit.devices.run import run_library
 from umakit.errors import AcceleratorConfigError
-from umakit.run import run_library
-from umakit.scaffold import new_backend
+from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.tools.scaffold import new_backend
 
 MEMORY = '[[memory]]\nname = "scratchpad"\nsize = 4096\naddress = "offset"\nbanks = 4\n'
 MEMORY += 'reachable_by = ["accelerator"]\n'

@@ -19,9 +19,9 @@ from comparisons import inferences
 from tflite_networks import Array, TfliteFile, tflite_micro, trained_model
 
 import umakit
-from umakit.compile import compile_model
 from umakit.errors import InputError, ModelError, UmakitError
 from umakit.frontend import import_model
+from umakit.pipeline import compile_model
 from umakit.quantization import quantize_to_integers
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")

@@ -31,7 +31,7 @@ from tflite_exactness import (
 from tflite_networks import TfliteFile
 
 import umakit
-from umakit import build
+from umakit.devices import build
 
 
 def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:

@@ -21,8 +21,8 @@ from networks import Graph
 
 import umakit
 from umakit import UMABackend, find_backend, patterns
-from umakit.example_networks import QuantizedNetwork
-from umakit.library import Library
+from umakit.library.export import Library
+from umakit.testing.example_networks import QuantizedNetwork
 
 STRICT = (
     "-std=c99 -O1 -g -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wconversion "

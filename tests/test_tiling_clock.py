@@ -11,8 +11,8 @@ from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umakit.tiling.clock import Command, Run, Span, run
-from umakit.tiling.hardware import Hardware
+from umakit.machine.clock import Command, Run, Span, run
+from umakit.machine.hardware import Hardware
 
 PLAIN = Hardware(rows=4, columns=4, scratchpad_bytes=1024, scratchpad_banks=4, command_queue=8)
 PIPELINED = replace(PLAIN, preload=True, outstanding=True)

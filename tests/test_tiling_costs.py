@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from umakit.cli.main import run_command
 
-from umakit.accelerator_config import AcceleratorConfig
 from umakit.errors import AcceleratorConfigError, InputError
-from umakit.systolic import Dataflow, Product
-from umakit.tiling.bound import lower_bound
-from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
-from umakit.tiling.hardware import Hardware
+from umakit.machine.accelerator_config import AcceleratorConfig
+from umakit.machine.bound import lower_bound
+from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.hardware import Hardware
+from umakit.machine.systolic import Dataflow, Product
 
 REFERENCE = Path(
     os.environ.get("UMAKIT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference")

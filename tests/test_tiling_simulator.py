@@ -24,10 +24,10 @@ from systolic_commands import Command as Programmed
 from systolic_device import VALUES, Config, Device
 from systolic_layers import Job, Layer, draw_weights
 
-from umakit.systolic import Dataflow, Product
-from umakit.tiling.clock import Command, Span, run
-from umakit.tiling.costs import Cost, array_cost, pool_cost, transfer_cost
-from umakit.tiling.hardware import Hardware
+from umakit.machine.clock import Command, Span, run
+from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.hardware import Hardware
+from umakit.machine.systolic import Dataflow, Product
 
 FLOWS = {VALUES["DATAFLOW"][flow.name]: flow for flow in Dataflow}
 

@@ -19,13 +19,14 @@ import pytest
 from umakit.cli.main import run_command
 
 from umakit import compile_model, run_library
-from umakit.compile import ExportOptions
+from umakit.backend.registry import find_backend
 from umakit.errors import RecordsError
-from umakit.escaping import shown
 from umakit.frontend import import_model
-from umakit.registry import find_backend
-from umakit.tiling import Tiles, Tiling
-from umakit.tuning import (
+from umakit.lower.tiling_records import add_record
+from umakit.machine import Tiles, Tiling
+from umakit.pipeline import ExportOptions
+from umakit.text.escaping import shown
+from umakit.tools.tuning import (
     Effort,
     Records,
     cluster_workers,
@@ -33,8 +34,7 @@ from umakit.tuning import (
     read_records,
     tune_model,
 )
-from umakit.tuning.layers import tiled_layers
-from umakit.tuning.records import add_record
+from umakit.tools.tuning.layers import tiled_layers
 
 CHOCOLATE = "chocolate_accelerator"
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
@@ -284,7 +284,7 @@ def test_layers_may_have_any_names(
 def test_tune_goes_on_where_it_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], tuned: Path, monkeypatch: Any
 ) -> None:
-    from umakit.tuning import tune
+    from umakit.tools.tuning import tune
 
     path, searched = tmp_path / "records.json", []
     whole = tune.search

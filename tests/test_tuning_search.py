@@ -12,16 +12,16 @@ from comparisons import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from umakit.systolic import Dataflow
-from umakit.tiling import DriverCosts, Hardware, Kind, Layer, TilePlanner, Tiles, Tiling
-from umakit.tiling.clock import run
-from umakit.tiling.commands import commands_of
-from umakit.tiling.estimate import Estimates
-from umakit.tiling.space import misfit
-from umakit.tiling.tiles import AXES, BUFFERS
-from umakit.tuning import Effort
-from umakit.tuning.search import Problem, search
-from umakit.tuning.workers import ThisProcess
+from umakit.machine import DriverCosts, Hardware, Kind, Layer, TilePlanner, Tiles, Tiling
+from umakit.machine.clock import run
+from umakit.machine.commands import commands_of
+from umakit.machine.estimate import Estimates
+from umakit.machine.space import misfit
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import AXES, BUFFERS
+from umakit.tools.tuning import Effort
+from umakit.tools.tuning.search import Problem, search
+from umakit.tools.tuning.workers import ThisProcess
 
 DRIVER = DriverCosts(begin=5, configure=15, configure_add=9, transfer=11, job=24, finish=4, check=2)
 SMALL = Hardware(

@@ -19,9 +19,9 @@ from console import check_commands, run
 from integer_backend import compiled, integers, network, pool
 
 from umakit import run_library
+from umakit.backend.registry import load_backend_folder
 from umakit.quantization.operators import AveragePool2d, MaxPool2d
-from umakit.registry import load_backend_folder
-from umakit.scaffold import TUTORIALS, backend_files, new_backend
+from umakit.tools.scaffold import TUTORIALS, backend_files, new_backend
 
 Array = npt.NDArray[Any]
 

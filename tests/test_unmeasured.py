@@ -19,9 +19,9 @@ import umakit
 from umakit import find_backend, patterns
 from umakit.errors import RecordsError
 from umakit.frontend import import_model
-from umakit.page import Page, html, make_page
-from umakit.tiling import TilePlanner
-from umakit.tuning import Effort, read_records, tune_model
+from umakit.machine import TilePlanner
+from umakit.tools.page import Page, html, make_page
+from umakit.tools.tuning import Effort, read_records, tune_model
 
 CHOCOLATE = "chocolate_accelerator"
 STRAWBERRY = "strawberry_accelerator"

@@ -17,9 +17,9 @@ import pytest
 from networks import Graph, onnx_runtime, save
 
 import umakit
+from umakit.devices.unpacked import run_unpacked
 from umakit.errors import LibraryError
-from umakit.packages.convert import package_library
-from umakit.unpacked import run_unpacked
+from umakit.library.packages.convert import package_library
 
 BLOB = umakit.ExportOptions(weights="blob")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
@@ -212,7 +212,7 @@ def output_name(library: Path) -> str:
 
 
 def test_an_unknown_form_of_weights_is_refused() -> None:
-    from umakit.compile import parse_weights
+    from umakit.pipeline import parse_weights
 
     with pytest.raises(LibraryError, match="weights cannot be written as 'floppy'"):
         parse_weights("floppy")

@@ -26,9 +26,9 @@ from networks import (
 )
 
 import umakit
-from umakit.harness import run_with_llvm
-from umakit.library import Library
-from umakit.run import LayerProfile, RunResult
+from umakit.devices.run import LayerProfile, RunResult
+from umakit.library.export import Library
+from umakit.testing.harness import run_with_llvm
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 

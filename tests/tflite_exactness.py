@@ -16,7 +16,7 @@ from numpy_tflite import knows, numpy_tflite
 from tflite_networks import Array, TfliteFile, tflite_micro
 
 import umakit
-from umakit import build
+from umakit.devices import build
 
 EXAMPLES = examples(6)
 INFERENCES = 6

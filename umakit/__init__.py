@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from umakit.version import __version__
 
 if TYPE_CHECKING:
-    from umakit.backend import PassPhase, UMABackend
-    from umakit.compile import ExportOptions, compile_model
+    from umakit.backend.base import PassPhase, UMABackend
+    from umakit.backend.registry import find_backend, list_backends
+    from umakit.backend.strategy import OpStrategy
+    from umakit.backend.target import create_target, target_attributes
+    from umakit.devices.run import run_library
     from umakit.errors import UmakitError
     from umakit.frontend import import_model
-    from umakit.harness import AOTModel, compile_and_run
     from umakit.memory import MemoryPool
-    from umakit.registry import find_backend, list_backends
-    from umakit.run import run_library
-    from umakit.strategy import OpStrategy
-    from umakit.target import create_target, target_attributes
+    from umakit.pipeline import ExportOptions, compile_model
+    from umakit.testing.harness import AOTModel, compile_and_run
 
 __all__ = [
     "AOTModel",
@@ -43,21 +43,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AOTModel": "harness",
-    "ExportOptions": "compile",
+    "AOTModel": "testing.harness",
+    "ExportOptions": "pipeline",
     "MemoryPool": "memory",
-    "OpStrategy": "strategy",
-    "PassPhase": "backend",
-    "UMABackend": "backend",
+    "OpStrategy": "backend.strategy",
+    "PassPhase": "backend.base",
+    "UMABackend": "backend.base",
     "UmakitError": "errors",
-    "compile_and_run": "harness",
-    "compile_model": "compile",
-    "create_target": "target",
-    "find_backend": "registry",
+    "compile_and_run": "testing.harness",
+    "compile_model": "pipeline",
+    "create_target": "backend.target",
+    "find_backend": "backend.registry",
     "import_model": "frontend",
-    "list_backends": "registry",
-    "run_library": "run",
-    "target_attributes": "target",
+    "list_backends": "backend.registry",
+    "run_library": "devices.run",
+    "target_attributes": "backend.target",
 }
 
 

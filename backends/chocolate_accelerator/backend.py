@@ -2,7 +2,7 @@
 """Everything umakit has to know about the chocolate_accelerator, registered in one place."""
 
 from umakit.backend import PassPhase, UMABackend
-from umakit.tiling import Hardware, TilePlanner
+from umakit.machine import Hardware, TilePlanner
 
 from .codegen import gen_includes
 from .passes import DRIVER_COSTS, FINISH, ChocolateLayerPass

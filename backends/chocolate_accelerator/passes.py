@@ -22,9 +22,17 @@ double buffering needs nothing here but a second buffer, which `Tiles` puts tile
 from typing import Any
 
 from umakit import patterns, tir
-from umakit.accelerator_config import DeviceSection
-from umakit.systolic import Dataflow
-from umakit.tiling import DriverCosts, Kind, TilePlanner, Tiles, loops_of, tile_schedule, with_calls
+from umakit.machine import (
+    DriverCosts,
+    Kind,
+    TilePlanner,
+    Tiles,
+    loops_of,
+    tile_schedule,
+    with_calls,
+)
+from umakit.machine.accelerator_config import DeviceSection
+from umakit.machine.systolic import Dataflow
 
 BEGIN = "chocolate_accelerator_begin"
 BIND = "chocolate_accelerator_bind"

@@ -9,7 +9,7 @@ is shown to the user in the offload table, with what was found and what is neede
 from typing import Any
 
 from umakit import patterns
-from umakit.tiling import TilePlanner
+from umakit.machine import TilePlanner
 
 
 def layers(planner: TilePlanner) -> list[patterns.Offer]:

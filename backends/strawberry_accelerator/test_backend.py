@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from umakit.example_networks import QuantizedNetwork
-from umakit.harness import compile_and_run
-from umakit.registry import load_backend_folder
+from umakit.backend.registry import load_backend_folder
+from umakit.testing.example_networks import QuantizedNetwork
+from umakit.testing.harness import compile_and_run
 
 BACKEND = load_backend_folder(Path(__file__).parent)
 

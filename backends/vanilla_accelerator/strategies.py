@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from umakit.strategy import OpStrategy
+from umakit.backend.strategy import OpStrategy
 from umakit.tir import placeholder, reference_loops
 from umakit.tvm_api import topi
 

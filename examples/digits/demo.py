@@ -18,11 +18,11 @@ from umakit.cli import size_tables, tables
 from umakit.cli.console import console, progress
 
 import umakit
+from umakit.devices.run import RunResult, run_library
 from umakit.errors import UmakitError
-from umakit.harness import llvm_runner
-from umakit.run import RunResult, run_library
-from umakit.scaffold import new_backend
-from umakit.size import LibrarySize, library_size
+from umakit.testing.harness import llvm_runner
+from umakit.tools.scaffold import new_backend
+from umakit.tools.size import LibrarySize, library_size
 
 HERE = Path(__file__).parent
 NETWORK = HERE / "digits.onnx"

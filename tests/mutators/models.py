@@ -14,7 +14,7 @@ from comparisons import SANITIZED
 
 import umakit
 from mutators.runner import alone
-from umakit import build
+from umakit.devices import build
 from umakit.frontend import Model, import_model
 from umakit.quantization import quantize_to_integers
 

@@ -20,12 +20,12 @@ import numpy as np
 import umakit
 from mutators.base import EXTREMES, TEXTS, mutate_bytes, mutate_tree, places
 from mutators.models import Arrays, compare_network, read_network
-from umakit.accelerator_config import load_accelerator_config
-from umakit.harness import llvm_runner
-from umakit.npz import npz_bytes, read_npz
-from umakit.packages.convert import package_library
-from umakit.run import load_inputs, select_inputs
-from umakit.size import library_size
+from umakit.devices.run import load_inputs, select_inputs
+from umakit.files.npz import npz_bytes, read_npz
+from umakit.library.packages.convert import package_library
+from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.testing.harness import llvm_runner
+from umakit.tools.size import library_size
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "digits"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from umakit.backend import UMABackend
-from umakit.names import plain_file_name
+from umakit.backend.base import UMABackend
+from umakit.text.names import plain_file_name
 
 MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
-"""A macro without parentheses. No tensor is called by capitals only (`umakit.names`)."""
+"""A macro without parentheses. No tensor is called by capitals only (`umakit.text.names`)."""
 
 
 def exported_name(backend: UMABackend, driver_file: str) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.backend import ReplaceCallExtern
+from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import integer_range, overflows
 from umakit.errors import LoweringError
-from umakit.escaping import shown
-from umakit.names import (
+from umakit.quantization import requantize
+from umakit.text.escaping import shown
+from umakit.text.names import (
     MATH_HEADER,
     MEMORY_HEADER,
     c_identifier,
@@ -25,7 +26,6 @@ from umakit.names import (
     is_identifier,
     unique,
 )
-from umakit.quantization import requantize
 
 tirx = tvm_api.tirx
 

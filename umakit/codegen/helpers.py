@@ -19,7 +19,7 @@ import re
 import numpy as np
 
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
-from umakit.names import HELPER
+from umakit.text.names import HELPER
 
 EXTREMES = {"maximum": ">", "minimum": "<"}
 LIMITS = {"at_least": ">=", "at_most": "<="}
@@ -29,7 +29,7 @@ def helper_definition(name: str) -> str:
     """C definition of an inline helper such as `maximum_float32`.
 
     Args:
-        name: the operation and the type of its arguments, as `umakit.names.HELPER` has them.
+        name: the operation and the type of its arguments, as `umakit.text.names.HELPER` has them.
 
     Raises:
         ValueError: there is no such helper.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend import ReplaceCallExtern
+from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
 from umakit.codegen.line_breaks import wrapped

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from umakit import tvm_api
-from umakit.backend import UMABackend
+from umakit.backend.base import UMABackend
 from umakit.lower import Kernel
-from umakit.names import header_of
-from umakit.program import Program
-from umakit.rendering import render
+from umakit.program.program import Program
+from umakit.text.names import header_of
+from umakit.text.rendering import render
 
 
 def locked_backends(program: Program, backends: Mapping[str, UMABackend]) -> tuple[str, ...]:

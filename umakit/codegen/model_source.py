@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from umakit.backend import UMABackend
-from umakit.backend_code import call_replacement, included_text
+from umakit.backend.base import UMABackend
+from umakit.backend.code import call_replacement, included_text
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
@@ -26,14 +26,14 @@ from umakit.codegen.weights_blob import (
     code_identity,
     weights_blob,
 )
-from umakit.library_schema import PREFIX
+from umakit.library.schema import PREFIX
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
-from umakit.names import MEMORY_HEADER, symbol_part, unique
-from umakit.program import KernelCall, Program, Role, Tensor
+from umakit.partition.report import CPU
+from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.quantization import requantize
-from umakit.rendering import render
-from umakit.report import CPU
+from umakit.text.names import MEMORY_HEADER, symbol_part, unique
+from umakit.text.rendering import render
 from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1

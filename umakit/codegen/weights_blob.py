@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from umakit.program import Program
+from umakit.program.program import Program
 
 MAGIC = b"UMAKITWB"
 VERSION = 1

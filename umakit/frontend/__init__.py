@@ -29,7 +29,7 @@ from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch.archive import HOW_TO_EXPORT, is_torch_file
-from umakit.inputs import is_special
+from umakit.files.inputs import is_special
 
 __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 

@@ -22,11 +22,11 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError, UmakitError
-from umakit.escaping import shown
 from umakit.frontend.model import InputShapes, Model
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
-from umakit.names import header_of
+from umakit.text.escaping import shown
+from umakit.text.names import header_of
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0

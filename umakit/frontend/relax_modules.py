@@ -9,7 +9,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
-from umakit.names import symbol_part
+from umakit.text.names import symbol_part
 
 
 def import_relax(

@@ -15,7 +15,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import constant_rules
 from umakit.frontend.constant_folding import fold_with_numpy
-from umakit.isolation import failing_call, operand_types
+from umakit.frontend.isolation import failing_call, operand_types
 
 DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 """Operators whose second operand is a divisor."""

@@ -27,7 +27,7 @@ from umakit.frontend.simplify import quiet
 from umakit.frontend.tflite_checks import check_operator, operator_label
 from umakit.frontend.tflite_converter import Converter
 from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
-from umakit.names import symbol_part
+from umakit.text.names import symbol_part
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:

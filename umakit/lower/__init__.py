@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend import PassPhase, UMABackend
+from umakit.backend.base import PassPhase, UMABackend
 from umakit.lower.checked_kernels import constant_elements, index_checks
 from umakit.lower.composites import lower_composites
 from umakit.lower.cpu import lower_cpu_operators
@@ -21,9 +21,9 @@ from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
-from umakit.partitioner import Partitioned, run_passes
+from umakit.partition.partitioner import Partitioned, run_passes
+from umakit.partition.report import CPU, OffloadReport
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.report import CPU, OffloadReport
 
 __all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "lower"]
 

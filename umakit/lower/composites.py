@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend import UMABackend
-from umakit.backend_code import raised
+from umakit.backend.base import UMABackend
+from umakit.backend.code import raised
+from umakit.backend.strategy import legalization
+from umakit.backend.target import private_target
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.offload import offer_of, prepare_offload
-from umakit.strategy import legalization
-from umakit.target import private_target
 
 
 def lower_composites(module: Any, backends: Mapping[str, UMABackend]) -> Any:

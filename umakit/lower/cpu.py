@@ -7,12 +7,12 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.isolation import failing_call, operand_types
+from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.legalizations import all_legalizations
 from umakit.lower.schedule import schedule_for_cpu
-from umakit.provenance import Provenance, Rows, note_rows
-from umakit.report import OffloadReport
+from umakit.partition.provenance import Provenance, Rows, note_rows
+from umakit.partition.report import OffloadReport
 
 COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
 """Operators that make sizes of values, or values of sizes."""

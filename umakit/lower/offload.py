@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend import UMABackend
+from umakit.backend.base import UMABackend
 from umakit.errors import LoweringError
 from umakit.lower.integer import legalizations
 from umakit.lower.integer.reference import linear_kernel, with_change_of_scale

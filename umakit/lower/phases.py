@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend import PassPhase, UMABackend
-from umakit.backend_code import raised
+from umakit.backend.base import PassPhase, UMABackend
+from umakit.backend.code import raised
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules

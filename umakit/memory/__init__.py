@@ -24,7 +24,7 @@ from umakit.memory.lifetimes import (
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, live_set_bound
 from umakit.memory.pools import ALIGNMENT, MemoryPool, memory_pools, parse_pool
-from umakit.program import Program, Tensor
+from umakit.program.program import Program, Tensor
 
 __all__ = [
     "ALIGNMENT",

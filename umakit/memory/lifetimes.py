@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from umakit.program import KernelCall, Program, Role
+from umakit.program.program import KernelCall, Program, Role
 
 IN_ARENA = (Role.INTERMEDIATE, Role.SCRATCH)
 

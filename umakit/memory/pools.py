@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from umakit.backend import UMABackend
+from umakit.backend.base import UMABackend
 from umakit.errors import MemoryPlanError
-from umakit.names import is_macro, is_reserved
-from umakit.report import CPU
+from umakit.partition.report import CPU
+from umakit.text.names import is_macro, is_reserved
 
 ALIGNMENT = 16
 """Bytes; enough for every C type and for common vector units."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from umakit import tvm_api
-from umakit.backend import OtherOperator
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names, Pairs
 from umakit.patterns.layouts import CONVOLUTION, DENSE
@@ -22,6 +21,7 @@ from umakit.patterns.offer import (
     with_followers,
 )
 from umakit.patterns.reading import Match
+from umakit.patterns.refusals import OtherOperator
 from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise
 from umakit.quantization.operators import PREFIX, Add, Conv2d, Dense
 

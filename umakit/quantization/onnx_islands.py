@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from umakit import resampling, tvm_api
+from umakit import tvm_api
+from umakit.floats import resampling
 from umakit.quantization import (
     float32_pairs,
     further_parameters,

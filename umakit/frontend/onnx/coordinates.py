@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from umakit.resampling import Table, table_of
+from umakit.floats.resampling import Table, table_of
 
 Array = npt.NDArray[np.float32]
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)

@@ -36,7 +36,7 @@ from umakit.frontend.onnx.padding import make_padding_explicit
 from umakit.frontend.onnx.quantization import edge_quantizations
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import check_structure, write_out_constants
-from umakit.names import symbol_part
+from umakit.text.names import symbol_part
 
 
 def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Model:

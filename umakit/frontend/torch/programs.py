@@ -24,7 +24,7 @@ from umakit.frontend.torch.names import Names
 from umakit.frontend.torch.quantization import edge_quantization
 from umakit.frontend.torch.registry import arguments_of
 from umakit.frontend.torch.static import EVALUATE, check_no_state, input_sizes, make_static
-from umakit.names import symbol_part
+from umakit.text.names import symbol_part
 from umakit.tvm_api import tuple_fields
 
 

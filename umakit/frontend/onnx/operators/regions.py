@@ -11,7 +11,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
-from umakit.roi_pooling import roi_pool
+from umakit.floats.roi_pooling import roi_pool
 
 relax = tvm_api.relax
 

@@ -18,7 +18,7 @@ from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
-from umakit.resampling import Table, resampled
+from umakit.floats.resampling import Table, resampled
 
 relax = tvm_api.relax
 

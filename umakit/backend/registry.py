@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding backends: in umakit itself, through entry points, or in a folder.
+
+Listing imports no backend; loading one imports TVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from umakit.errors import BackendError, UmakitError, short_path
+
+if TYPE_CHECKING:
+    from umakit.backend.base import UMABackend
+
+ENTRY_POINT_GROUP = "umakit.backends"
+
+
+@dataclass(frozen=True)
+class BackendSource:
+    """Where a backend of some name comes from."""
+
+    name: str
+    origin: str
+    location: str
+    entry_point: EntryPoint | None = None
+
+
+def list_backends() -> list[BackendSource]:
+    """All backends that can be named, sorted by name; a name may occur more than once."""
+    in_tree = Path(str(files("umakit.backends")))
+    found = [
+        BackendSource(folder.name, "umakit", str(folder))
+        for folder in in_tree.iterdir()
+        if (folder / "backend.py").is_file()
+    ]
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        package = entry.dist.name if entry.dist else "an unknown package"
+        found.append(BackendSource(entry.name, package, entry.value, entry))
+    return sorted(found, key=lambda source: (source.name, source.origin))
+
+
+def find_backend(name_or_path: str | Path) -> UMABackend:
+    """A backend by name or by the path of its folder.
+
+    Raises:
+        BackendError: there is none, there are two, or it cannot be imported.
+    """
+    text = str(name_or_path)
+    looks_like_path = isinstance(name_or_path, Path) or os.sep in text or text.startswith(".")
+    if looks_like_path:
+        return load_backend_folder(Path(text))
+    owners = [source for source in list_backends() if source.name == text]
+    if len(owners) > 1:
+        both = " and ".join(f"{owner.origin} ({owner.location})" for owner in owners)
+        raise BackendError(
+            f"backend {text!r} has two owners: {both}", fix="remove one, or give a path"
+        )
+    if not owners:
+        if (Path(text) / "backend.py").is_file():
+            return load_backend_folder(Path(text))
+        known = ", ".join(sorted({source.name for source in list_backends()}))
+        raise BackendError(
+            f"there is no backend {text!r}",
+            fix=f"known backends are {known}; a path works too",
+        )
+    owner = owners[0]
+    if owner.entry_point is not None:
+        return _check_name(_load_entry_point(owner.entry_point), text, owner.location)
+    module = _import(lambda: importlib.import_module(f"umakit.backends.{text}.backend"), text)
+    return _check_name(_instantiate(module, owner.location), text, owner.location)
+
+
+def load_backend_folder(folder: Path) -> UMABackend:
+    """The backend in a folder that `uma new` wrote.
+
+    Raises:
+        BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
+            named with file and line.
+    """
+    folder = Path(os.path.realpath(folder))
+    if not folder.is_dir():
+        raise BackendError("no such folder", where=str(folder))
+    if not (folder / "backend.py").is_file():
+        raise BackendError("holds no backend.py", where=str(folder), fix="see `uma new --help`")
+    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+    package_name = f"umakit_backend_{folder.name}_{digest}"
+    if package_name not in sys.modules:
+        package = ModuleType(package_name)
+        package.__path__ = [str(folder)]
+        sys.modules[package_name] = package
+    try:
+        module = _import(lambda: importlib.import_module(f"{package_name}.backend"), str(folder))
+    except UmakitError:
+        for name in [n for n in sys.modules if n.split(".")[0] == package_name]:
+            del sys.modules[name]
+        raise
+    return _instantiate(module, str(folder))
+
+
+def _import(load: Any, where: str) -> Any:
+    """Import a backend; whatever it raises becomes one clear error."""
+    try:
+        return load()
+    except UmakitError:
+        raise
+    except SyntaxError as error:
+        place = f"{short_path(error.filename or where)}:{error.lineno}"
+        raise BackendError(f"syntax error: {error.msg}", where=place) from None
+    except (Exception, SystemExit) as error:  # a team's code may raise anything
+        # The last line that is not the import system's own.
+        frames = [
+            f for f in traceback.extract_tb(error.__traceback__) if "<frozen" not in f.filename
+        ]
+        place = f"{short_path(frames[-1].filename)}:{frames[-1].lineno}"
+        raise BackendError(
+            f"cannot be imported: {type(error).__name__}: {error} ({place})", where=where
+        ) from error
+
+
+def _load_entry_point(entry: EntryPoint) -> UMABackend:
+    loaded = _import(entry.load, f"entry point {entry.name} = {entry.value}")
+    if isinstance(loaded, ModuleType):
+        return _instantiate(loaded, entry.value)
+    return _create(loaded, entry.value)
+
+
+def _instantiate(module: Any, where: str) -> UMABackend:
+    from umakit.backend.base import UMABackend
+
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, UMABackend)
+        and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        raise BackendError(
+            f"backend.py defines {len(classes)} subclasses of UMABackend, it must define one",
+            where=where,
+        )
+    return _create(classes[0], where)
+
+
+def _create(backend_class: Any, where: str) -> UMABackend:
+    from umakit.backend.base import UMABackend
+
+    backend = _import(backend_class, where)
+    if not isinstance(backend, UMABackend):
+        raise BackendError(f"is a {type(backend).__name__}, not a UMABackend", where=where)
+    return backend
+
+
+def _check_name(backend: UMABackend, name: str, where: str) -> UMABackend:
+    if backend.target_name != name:
+        raise BackendError(
+            f"the backend is registered as {name!r} but its target is {backend.target_name!r}",
+            where=where,
+        )
+    return backend

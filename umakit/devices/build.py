@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building an exported library for a device. Imports neither TVM nor the pipeline."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from umakit import sim
+from umakit.devices import HOST, Device
+from umakit.devices.device import SUPPORT
+from umakit.errors import BuildError
+from umakit.library.layout import cache_folder
+from umakit.library.packages.tar import library_folder
+
+FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
+"""Without -ffast-math and contraction: every device rounds as the host does."""
+
+KEPT_PROGRAMS = 4
+"""Older builds of a library are deleted."""
+
+KEPT_SIMULATORS = 8
+"""Older objects of the simulator are deleted."""
+
+SIMULATOR_FILES = {
+    Path(source).name
+    for kind in sim.KINDS.values()
+    for source in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
+}
+"""C files that are the same in every library with a simulated device."""
+
+TELLING = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+"""What a line of a compiler or linker that says what is wrong looks like."""
+
+OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
+"""What GNU's linker says when a program is too large."""
+
+
+def compile_c(sources: list[Path], output: Path, flags: list[str], device: Device = HOST) -> None:
+    """Compile and link C sources.
+
+    Args:
+        sources: `.c` files.
+        output: the program or shared library to write.
+        flags: in addition to the C standard and optimization.
+        device: what it will run on.
+
+    Raises:
+        BuildError: there is no compiler, the program is too large, or the compiler refused;
+            carries its first error.
+    """
+    compiler = device.compiler()
+    command = [*compiler, *FLAGS, *flags, *map(file_argument, sources)]
+    command += ["-o", file_argument(output), "-lm"]
+    call_compiler(command, shlex.join(compiler), sources[0].parent, device)
+
+
+def file_argument(path: Path) -> str:
+    """A path that a compiler does not take for an option, nor for a file of arguments (`@`)."""
+    return f"./{path}" if str(path).startswith(("-", "@")) else str(path)
+
+
+def call_compiler(command: list[str], name: str, folder: Path, device: Device) -> None:
+    """Run a compiler.
+
+    Args:
+        command: the compiler and its arguments.
+        name: what to call it in a message.
+        folder: where its sources are.
+        device: what it compiles for.
+
+    Raises:
+        BuildError: it is missing or refused; carries its first error.
+    """
+    # Messages are read below, so they must not be translated.
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, env=environment
+        )
+    except OSError as error:
+        raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+    if result.returncode != 0:
+        raise _refusal(device, name, result.stderr, folder)
+
+
+def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> BuildError:
+    overflows = OVERFLOW.findall(messages)
+    if overflows:
+        regions = " and ".join(f"{name} by {int(size):,} bytes" for name, size in overflows)
+        return BuildError(
+            f"the program is too large for {device.name}: it overflows {regions}",
+            fix="choose a device with more memory or a smaller network",
+        )
+    too_large = re.search(r'#error "(this network needs [^"]*)"', messages)
+    if too_large:
+        return BuildError(
+            too_large[1].replace("this target", device.name),
+            fix="choose a device with 64 bits or a smaller network",
+        )
+    if "relocation truncated" in messages:
+        return BuildError(
+            "the program has more static memory than the compiler's code model reaches",
+            fix=f"run it with CC='{compiler} -mcmodel=large'",
+        )
+    lines = [line for line in messages.splitlines() if TELLING.search(line)]
+    first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
+    fix = f"compile {folder} by hand to see the rest"
+    if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):
+        fix = f"on Debian: apt-get install {' '.join(device.packages)}"
+    return BuildError(f"{compiler} refused: {first.strip()}", fix=fix)
+
+
+def library_sources(library: Path) -> list[Path]:
+    """The C files of an exported library, a folder or a tar file.
+
+    Raises:
+        LibraryError: it is a tar file that cannot be unpacked.
+    """
+    return sorted((library_folder(library) / "codegen" / "host" / "src").glob("*.c"))
+
+
+def build_runner(
+    library: Path, interface: str, profile: bool, device: Device = HOST, most_commands: int = 0
+) -> Path:
+    """Build the program that runs a library on a device; kept until its sources change.
+
+    Args:
+        library: an exported library, a folder or a tar file.
+        interface: its `tvmgen_NAME` prefix.
+        profile: whether layers are counted one by one.
+        device: what it will run on.
+        most_commands: of a layer that are recorded, if layers are counted.
+
+    Returns:
+        Path of the program, in `build/` of the library, or in the user's cache when the library
+        is read-only.
+
+    Raises:
+        BuildError: the compiler is missing or refused, or the program is too large.
+        LibraryError: the library is a tar file that cannot be unpacked.
+    """
+    library = library_folder(library)
+    runtime = library / "runtime"
+    sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
+    flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
+    flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
+    flags += device.program_flags()
+    program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
+    if program.exists():
+        return program
+    programs = sorted(program.parent.glob(f"run-{'[0-9a-f]' * 16}"), key=_age)
+    for stale in programs[:-KEPT_PROGRAMS]:
+        stale.unlink(missing_ok=True)
+    if device is HOST:
+        sources = _with_objects(sources)
+    with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
+        built = Path(temporary) / program.name
+        compile_c(sources, built, flags, device)
+        built.replace(program)
+    return program
+
+
+def _with_objects(sources: list[Path]) -> list[Path]:
+    """The sources, with those of the simulator as objects from the user's cache.
+
+    They are the same in every library, and most of what there is to compile.
+    """
+    shared = [source for source in sources if source.name in SIMULATOR_FILES]
+    if not shared:
+        return sources
+    headers = sorted((shared[0].parent / "umakit").glob("*.h"))
+    digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
+    for path in (*shared, *headers):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    folder = cache_folder("simulator") / digest.hexdigest()[:16]
+    if not folder.exists():
+        for stale in sorted(folder.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
+            shutil.rmtree(stale, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            built = Path(temporary) / "objects"
+            built.mkdir()
+            for source in shared:
+                compile_c([source], built / f"{source.stem}.o", ["-c"])
+            # Another process may have been faster.
+            with contextlib.suppress(OSError):
+                built.rename(folder)
+    objects = [folder / f"{source.stem}.o" for source in shared]
+    return [*(source for source in sources if source not in shared), *objects]
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process deleted it
+        return 0.0
+
+
+def _build_folder(library: Path, device: Device) -> Path:
+    folder = library / "build" / device.name
+    try:
+        # A link out of the library is not followed: it may be anyone's.
+        if folder.resolve().is_relative_to(library.resolve()):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    except OSError:
+        pass
+    name = hashlib.sha256(os.fsencode(os.path.realpath(library))).hexdigest()[:16]
+    return cache_folder(name, device.name)
+
+
+def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
+    digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
+    folders: list[tuple[Path, tuple[str, ...]]] = [
+        (library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))
+    ]
+    if device is not HOST:
+        folders.append((SUPPORT, ("*",)))
+    for folder, patterns in folders:
+        for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+            digest.update(str(path.relative_to(folder)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running an exported library on a device. Imports neither TVM nor the pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.devices import HOST, Device, check_memory, execute, find_device
+from umakit.devices.build import build_runner
+from umakit.errors import DeviceError, InputError, LibraryError
+from umakit.files.npz import npz_bytes, read_npz
+from umakit.files.outputs import NPZ_RESULTS, check_parent
+from umakit.files.staging import temporary_folder, write_file
+from umakit.library.metadata import load_metadata, read_weights
+
+INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
+
+MOST_REPEATS = 1_000_000
+"""The program counts in a C long, which has 32 bits in places."""
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+STREAMS = ("load", "array", "store")
+"""Of the commands of a simulated systolic array, in the order of their numbers."""
+
+MOST_COMMANDS = 65_536
+"""Of a layer that are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTimes:
+    """When a command of a simulated systolic array ran, in cycles since the layer's begin.
+
+    Attributes:
+        stream: which of `STREAMS` it belongs to.
+        start: its first cycle.
+        busy_end: the cycle after the last one in which it occupied its engine.
+        completion: the cycle from which its effect is seen.
+    """
+
+    stream: str
+    start: int
+    busy_end: int
+    completion: int
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """What one layer did in one inference.
+
+    What accelerators do is None where nothing measures it: umakit's simulator answers for none of
+    the network's accelerators, or not for the one that the layer is on. It is 0 on the CPU beside
+    simulated accelerators.
+
+    Attributes:
+        name: of the layer.
+        where: `cpu` or the backend.
+        macs: multiply-accumulates by the shapes.
+        device_macs: multiply-accumulates that the device counted.
+        clock_cycles: of the device's clock, from the layer's begin to its end: those in which an
+            engine worked and those in which the device waited for the driver.
+        cycles: those in which one of its engines worked.
+        array_cycles: those in which its array worked.
+        dma_cycles: those in which its DMA engine worked; 0 if it has none.
+        moved_bytes: over the bus, by the device.
+        seconds: host time, of the simulator where the layer was offloaded; None where the
+            device has no time of its own.
+        instructions: that the processor executed, the simulator's among them; None where the
+            device counts none.
+        commands: of the device, in the first inference; empty unless they were recorded.
+        commands_left_out: how many more there were.
+    """
+
+    name: str
+    where: str
+    macs: int
+    device_macs: int | None
+    clock_cycles: int | None
+    cycles: int | None
+    array_cycles: int | None
+    dma_cycles: int | None
+    moved_bytes: int | None
+    seconds: float | None
+    instructions: int | None
+    commands: tuple[CommandTimes, ...] = ()
+    commands_left_out: int = 0
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs and figures of a run.
+
+    Attributes:
+        outputs: by name; with a leading dimension when the inputs had one.
+        times: seconds of each inference, in order; empty where the device has no time.
+        layers: per layer, averaged over the inferences; empty without profiling.
+        instructions: of each inference, in order; empty where the device counts none.
+        runs: how many inferences there were, repeated ones too.
+    """
+
+    outputs: dict[str, npt.NDArray[Any]]
+    times: tuple[float, ...]
+    layers: tuple[LayerProfile, ...]
+    instructions: tuple[int, ...]
+    runs: int
+
+
+def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of an npz file by name.
+
+    Raises:
+        InputError: the file is missing or no npz, see `umakit.files.npz.read_npz`.
+    """
+    return read_npz(path)
+
+
+def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file that the network takes: a data set may hold labels beside them.
+
+    When none has an input's name and there is only one array, that one is kept.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    expected = load_metadata(library)["umakit"]["inputs"]
+    names = {item[key] for item in expected for key in ("name", "c_name")}
+    chosen = {name: array for name, array in arrays.items() if name in names}
+    return chosen or dict(arrays)
+
+
+def save_outputs(
+    path: Path, outputs: Arrays, inputs: Iterable[Path] = (), *, force: bool = False
+) -> None:
+    """Write outputs as npz, all or nothing.
+
+    Args:
+        path: the file; results that umakit wrote earlier are replaced.
+        outputs: arrays by name.
+        inputs: files and folders that were read and must stay.
+        force: whether a file that something else wrote is replaced too.
+
+    Raises:
+        OutputError: the file is not ours to write, or cannot be written.
+    """
+    check_parent(path)
+    content = npz_bytes(outputs, NPZ_RESULTS.mark)
+    write_file(path, content, NPZ_RESULTS, inputs, force=force)
+
+
+def run_library(
+    library: Path,
+    inputs: Arrays,
+    *,
+    repeat: int = 1,
+    profile: bool = False,
+    record_commands: bool = False,
+    device: str = HOST.name,
+    timeout: float | None = None,
+) -> RunResult:
+    """Run inferences on a device; accelerators answer from their simulators.
+
+    Args:
+        library: an exported library, a folder or a tar file.
+        inputs: one array for each input; a single-input model takes any key. Arrays with one more
+            leading dimension run that many inferences.
+        repeat: how often each inference is run, for timing.
+        profile: count layer by layer.
+        record_commands: keep the times of the commands of each layer too, if its accelerator is
+            a simulated systolic array; needs `profile`.
+        device: its name in `umakit.devices.DEVICES`.
+        timeout: seconds that the run may take; default: 600 under emulation, any on the host.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+        InputError: a wrong name, shape or dtype, or there is no such device.
+        BuildError: the C compiler or emulator is missing, the compiler refused, or the program
+            is too large for the device.
+        DeviceError: the run failed or did not end; carries the driver's status.
+    """
+    machine = find_device(device)
+    if not 1 <= repeat <= MOST_REPEATS:
+        raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
+    description = load_metadata(library)["umakit"]
+    count, batched, arrays = check_inputs(description["inputs"], inputs)
+    machine.check_emulator()
+    if machine is HOST:
+        check_memory(_memory_of(description))
+    most_commands = MOST_COMMANDS if profile and record_commands else 0
+    runner = build_runner(library, description["interface"], profile, machine, most_commands)
+    with temporary_folder("umakit-run-") as folder:
+        with (folder / INPUTS).open("wb") as stream:
+            if description["weights"] == "blob":
+                stream.write(read_weights(library))
+            for index in range(count):
+                for array in arrays:
+                    stream.write(array[index].tobytes())
+        words = [INPUTS, OUTPUTS, str(count), str(repeat)]
+        ended = execute(machine, runner, words, folder, timeout)
+        lines = ended.stdout.splitlines()
+        report = _report(machine, runner, lines, ended.stderr)
+        data = (folder / OUTPUTS).read_bytes()
+        outputs = _read_outputs(description["outputs"], data, count, batched)
+    runs = [line.split() for line in lines if line.startswith("run ")]
+    return RunResult(
+        outputs,
+        times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
+        layers=_profiles(machine, description, report["layers"], count * repeat, _recorded(lines))
+        if profile
+        else (),
+        instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
+        runs=len(runs),
+    )
+
+
+def check_inputs(
+    expected: Sequence[Mapping[str, Any]], given: Arrays
+) -> tuple[int, bool, list[npt.NDArray[Any]]]:
+    """Inputs as a library wants them.
+
+    Args:
+        expected: `inputs` of the library's metadata.
+        given: arrays by name; a single-input model takes any key.
+
+    Returns:
+        How many inferences they hold, whether they had a leading dimension for that, and the
+        arrays in the model's order with that dimension.
+
+    Raises:
+        InputError: a wrong name, shape or dtype.
+    """
+    names = [item["name"] for item in expected]
+    if len(expected) == 1 and len(given) == 1:
+        given = {names[0]: next(iter(given.values()))}
+    by_name = {item["name"]: item for item in expected}
+    for item in expected:
+        # The C name is what a shell user can type when the model's has strange characters.
+        if item["name"] not in given and item["c_name"] in given:
+            given = {**given, item["name"]: given[item["c_name"]]}
+    missing = [name for name in names if name not in given]
+    if missing:
+        unknown = [name for name in given if name not in by_name]
+        raise InputError(
+            f"input {missing[0]!r} is missing"
+            + (f", and {unknown[0]!r} is no input" if unknown else ""),
+            fix=f"inputs are {', '.join(map(repr, names))}",
+        )
+    extra = [n for n in given if n not in by_name and n not in {i["c_name"] for i in expected}]
+    if extra and len(expected) > 1:
+        raise InputError(
+            f"{extra[0]!r} is no input", fix=f"inputs are {', '.join(map(repr, names))}"
+        )
+    if not expected:
+        return 1, False, []
+    checked = [_check_array(by_name[name], given[name]) for name in names]
+    if not checked:
+        return 1, False, []
+    counts = {len(array) for array, _ in checked}
+    if len(counts) > 1 or len({batched for _, batched in checked}) > 1:
+        raise InputError("the inputs hold different numbers of inferences")
+    return counts.pop(), checked[0][1], [array for array, _ in checked]
+
+
+def _check_array(
+    expected: Mapping[str, Any], array: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], bool]:
+    name, shape = expected["name"], tuple(expected["shape"])
+    if str(array.dtype) != expected["dtype"]:
+        raise InputError(
+            f"input {name!r} is {array.dtype}, the network wants {expected['dtype']}",
+            fix=f"convert it with .astype({expected['dtype']!r})",
+        )
+    if array.shape == shape:
+        return np.ascontiguousarray(array)[np.newaxis], False
+    if array.shape[1:] == shape and array.shape[0] > 0:
+        return np.ascontiguousarray(array), True
+    # One inference for each row of a batch: what a dataset of single images looks like.
+    if shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.shape[0] > 0:
+        return np.ascontiguousarray(array)[:, np.newaxis], True
+    raise InputError(
+        f"input {name!r} has shape {array.shape}, the network wants {shape}",
+        fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
+    )
+
+
+def _memory_of(description: Mapping[str, Any]) -> int:
+    """Bytes that the program of a library keeps: arena, constants, inputs and outputs."""
+    tensors = (*description["inputs"], *description["outputs"])
+    memory = description["memory"]
+    kept: int = memory["arena_bytes"] + memory["constants_bytes"]
+    return kept + sum(int(item["size_bytes"]) for item in tensors)
+
+
+def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -> dict[str, Any]:
+    where = f"{device.name}: {runner.name}" if device.emulator else runner.name
+    try:
+        report: dict[str, Any] = json.loads(lines[-1])
+    except (IndexError, json.JSONDecodeError):
+        detail = messages.strip() or "it printed nothing"
+        raise DeviceError(f"the program failed: {detail}", where=where) from None
+    if report["status"] != 0:
+        raise DeviceError(
+            f"the run stopped with status {report['status']}: {report['message']}",
+            where=f"inference {report['inference']}",
+            status=int(report["status"]),
+        )
+    return report
+
+
+def _read_outputs(
+    expected: Sequence[Mapping[str, Any]], data: bytes, count: int, batched: bool
+) -> dict[str, npt.NDArray[Any]]:
+    size = sum(int(item["size_bytes"]) for item in expected)
+    if len(data) != size * count:
+        raise LibraryError("the run wrote fewer outputs than metadata.json promises")
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(count, size)
+    outputs: dict[str, npt.NDArray[Any]] = {}
+    start = 0
+    for item in expected:
+        end = start + int(item["size_bytes"])
+        values = np.ascontiguousarray(rows[:, start:end]).view(np.dtype(item["dtype"]))
+        array = values.reshape(count, *item["shape"])
+        outputs[item["name"]] = array if batched else array[0]
+        start = end
+    return outputs
+
+
+def _profiles(
+    device: Device,
+    description: Mapping[str, Any],
+    measured: Sequence[Mapping[str, Any]],
+    runs: int,
+    recorded: Mapping[int, tuple[tuple[CommandTimes, ...], int]],
+) -> tuple[LayerProfile, ...]:
+    layers = description["layers"]
+    simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
+    commands = [recorded.get(number, ((), 0)) for number in range(len(layers))]
+
+    unknown = {backend["name"] for backend in description["backends"]} - simulated
+
+    def counted(layer: Mapping[str, Any], figures: Mapping[str, Any], name: str) -> int | None:
+        is_known = simulated and layer["where"] not in unknown
+        return round(figures[name] / runs) if is_known else None
+
+    return tuple(
+        LayerProfile(
+            name=layer["name"],
+            where=layer["where"],
+            macs=int(layer["macs"]),
+            device_macs=counted(layer, figures, "macs"),
+            clock_cycles=counted(layer, figures, "clock_cycles"),
+            cycles=counted(layer, figures, "cycles"),
+            array_cycles=counted(layer, figures, "array_cycles"),
+            dma_cycles=counted(layer, figures, "dma_cycles"),
+            moved_bytes=counted(layer, figures, "moved_bytes"),
+            seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
+            instructions=round(figures["instructions"] / runs)
+            if device.counts_instructions
+            else None,
+            commands=kept,
+            commands_left_out=left_out,
+        )
+        for layer, figures, (kept, left_out) in zip(layers, measured, commands, strict=True)
+    )
+
+
+def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
+    """Commands in the order of their starts and how many were left out, by the layer's number."""
+    counts: dict[int, int] = {}
+    kept: dict[int, list[CommandTimes]] = {}
+    layer = 0
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "commands":
+            layer, count = map(int, rest.split())
+            counts[layer] = counts.get(layer, 0) + count
+        elif word == "command":
+            stream, *times = map(int, rest.split())
+            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], *times))
+    return {
+        layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
+        for layer, commands in kept.items()
+    }

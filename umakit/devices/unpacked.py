@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calling `tvmgen_NAME_run_unpacked` of a library in this process, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.run import check_inputs
+from umakit.errors import DeviceError, InputError
+from umakit.files.staging import temporary_folder
+from umakit.library.metadata import load_metadata, read_weights, weights_path
+
+BLOB_ALIGNMENT = 16
+"""Bytes; of a weights blob in memory."""
+
+
+def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """One inference through the interface of plain pointers.
+
+    The workspace is filled with a pattern first, so that reading it before writing shows.
+
+    Args:
+        library: an exported library.
+        inputs: arrays by input name; a single-input model takes any key.
+
+    Raises:
+        InputError: a wrong name, shape or dtype, or more than one inference.
+        DeviceError: the run returned a status.
+        BuildError: the C compiler is missing or refused.
+    """
+    description = load_metadata(library)["umakit"]
+    interface, memory = description["interface"], description["memory"]
+    count, _, batches = check_inputs(description["inputs"], inputs)
+    if count != 1:
+        raise InputError(f"the inputs hold {count} inferences, this interface runs one")
+    arrays = [batch[0] for batch in batches]
+    with temporary_folder("umakit-unpacked-") as temporary:
+        shared = temporary / "library.so"
+        compile_c(library_sources(library), shared, ["-shared", "-fPIC"])
+        binary = ctypes.CDLL(str(shared))
+        function = getattr(binary, f"{interface}_run_unpacked")
+        function.restype = ctypes.c_int32
+        outputs = {
+            item["name"]: np.empty(item["shape"], item["dtype"]) for item in description["outputs"]
+        }
+        kept = [_aligned_memory(p["used_bytes"], p["alignment_bytes"]) for p in memory["pools"]]
+        pointers = [array.ctypes.data for array in (*arrays, *outputs.values())]
+        if description["weights"] == "blob":
+            pointers.append(_open_weights(binary, library, description, kept))
+        pointers += [pool.ctypes.data for pool in kept[: len(memory["pools"])]]
+        status = function(*map(ctypes.c_void_p, pointers))
+        meaning = _meaning(binary, interface, status)
+    if status != 0:
+        raise DeviceError(
+            f"the run stopped with status {status}: {meaning}", where=interface, status=status
+        )
+    return outputs
+
+
+def _meaning(binary: ctypes.CDLL, interface: str, status: int) -> str:
+    """What the library says about a status."""
+    function = getattr(binary, f"{interface}_status_string")
+    function.restype = ctypes.c_char_p
+    text: bytes = function(ctypes.c_int32(status))
+    return text.decode("utf-8")
+
+
+def _aligned_memory(size: int, alignment: int) -> npt.NDArray[np.uint8]:
+    """Memory at a multiple of an alignment, filled with a pattern."""
+    raw = np.full(size + alignment, 0xA5, dtype=np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+def _open_weights(
+    binary: ctypes.CDLL,
+    library: Path,
+    description: Mapping[str, Any],
+    kept: list[npt.NDArray[np.uint8]],
+) -> int:
+    """Address of a blob's data; the blob itself is added to what is kept."""
+    data = np.frombuffer(read_weights(library), np.uint8)
+    blob = _aligned_memory(data.size, BLOB_ALIGNMENT)
+    blob[:] = data
+    kept.append(blob)
+    opened = ctypes.c_void_p()
+    function = getattr(binary, f"{description['interface']}_open_weights")
+    function.restype = ctypes.c_int32
+    status = function(
+        ctypes.c_void_p(blob.ctypes.data), ctypes.c_size_t(blob.size), ctypes.byref(opened)
+    )
+    if status != 0:
+        raise DeviceError(
+            f"the weights were refused with status {status}",
+            where=str(library / weights_path(description["name"])),
+            status=status,
+        )
+    return opened.value or 0

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command may write: the one place that decides.
+
+No input is ever an output. What exists is replaced only if umakit wrote it: files of a folder if
+its manifest lists them and they are as they were written, single files by the mark in them.
+Anything else is a refusal that names the file. `staging` writes what was found to be in order.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from umakit.errors import OutputError
+from umakit.files.manifest import read_manifest, sha256
+
+if TYPE_CHECKING:
+    from umakit.backend.base import UMABackend
+
+T = TypeVar("T")
+
+FORCE = "move it away, or let --force replace it"
+MARK_REACH = 4096
+"""Bytes at the start and the end of a file among which its mark is looked for."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file that umakit writes.
+
+    Attributes:
+        noun: what it is called in messages.
+        mark: bytes within the first or last `MARK_REACH` of each such file, and of no other.
+    """
+
+    noun: str
+    mark: bytes
+
+    def wrote(self, path: Path) -> bool:
+        """Whether umakit wrote a file."""
+        with path.open("rb") as stream:
+            start = stream.read(MARK_REACH)
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - MARK_REACH))
+            return self.mark in start or self.mark in stream.read(MARK_REACH)
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that umakit writes.
+
+    Attributes:
+        noun: what it is called in messages.
+        manifest: path of its manifest.
+        of_0_1_0: paths of the files that umakit 0.1.0, which wrote no manifest, put into a folder;
+            none if it did not write it.
+    """
+
+    noun: str
+    manifest: str
+    of_0_1_0: Callable[[Path], Collection[str]]
+
+
+NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
+PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
+MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
+
+
+def input_files(
+    *paths: Path | None, backends: Iterable[UMABackend] = (), model: Iterable[Path] = ()
+) -> list[Path]:
+    """What a command reads.
+
+    Args:
+        paths: files, and folders that are read as a whole; None is left out.
+        backends: whose folders are read, but may hold other things beside what is read.
+        model: files of a model, see `frontend.model_files`.
+    """
+    found = [path for path in paths if path is not None]
+    found += model
+    for backend in backends:
+        found += _files_of(backend)
+    return found
+
+
+def _files_of(backend: UMABackend) -> Iterator[Path]:
+    """The files in a backend's folder, and what it takes from folders below: C and modules."""
+    yield from (path for path in backend.folder.iterdir() if path.is_file())
+    yield from (backend.folder / name for name in backend.driver.sources)
+    yield from (backend.folder / name for name in backend.driver.headers)
+    folder = str(backend.folder)
+    for module in list(sys.modules.values()):
+        file = vars(module).get("__file__")
+        if isinstance(file, str) and file.startswith(f"{folder}{os.sep}"):
+            yield Path(file)
+
+
+def check_parent(output: Path) -> None:
+    """Refuse a file in a folder that does not exist: a mistyped path makes no folders.
+
+    Raises:
+        OutputError: names the folder.
+    """
+    if not output.parent.is_dir():
+        raise OutputError("no such folder", where=str(output.parent))
+
+
+def check_distinct(*outputs: Path | None) -> None:
+    """Refuse two outputs that are one file.
+
+    Raises:
+        OutputError: names it.
+    """
+    known: set[str] = set()
+    for output in outputs:
+        if output is None:
+            continue
+        # Names that differ in case only are one file on some file systems.
+        name = os.path.realpath(output).casefold()
+        if name in known:
+            raise OutputError("is given for two outputs", where=str(output))
+        known.add(name)
+
+
+def check_file(
+    output: Path, kind: FileKind, inputs: Iterable[Path] = (), *, force: bool = False
+) -> None:
+    """Refuse a file that is not ours to write.
+
+    Args:
+        output: the file to write.
+        kind: what it will be.
+        inputs: of the same command; folders count with all that is in them.
+        force: whether a file that something else wrote is replaced too.
+
+    Raises:
+        OutputError: it is an input, a folder or device, or a file that something else wrote.
+    """
+    _refuse_inputs(output, inputs, is_folder=False)
+    found = status_of(output)
+    if found is None:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        raise OutputError("is a folder", where=str(output), fix="name the file to write in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise OutputError("exists and is no plain file", where=str(output))
+    if not force and not _reading(output, lambda: kind.wrote(output)) and found.st_size:
+        raise OutputError(f"exists and is no {kind.noun}", where=str(output), fix=FORCE)
+
+
+def check_folder(
+    output: Path,
+    kind: FolderKind,
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+    files: Mapping[str, bytes] | None = None,
+) -> frozenset[str]:
+    """Refuse a folder that is not ours to write.
+
+    Args:
+        output: the folder to write.
+        kind: what it will be.
+        inputs: of the same command.
+        force: whether files in the way that were changed since, or that something else wrote, are
+            replaced too.
+        files: what will be written into it, by path; None if that is not known yet.
+
+    Returns:
+        Paths of the files in it that will be replaced or removed.
+
+    Raises:
+        OutputError: it is an input or holds one, is no folder, is one that umakit did not write,
+            or a file in it would be lost.
+    """
+    _refuse_inputs(output, inputs, is_folder=True)
+    if output.is_symlink():
+        raise OutputError("exists and is no folder", where=str(output))
+    found = status_of(output)
+    if found is None:
+        return frozenset()
+    if not stat.S_ISDIR(found.st_mode):
+        raise OutputError("exists and is no folder", where=str(output))
+    return _reading(output, lambda: _replaced(output, kind, force, files))
+
+
+def _replaced(
+    output: Path, kind: FolderKind, force: bool, files: Mapping[str, bytes] | None
+) -> frozenset[str]:
+    if not any(output.iterdir()):
+        return frozenset()
+    listed = read_manifest(output / kind.manifest)
+    known: Mapping[str, str | None] = (
+        dict.fromkeys(kind.of_0_1_0(output)) if listed is None else {**listed, kind.manifest: None}
+    )
+    if not known:
+        raise OutputError(
+            f"exists and is no {kind.noun}", where=str(output), fix="choose another output folder"
+        )
+    for path, digest in known.items():
+        # A folder or a link in the place of a file is nothing that a file can replace.
+        if _is_changed(output, path, digest) and not (force and _is_plain(output, path)):
+            raise OutputError(
+                "was changed since umakit wrote it", where=str(output / path), fix=FORCE
+            )
+    for path, content in (files or {}).items():
+        if path in known or not _in_the_way(output, path, content):
+            continue
+        if not (force and _is_plain(output, path)):
+            raise OutputError(
+                "exists, and is none of the files that umakit wrote",
+                where=str(output / path),
+                fix=FORCE,
+            )
+    return frozenset(known) | frozenset(files or ())
+
+
+def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
+    """Whether a file that umakit wrote is another one now; one that is gone is not."""
+    place = folder / path
+    if status_of(place, follow=False) is None:
+        return False
+    if not _is_plain(folder, path):
+        return True
+    return digest is not None and sha256(place.read_bytes()) != digest
+
+
+def _in_the_way(folder: Path, path: str, content: bytes) -> bool:
+    """Whether something of other content is where a file will be written."""
+    if not _is_plain(folder, path):
+        return _first_no_folder(folder, path) is not None
+    return (folder / path).read_bytes() != content
+
+
+def _is_plain(folder: Path, path: str) -> bool:
+    """Whether a path leads to a plain file through no link."""
+    found = status_of(folder / path, follow=False)
+    return (
+        found is not None and stat.S_ISREG(found.st_mode) and not _first_no_folder(folder, path, -1)
+    )
+
+
+def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | None:
+    """The first thing on the way to a file that exists and is no folder; the file's own place too.
+
+    Args:
+        folder: where the way starts.
+        path: relative to it.
+        end: -1 leaves the place itself out.
+    """
+    place = folder
+    parts = path.split("/")
+    for number, part in enumerate(parts[:end], 1):
+        place = place / part
+        found = status_of(place, follow=False)
+        if found is None:
+            return None
+        if not stat.S_ISDIR(found.st_mode) or number == len(parts):
+            return place
+    return None
+
+
+def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> None:
+    """Refuse an output that is an input, holds one, or lies in one that is a folder."""
+    place = Path(os.path.realpath(output))
+    above: dict[Path, Path] = {}
+    for one in inputs:
+        if _is_same(output, one) or _is_linked_into(one, output):
+            named = "an input of this command" if str(one) == str(output) else f"the input {one}"
+            raise OutputError(
+                f"is {named}, and no input is replaced",
+                where=str(output),
+                fix="choose another output",
+            )
+        if one.is_dir() and any(_is_same(one, folder) for folder in place.parents):
+            raise OutputError(
+                f"lies inside {one}, which is read", where=str(output), fix="choose another place"
+            )
+        above |= dict.fromkeys(_folders_of(one), one)
+    if not is_folder:
+        return
+    for folder, one in above.items():
+        if _is_same(output, folder):
+            raise OutputError(
+                f"holds the input {one}", where=str(output), fix="choose another output folder"
+            )
+    if place in (Path(place.anchor), _home()):
+        raise OutputError(
+            "is no folder of its own", where=str(output), fix="choose another output folder"
+        )
+
+
+def _is_linked_into(folder: Path, output: Path) -> bool:
+    """Whether a file is a hard link to one below a folder."""
+    found = status_of(output)
+    if found is None or found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+        return False
+    if not folder.is_dir():
+        return False
+    return any(_is_same(output, path) for path in folder.rglob("*"))
+
+
+def _home() -> Path | None:
+    try:
+        return Path(os.path.realpath(Path.home()))
+    except RuntimeError:  # the user has none
+        return None
+
+
+def _folders_of(path: Path) -> Iterable[Path]:
+    """All folders above a file, where it lies and where its name does."""
+    yield from Path(os.path.realpath(path)).parents
+    yield from Path(os.path.realpath(path.parent), path.name).parents
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file: by links, hard links, or names that differ in case."""
+    try:
+        first, second = status_of(one), status_of(other)
+    except OutputError:  # of an input, which will be refused when it is read
+        first = second = None
+    if first is None or second is None:
+        return os.path.realpath(one) == os.path.realpath(other)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    """What lies at a path; None if nothing does.
+
+    Raises:
+        OutputError: it cannot be looked at: a loop of links, a folder without permission.
+    """
+    try:
+        return path.stat(follow_symlinks=follow)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _reading(path: Path, look: Callable[[], T]) -> T:
+    try:
+        return look()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return OutputError(f"cannot be looked at: {reason}", where=str(path))

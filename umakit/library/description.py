@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`metadata.json` of an exported library: TVM's keys for tools that know them, umakit's beside.
+
+The keys under `modules` are those of TVM's Model Library Format 7
+(`python/tvm/micro/model_library_format.py` of TVM 0.18), without the date of the export.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from umakit.backend.base import UMABackend
+from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
+from umakit.files.npz import npz_bytes
+from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
+from umakit.memory import MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
+from umakit.memory.lifetimes import Lifetime
+from umakit.partition.report import OffloadReport
+from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.version import __version__
+
+CPU_DEVICE_TYPE = 1
+"""`kDLCPU`."""
+
+
+def describe(
+    program: Program,
+    plan: MemoryPlan,
+    report: OffloadReport,
+    backends: Mapping[str, UMABackend],
+    code: GeneratedCode,
+) -> dict[str, Any]:
+    """Everything that a tool may want to know about a library.
+
+    Args:
+        program: the program.
+        plan: its memory plan.
+        report: where each operator went.
+        backends: by target name, those that the program runs on.
+        code: what was printed.
+    """
+    return {
+        "version": MODEL_LIBRARY_FORMAT_VERSION,
+        "modules": {program.name: _module(program, plan, backends, code)},
+        "umakit": {
+            "version": __version__,
+            "name": program.name,
+            "interface": interface_prefix(program.name),
+            "model_sha256": program.fingerprint or _content_hash(program, code),
+            "weights": "blob" if code.weights is not None else "c",
+            "inputs": [_tensor(program.tensors[name]) for name in program.inputs],
+            "outputs": [_tensor(program.tensors[name]) for name in program.outputs],
+            "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
+            "memory": _memory(program, plan),
+            "tilings": None if program.tilings is None else asdict(program.tilings),
+            "layers": _layers(program, plan, code),
+            "operators": report.as_json(),
+            "notices": list(program.notices),
+            "index_checks": program.index_checks,
+        },
+    }
+
+
+def constants_size(program: Program) -> int:
+    """Bytes of all constants."""
+    return sum(array.nbytes for array in program.constants.values())
+
+
+def backend_view(backend: UMABackend) -> dict[str, Any]:
+    """An accelerator in the metadata."""
+    return {"name": backend.target_name, "simulated": is_simulated(backend)}
+
+
+def _content_hash(program: Program, code: GeneratedCode) -> str:
+    """Stands for the model where it was no file."""
+    digest = hashlib.sha256(npz_bytes(program.constants))
+    for path, text in sorted(code.sources.items()):
+        digest.update(f"{path}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "name": tensor.label,
+        "c_name": tensor.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "size_bytes": tensor.size,
+    }
+    if tensor.quantization:
+        view["scale"] = tensor.quantization.scale
+        view["zero_point"] = tensor.quantization.zero_point
+    return view
+
+
+def _module(
+    program: Program,
+    plan: MemoryPlan,
+    backends: Mapping[str, UMABackend],
+    code: GeneratedCode,
+) -> dict[str, Any]:
+    inputs = [program.tensors[name] for name in program.inputs]
+    outputs = [program.tensors[name] for name in program.outputs]
+    main = {
+        "device": CPU_DEVICE_TYPE,
+        "workspace_size_bytes": plan.arena_size,
+        "constants_size_bytes": constants_size(program),
+        "io_size_bytes": sum(tensor.size for tensor in inputs + outputs),
+        "inputs": {t.label: {"size": t.size, "dtype": t.dtype} for t in inputs},
+        "outputs": {t.label: {"size": t.size, "dtype": t.dtype} for t in outputs},
+        "workspace_pools": {pool.pool.name: pool.size for pool in plan.supplied},
+    }
+    operators: dict[str, dict[str, Any]] = {}
+    for call, function in zip(program.calls, code.functions, strict=True):
+        if function:
+            size = _scratch_size(program, call)
+            entry = {"device": CPU_DEVICE_TYPE, "workspace_size_bytes": size}
+            operators[function] = {"function_name": function, "workspace": [entry]}
+    return {
+        "model_name": program.name,
+        "style": "full-model",
+        "executors": ["aot"],
+        "target": ["c", *sorted(backends)],
+        "external_dependencies": [],
+        "memory": {"functions": {"main": [main], "operator_functions": list(operators.values())}},
+    }
+
+
+def _scratch_size(program: Program, call: KernelCall) -> int:
+    """Bytes of working memory in the arena."""
+    tensors = [program.tensors[name] for name in call.scratch]
+    return sum(tensor.size for tensor in tensors if not tensor.pool)
+
+
+def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
+    alive = {item.name: item for item in tensor_lifetimes(program)}
+    return {
+        "arena_bytes": plan.arena_size,
+        "live_set_bound_bytes": plan.live_set_bound,
+        "constants_bytes": constants_size(program),
+        "planner": plan.planner,
+        "traffic": None if program.traffic is None else asdict(program.traffic),
+        "pools": [_pool(program, plan, pool, alive) for pool in plan.supplied],
+        "scratchpads": [
+            _pool(program, plan, pool, alive) for pool in plan.pools if pool.pool.by_offset
+        ],
+    }
+
+
+def _pool(
+    program: Program, plan: MemoryPlan, pool: PoolPlan, alive: Mapping[str, Lifetime]
+) -> dict[str, Any]:
+    return {
+        "name": pool.pool.name,
+        "used_bytes": pool.size,
+        "size_bytes": pool.pool.size,
+        "alignment_bytes": pool.pool.alignment,
+        "reachable_by": (
+            None if pool.pool.reachable_by is None else sorted(pool.pool.reachable_by)
+        ),
+        "live_set_bound_bytes": live_set_bound([alive[name] for name in pool.offsets]),
+        "tensors": [
+            {
+                "name": program.tensors[name].label,
+                "c_name": name,
+                "role": program.tensors[name].role.value,
+                "offset_bytes": offset,
+                "size_bytes": program.tensors[name].size,
+                "first_layer": alive[name].first,
+                "last_layer": alive[name].last,
+                "takes_over": plan.shared.get(name),
+            }
+            for name, offset in pool.offsets.items()
+        ],
+    }
+
+
+def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dict[str, Any]]:
+    alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
+    return [
+        {
+            "name": call.label,
+            "where": call.target,
+            "macs": call.macs,
+            "kernel": call.kernel,
+            "function": function,
+            "operators": list(call.rows),
+            "inputs": [n for n in call.inputs if program.tensors[n].role is not Role.CONSTANT],
+            "outputs": list(call.outputs),
+            "arena_bytes": _alive_bytes(plan, alive, step),
+            "scratch_bytes": _scratch_size(program, call),
+            "constants_bytes": sum(
+                program.tensors[name].size
+                for name in dict.fromkeys(call.inputs)
+                if program.tensors[name].role is Role.CONSTANT
+            ),
+        }
+        for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
+    ]
+
+
+def _alive_bytes(plan: MemoryPlan, alive: list[Lifetime], step: int) -> int:
+    """Bytes of the tensors that exist at a step, what is taken over counted once."""
+    present = {item.name: item.size for item in alive if item.first <= step <= item.last}
+    return sum(size for name, size in present.items() if plan.shared.get(name) not in present)

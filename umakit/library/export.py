@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seventh stage: a folder in Model Library Format with everything a C compiler needs.
+
+The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `metadata.json`,
+`parameters`, `src`, `runtime`). Nothing in it depends on TVM, on the date or on where it lies.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from umakit import sim
+from umakit.backend.base import UMABackend
+from umakit.codegen.driver_names import exported_includes, exported_name
+from umakit.codegen.locks import lock_header, lock_source, locks_view
+from umakit.codegen.model_source import (
+    common_values,
+    generate_code,
+    interface_prefix,
+    is_simulated,
+)
+from umakit.codegen.weights_blob import layout_weights
+from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
+from umakit.errors import LibraryError
+from umakit.files.npz import npz_bytes
+from umakit.files.outputs import check_file, check_folder
+from umakit.files.staging import write_folder
+from umakit.library.description import constants_size, describe
+from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
+from umakit.library.packages.build_files import build_files
+from umakit.library.packages.roles import find_roles
+from umakit.library.packages.tar import LIBRARY_TAR, SUFFIX, write_tar
+from umakit.memory import MemoryPlan
+from umakit.partition.report import OffloadReport
+from umakit.program.program import Program
+from umakit.quantization import requantize
+from umakit.text.rendering import render
+
+INCLUDES_ARITHMETIC = re.compile(
+    rf'^\s*#\s*include\s*[<"]{re.escape(requantize.HEADER)}[>"]', re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Library:
+    """An exported library.
+
+    Attributes:
+        path: the folder or tar file.
+        metadata: what is in its `metadata.json`.
+        report: what runs where.
+        program: the code that it was printed from; None for one that was read.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    report: OffloadReport
+    program: Program | None = None
+
+
+def write_library(
+    destination: Path,
+    program: Program,
+    plan: MemoryPlan,
+    report: OffloadReport,
+    backends: Mapping[str, UMABackend],
+    relax_text: str,
+    weights: str = "c",
+    inputs: Sequence[Path] = (),
+    force: bool = False,
+) -> Library:
+    """Write a library, all of it or nothing.
+
+    Args:
+        destination: the folder to create, or a tar file if it ends in `.tar`. Of one that umakit
+            exported earlier, the files that umakit wrote are replaced.
+        program: the program.
+        plan: its memory plan.
+        report: the offload report.
+        backends: by target name, those that the program runs on.
+        relax_text: the partitioned network, for `src/`.
+        weights: `c` puts constants into C, `blob` into one binary file.
+        inputs: files that were read and must stay.
+        force: whether files in the way that were changed, or that something else wrote, are
+            replaced too.
+
+    Raises:
+        OutputError: the destination holds something else, or cannot be written.
+    """
+    check_destination(destination, inputs, force=force)
+    layout = layout_weights(program) if weights == "blob" else None
+    code = generate_code(program, plan, backends, layout)
+    metadata = describe(program, plan, report, backends, code)
+    sources = dict(code.sources)
+    _add(sources, _driver_files(backends), str(destination))
+    _add(sources, _arithmetic(sources.values()), str(destination))
+    files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
+    if code.weights is not None:
+        files[weights_path(program.name)] = code.weights
+    simulated_as = {
+        name: _simulator(backend) for name, backend in backends.items() if is_simulated(backend)
+    }
+    roles = find_roles(
+        interface_prefix(program.name),
+        list(files),
+        _driver_names(backends, code.locked),
+        simulated_as,
+    )
+    metadata["umakit"]["sources"] = roles.as_json()
+    values = {
+        **common_values(program, plan, layout),
+        "locks": locks_view(code.locked),
+        "backends": metadata["umakit"]["backends"],
+        "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
+        "layers": program.calls,
+        "simulator_sources": {
+            name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
+        },
+        "constants_size": constants_size(program),
+        "weights_path": weights_path(program.name),
+    }
+    files |= build_files(values, roles, files)
+    files |= {
+        "runtime/main.c": render("library/main.c.j2", **values),
+        **{
+            f"runtime/{name}": (SUPPORT / name).read_text(encoding="utf-8")
+            for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
+        },
+        "README.md": render("library/README.md.j2", **values),
+        f"parameters/{program.name}.npz": npz_bytes(program.constants),
+        f"src/{program.name}.relax.txt": relax_text,
+        METADATA: json.dumps(metadata, indent=2) + "\n",
+    }
+    check_metadata(str(files[METADATA]), METADATA)
+    write_files(destination, files, inputs, force=force)
+    return Library(destination, metadata, report, program)
+
+
+def write_files(
+    destination: Path,
+    files: Mapping[str, str | bytes],
+    inputs: Sequence[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Write the files of a library as a folder, or as a tar file if the destination ends so.
+
+    Raises:
+        OutputError: the destination is not ours to write, or cannot be written.
+    """
+    if destination.suffix == SUFFIX:
+        write_tar(destination, files, inputs, force=force)
+    else:
+        write_folder(destination, files, LIBRARY_FOLDER, inputs, force=force)
+
+
+def check_destination(
+    destination: Path, inputs: Sequence[Path] = (), *, force: bool = False
+) -> None:
+    """Refuse a destination that is not ours to write, before anything is compiled.
+
+    Args:
+        destination: of the library, a folder or a tar file.
+        inputs: files that are read and must stay.
+        force: as of `write_library`.
+
+    Raises:
+        OutputError: it is an input, something else, or was changed since umakit wrote it.
+    """
+    if destination.suffix == SUFFIX:
+        check_file(destination, LIBRARY_TAR, inputs, force=force)
+    else:
+        check_folder(destination, LIBRARY_FOLDER, inputs, force=force)
+
+
+def _driver_names(
+    backends: Mapping[str, UMABackend], locked: Sequence[str]
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Sources and headers of each driver, its lock among them, by their names in an export."""
+    return {
+        name: (
+            [exported_name(backend, source) for source in backend.driver.sources]
+            + ([lock_source(name)] if name in locked else []),
+            [exported_name(backend, header) for header in backend.driver.headers]
+            + ([lock_header(name)] if name in locked else []),
+        )
+        for name, backend in backends.items()
+    }
+
+
+def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
+    """Drivers, and the simulator that answers them, by path below `codegen/host`."""
+    files: dict[str, str] = {}
+    for name, backend in sorted(backends.items()):
+        for driver_file in (*backend.driver.sources, *backend.driver.headers):
+            source = backend.folder / driver_file
+            if not source.is_file():
+                raise LibraryError(
+                    "the driver file is missing",
+                    where=str(source),
+                    fix=f"see _register_driver in the backend {name}",
+                )
+            text = exported_includes(backend, source.read_text(encoding="utf-8"))
+            _add(files, {f"src/{exported_name(backend, driver_file)}": text}, str(source))
+        if is_simulated(backend):
+            _add(files, _simulator_files(name, backend), str(backend.folder))
+    return files
+
+
+def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
+    """Add files to others; the simulator's are the same for several backends.
+
+    Raises:
+        LibraryError: another file has the name.
+    """
+    for path, text in more.items():
+        if files.setdefault(path, text) != text:
+            raise LibraryError(
+                f"two different files would become {path}",
+                where=where,
+                fix="give the driver's file another name",
+            )
+
+
+def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
+    """The header of integer arithmetic, if a C file includes it."""
+    if not any(INCLUDES_ARITHMETIC.search(text) for text in texts):
+        return {}
+    text = (sim.source_directory() / sim.ARITHMETIC_HEADER).read_text(encoding="utf-8")
+    return {f"src/{requantize.HEADER}": text}
+
+
+def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
+    folder = sim.source_directory()
+    kind = sim.KINDS[_simulator(backend)]
+    sources = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
+    headers = (*sim.COMMON_HEADERS, *sim.SIMULATOR_HEADERS, *kind.driver_headers, *kind.headers)
+    files = {}
+    for source in sources:
+        files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
+    for header in headers:
+        files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
+    for suffix in ("c", "h"):
+        files[f"src/{name}_device.{suffix}"] = render(
+            f"device/{_simulator(backend)}_device.{suffix}.j2",
+            name=name,
+            array=backend.configuration.array,
+            dma=backend.configuration.dma,
+            device=backend.configuration.device,
+            scratchpad=next(iter(backend.configuration.scratchpads), None),
+        )
+    return files
+
+
+def _simulator(backend: UMABackend) -> str:
+    """The kind of its simulated device, a key of `sim.KINDS`."""
+    return backend.configuration.device.simulator

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading `metadata.json` of an exported library. Imports nothing of the pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from umakit.errors import LibraryError
+from umakit.files.manifest import NAME, read_manifest
+from umakit.files.outputs import FolderKind
+from umakit.library.layout import METADATA
+from umakit.library.packages.tar import library_folder
+from umakit.library.packages.version_0_1_0 import library_names
+from umakit.library.schema import Description, Metadata
+from umakit.text.escaping import shortened
+
+__all__ = [
+    "LIBRARY_FOLDER",
+    "METADATA",
+    "check_metadata",
+    "load_metadata",
+    "read_description",
+]
+
+MOST_METADATA_BYTES = 2**28
+AGAIN = "export the library again"
+
+
+def weights_path(name: str) -> str:
+    """Where a library keeps its weights blob, relative to its folder."""
+    return f"parameters/{name}.weights.bin"
+
+
+def _files_of_0_1_0(folder: Path) -> frozenset[str]:
+    path = folder / METADATA
+    return library_names(path.read_bytes()) if path.is_file() else frozenset()
+
+
+READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
+"""Folders of a library in which files are looked for, and programs built."""
+
+BUILT_FROM = ("codegen", "parameters", "runtime", "src")
+"""Folders of a library whose files compilers and emulators get."""
+
+LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
+
+
+def library_files(library: Path) -> list[Path]:
+    """What a library is read from: a tar file, or its files and the folders that hold some.
+
+    Anything else in its folder is the user's, and stays there when the library is exported again.
+    Of a folder that umakit did not write all is taken for the library.
+    """
+    manifest = LIBRARY_FOLDER.manifest
+    listed = read_manifest(library / manifest)
+    known = set(_files_of_0_1_0(library) if listed is None else listed)
+    if METADATA not in known:
+        return [library]
+    names = {path.partition("/")[0] for path in known} | {manifest, *READ_FOLDERS}
+    return [library / name for name in sorted(names)]
+
+
+def load_metadata(library: Path) -> dict[str, Any]:
+    """`metadata.json` of an exported library, a folder or a tar file, checked in all its parts.
+
+    Raises:
+        LibraryError: the folder or file is missing or damaged; names the key. A file that the
+            library is built from is a link.
+    """
+    path = library_folder(library) / METADATA
+    _refuse_links(path.parent)
+    try:
+        if path.stat().st_size > MOST_METADATA_BYTES:
+            raise LibraryError(f"has more than {MOST_METADATA_BYTES:,} bytes", where=str(path))
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise LibraryError(
+            f"is no umakit library: there is no {METADATA}",
+            where=str(library),
+            fix="export one with `uma compile`",
+        ) from None
+    except OSError as error:
+        raise LibraryError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return check_metadata(text, str(path))
+
+
+def _refuse_links(library: Path) -> None:
+    """Refuse links among the files that compilers and emulators get: what they quote could be of
+    any file. Links that the user put beside them are not read.
+
+    Raises:
+        LibraryError: names the link.
+    """
+    found = [library / METADATA, *(library / name for name in BUILT_FROM)]
+    for name in BUILT_FROM:
+        for folder, folders, files in os.walk(library / name):
+            found += (Path(folder, item) for item in (*folders, *files))
+    for path in found:
+        if path.is_symlink():
+            raise LibraryError("is a link", where=str(path), fix=AGAIN)
+
+
+def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
+    """What a `metadata.json` holds, whether it is about to be written or was read.
+
+    Args:
+        text: of the file.
+        where: what errors name.
+
+    Raises:
+        LibraryError: it is no JSON, or breaks the model of `umakit.library.schema`; names the key.
+    """
+    try:
+        data: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise LibraryError("is damaged: it is no JSON", where=where, fix=AGAIN) from None
+    try:
+        Metadata.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"].removeprefix("Value error, ")
+        what = "is damaged"
+        if first["type"] in ("missing", "extra_forbidden"):
+            what = "is damaged or was exported by another version of umakit"
+        raise LibraryError(
+            f"{what}: {shortened(f'{key}: {problem}' if key else problem, 300)}",
+            where=where,
+            fix=AGAIN,
+        ) from None
+    return data
+
+
+def read_description(library: Path) -> Description:
+    """umakit's part of a library's metadata.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    return Description.model_validate(load_metadata(library)["umakit"])
+
+
+def read_weights(library: Path) -> bytes:
+    """The weights blob of a library that has one.
+
+    Raises:
+        LibraryError: it is missing or cannot be read.
+    """
+    path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LibraryError(
+            f"cannot be read: {error.strerror}", where=str(path), fix="export the library again"
+        ) from None

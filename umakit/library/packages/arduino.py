@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library as Arduino wants it: all C in one folder, a sketch, and `library.properties`.
+
+By the Arduino library specification, revision 1.5 and later. Imports neither TVM nor the pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from umakit.errors import LibraryError, OutputError
+from umakit.files.manifest import NAME
+from umakit.files.outputs import FolderKind
+from umakit.files.staging import as_bytes
+from umakit.library.layout import METADATA
+from umakit.library.packages.build_files import numeric_version
+from umakit.library.packages.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
+from umakit.library.packages.version_0_1_0 import arduino_names
+from umakit.text.rendering import render
+from umakit.version import __version__
+
+PROPERTIES = "library.properties"
+DESCRIPTION = f"extras/{METADATA}"
+"""Arduino reads nothing in `extras`; by this file umakit knows its own folders."""
+
+C_TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
+INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
+
+
+def arduino_files(
+    files: Mapping[str, str | bytes], metadata: Mapping[str, Any], where: str
+) -> dict[str, str | bytes]:
+    """The files of an Arduino library, by path.
+
+    Args:
+        files: of an exported library, by path.
+        metadata: its `metadata.json`.
+        where: what errors name.
+
+    Raises:
+        LibraryError: an older umakit exported it, its weights are a blob, or two files get the
+            same name.
+    """
+    description = metadata["umakit"]
+    if description["weights"] == "blob":
+        raise LibraryError(
+            "its weights are a file of their own, which an Arduino library has no place for",
+            where=where,
+            fix="compile with --weights c",
+        )
+    prefix = description["interface"]
+    start = render("arduino/source_start.c.j2")
+    values = {
+        "umakit_version": __version__,
+        "version": numeric_version(),
+        "name": description["name"],
+        "prefix": prefix,
+        "prefix_upper": prefix.upper(),
+        "inputs": [_tensor_view(tensor) for tensor in description["inputs"]],
+        "outputs": [_tensor_view(tensor) for tensor in description["outputs"]],
+        "simulated": read_roles(metadata, where).simulated,
+        "devices": [item["name"] for item in description["backends"] if item["simulated"]],
+        "workspace_size": description["memory"]["arena_bytes"],
+    }
+    return {
+        PROPERTIES: render("arduino/library.properties.j2", **values),
+        "keywords.txt": render("arduino/keywords.txt.j2", **values),
+        "README.md": render("arduino/README.md.j2", **values),
+        f"examples/{prefix}/{prefix}.ino": render("arduino/sketch.ino.j2", **values),
+        DESCRIPTION: as_bytes(files[METADATA]),
+        **{
+            f"src/{name}": (start if name.endswith(".c") else "") + text
+            for name, text in flat_sources(files, where).items()
+        },
+    }
+
+
+def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
+    """C files and headers by names without folders, their includes rewritten to match.
+
+    Raises:
+        LibraryError: two files get the same name.
+    """
+    chosen = [
+        path
+        for path in sorted(files)
+        if path.startswith((f"{SOURCE_FOLDER}/", f"{HEADER_FOLDER}/"))
+        and path.endswith((".c", ".h"))
+    ]
+    names = {path: _flat_name(path) for path in chosen}
+    taken: dict[str, str] = {}
+    for path, name in names.items():
+        # Names that differ in case only are one file on some machines that run Arduino's IDE.
+        other = taken.setdefault(name.lower(), path)
+        if other != path:
+            raise LibraryError(f"{other} and {path} would both be {name}", where=where)
+    return {
+        name: _with_flat_includes(as_bytes(files[path]).decode("utf-8"), path, names)
+        for path, name in names.items()
+    }
+
+
+def _files_of_0_1_0(folder: Path) -> frozenset[str]:
+    path = folder / DESCRIPTION
+    return arduino_names(path.read_bytes()) if path.is_file() else frozenset()
+
+
+ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}", _files_of_0_1_0)
+
+
+def check_arduino_name(destination: Path) -> None:
+    """Refuse a folder whose name Arduino refuses.
+
+    Raises:
+        OutputError: says what a name may be.
+    """
+    name = Path(os.path.realpath(destination)).name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
+        raise OutputError(
+            f"is no name for an Arduino library: {name!r}",
+            where=str(destination),
+            fix="use up to 63 letters, digits and _ . - and no spaces",
+        )
+
+
+def _flat_name(path: str) -> str:
+    """`codegen/host/src/umakit/status.h` becomes `umakit_status.h`."""
+    for folder in (SOURCE_FOLDER, HEADER_FOLDER):
+        if path.startswith(f"{folder}/"):
+            return path.removeprefix(f"{folder}/").replace("/", "_")
+    raise ValueError(path)
+
+
+def _with_flat_includes(text: str, path: str, names: Mapping[str, str]) -> str:
+    folder = str(PurePosixPath(path).parent)
+
+    def replaced(match: re.Match[str]) -> str:
+        for start in (folder, SOURCE_FOLDER):
+            included = posixpath.normpath(posixpath.join(start, match[2]))
+            if included in names:
+                return f'{match[1]}"{names[included]}"'
+        return match[0]
+
+    return INCLUDE.sub(replaced, text)
+
+
+def _tensor_view(tensor: Mapping[str, Any]) -> dict[str, Any]:
+    dtype = tensor["dtype"]
+    return {
+        "name": tensor["c_name"],
+        "c_type": C_TYPES.get(dtype, f"{dtype}_t"),
+        "is_empty": tensor["size_bytes"] == 0,
+    }

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that make an exported folder a CMake package and a Zephyr module."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from umakit import sim
+from umakit.files.staging import as_bytes
+from umakit.library.packages.roles import SOURCE_FOLDER, Sources
+from umakit.text.rendering import render
+from umakit.version import __version__
+
+SIMULATOR_HEADERS = {
+    PurePosixPath(path).name
+    for path in (
+        *sim.SIMULATOR_HEADERS,
+        *(path for kind in sim.KINDS.values() for path in kind.headers),
+    )
+}
+"""Headers below `umakit/` that a board has no use for."""
+
+ARITHMETIC_HEADER = "requantize.h"
+"""A header below `umakit/` that only some models bring, whatever drivers they share."""
+
+BEYOND_SMALL_LIBC = re.compile(
+    r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
+    r"|[lt]gamma|ceil|floor|trunc|(?:ll?)?(?:round|rint)|nearbyint|fmod|remainder|remquo|modf"
+    r"|frexp|ldexp|scalb(?:l?n)|ilogb|copysign|nextafter|nexttoward|fdim|fmax|fmin|fma|fabs)f?"
+    r"|isnan|isinf|isfinite|isnormal|signbit|fpclassify)\s*\(|\b(?:INFINITY|NAN|HUGE_VALF?)\b"
+)
+"""What of math.h Zephyr's minimal C library lacks: it has the square root only."""
+
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A library that the models of a build share when they bring the same files.
+
+    Attributes:
+        name: what it is, such as `umakit_simulator`.
+        target: the name with a digest of the contents of its files.
+        sources: its C files.
+        needs: targets that it calls.
+        device_sources: further C files, unless a board brings its own device.
+        device_needs: targets that those call.
+        only_simulated: whether there is none on a board.
+    """
+
+    name: str
+    target: str
+    sources: Sequence[str]
+    needs: Sequence[str] = ()
+    device_sources: Sequence[str] = ()
+    device_needs: Sequence[str] = ()
+    only_simulated: bool = False
+
+
+def build_files(
+    values: Mapping[str, Any], sources: Sources, files: Mapping[str, str | bytes]
+) -> dict[str, str]:
+    """`CMakeLists.txt`, `cmake/` and `zephyr/` of an export, by path.
+
+    Args:
+        values: template values of the model.
+        sources: what its C files are for.
+        files: of the export so far, by path.
+    """
+    prefix = values["prefix"]
+    umakit_headers = _names(files, "umakit/")
+    shown = {
+        **values,
+        "numeric_version": numeric_version(),
+        "model_sources": sources.model,
+        "workspace_sources": sources.static_workspace,
+        "parts": shared_parts(sources, files),
+        "has_devices": any(sources.devices.values()),
+        "devices": [backend for backend, names in sources.devices.items() if names],
+        "board_headers": [name for name in umakit_headers if name not in SIMULATOR_HEADERS],
+        "needs_full_libc": needs_full_libc(files),
+    }
+    return {
+        "CMakeLists.txt": render("library/CMakeLists.txt.j2", **shown),
+        f"cmake/{prefix}-config.cmake.in": render("library/config.cmake.in.j2", **shown),
+        "zephyr/CMakeLists.txt": render("library/zephyr_CMakeLists.txt.j2", **shown),
+        "zephyr/Kconfig": render("library/zephyr_Kconfig.j2", **shown),
+        "zephyr/module.yml": render("library/zephyr_module.yml.j2", **shown),
+    }
+
+
+def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
+    """Whether C files use more of math.h than the square root; in doubt they do."""
+    return any(
+        BEYOND_SMALL_LIBC.search(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
+        for path, content in files.items()
+        if path.startswith(f"{SOURCE_FOLDER}/")
+    )
+
+
+def numeric_version() -> str:
+    """umakit's version as three numbers, all that CMake and Arduino take."""
+    numbers = re.findall(r"\d+", __version__.split("+")[0])[:3]
+    return ".".join([*numbers, "0", "0"][:3])
+
+
+def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Part]:
+    """The parts of an export that other models may bring too; callers after what they call."""
+    parts = []
+    status = simulator = ""
+    if sources.status:
+        status = _target("umakit_status", [*sources.status, *_headers(sim.COMMON_HEADERS)], files)
+        parts.append(Part("umakit_status", status, sources.status))
+    needs = [status] if status else []
+    simulator_headers = [*_headers(sim.COMMON_HEADERS), *_headers(sim.SIMULATOR_HEADERS)]
+    if sources.simulator:
+        simulator = _target("umakit_simulator", [*sources.simulator, *simulator_headers], files)
+        parts.append(
+            Part("umakit_simulator", simulator, sources.simulator, needs, only_simulated=True)
+        )
+    kinds = {}
+    for kind, names in sources.kinds.items():
+        contents = [*names, *simulator_headers, *_kind_headers(kind)]
+        kinds[kind] = _target(f"umakit_{kind}", contents, files)
+        needs_kind = [simulator, *needs]
+        parts.append(Part(f"umakit_{kind}", kinds[kind], names, needs_kind, only_simulated=True))
+    for backend, driver in sources.drivers.items():
+        devices = sources.devices[backend]
+        if not driver and not devices:
+            continue
+        contents = [*driver, *devices, *sources.headers[backend]]
+        simulated = sources.simulated_as.get(backend)
+        if simulated:
+            contents += [*simulator_headers, *_kind_headers(simulated)]
+        target = _target(backend, contents, files)
+        device_needs = [kinds[simulated]] if simulated else []
+        parts.append(Part(backend, target, driver, needs, devices, device_needs))
+    return parts
+
+
+def _headers(paths: Sequence[str]) -> list[str]:
+    return [f"umakit/{PurePosixPath(path).name}" for path in paths]
+
+
+def _kind_headers(kind: str) -> list[str]:
+    return _headers((*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers))
+
+
+def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
+    start = f"{SOURCE_FOLDER}/{folder}"
+    return sorted(path.removeprefix(start) for path in files if path.startswith(start))
+
+
+def _text(files: Mapping[str, str | bytes], path: str) -> str:
+    return as_bytes(files[f"{SOURCE_FOLDER}/{path}"]).decode("utf-8", "replace")
+
+
+def _target(name: str, contents: Sequence[str], files: Mapping[str, str | bytes]) -> str:
+    digest = hashlib.sha256()
+    arithmetic = f"umakit/{ARITHMETIC_HEADER}"
+    included = {arithmetic} if any(arithmetic in _text(files, path) for path in contents) else set()
+    for path in sorted({*contents, *included}):
+        data = as_bytes(files[f"{SOURCE_FOLDER}/{path}"])
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return f"{name}_{digest.hexdigest()[:12]}"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which C file of a library is what for: `umakit.sources` in `metadata.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from umakit import sim
+from umakit.errors import LibraryError
+from umakit.library.schema import Sources
+
+__all__ = ["HEADER_FOLDER", "SOURCE_FOLDER", "Sources", "find_roles", "read_roles"]
+
+SOURCE_FOLDER = "codegen/host/src"
+HEADER_FOLDER = "codegen/host/include"
+
+
+def find_roles(
+    prefix: str,
+    files: Sequence[str],
+    drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    simulated_as: Mapping[str, str],
+) -> Sources:
+    """Sort the files of an export.
+
+    Args:
+        prefix: `tvmgen_NAME`.
+        files: paths of all files of the export.
+        drivers: exported names of each driver's sources and headers, by backend.
+        simulated_as: kind of the simulated device, by backend, for those that have one.
+    """
+    names = {
+        PurePosixPath(path).name
+        for path in files
+        if str(PurePosixPath(path).parent) == SOURCE_FOLDER
+    }
+    devices = {backend: [f"{backend}_device.c"] for backend in sorted(drivers)}
+    sources = Sources(
+        model=[],
+        static_workspace=_present([f"{prefix}_workspace.c"], names),
+        status=_present(_names(sim.COMMON_SOURCES), names),
+        simulator=_present(_names(sim.SIMULATOR_SOURCES), names),
+        kinds={
+            kind: _present(_names(sim.KINDS[kind].sources), names)
+            for kind in sorted(set(simulated_as.values()))
+        },
+        simulated_as=dict(sorted(simulated_as.items())),
+        drivers={backend: _present(drivers[backend][0], names) for backend in sorted(drivers)},
+        devices={backend: _present(files, names) for backend, files in devices.items()},
+        headers={
+            backend: _present([*drivers[backend][1], f"{backend}_device.h"], names)
+            for backend in sorted(drivers)
+        },
+    )
+    known = {*sources.static_workspace, *sources.status, *sources.simulated}
+    known |= {name for driver in sources.drivers.values() for name in driver}
+    sources.model = sorted(name for name in names - known if name.endswith(".c"))
+    return sources
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    return [PurePosixPath(path).name for path in paths]
+
+
+def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
+    return sorted(name for name in wanted if name in names)
+
+
+def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
+    """The roles that `metadata.json` tells.
+
+    Raises:
+        LibraryError: it does not, because an older umakit wrote it.
+    """
+    try:
+        return Sources.model_validate(metadata["umakit"]["sources"])
+    except (KeyError, ValidationError):
+        raise LibraryError(
+            "does not say what its sources are for", where=where, fix="export the library again"
+        ) from None

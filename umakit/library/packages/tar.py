@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library as one tar file: written so that equal libraries give equal bytes, unpacked safely.
+
+Imports neither TVM nor the pipeline.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from umakit.errors import LibraryError, OutputError
+from umakit.files.manifest import NAME as MANIFEST
+from umakit.files.manifest import parse_manifest, sha256
+from umakit.files.outputs import FORCE, FileKind
+from umakit.files.staging import as_bytes, with_manifest, write_file, write_new_folder
+from umakit.library.layout import METADATA, cache_folder, describes_library
+from umakit.library.packages.version_0_1_0 import library_names
+
+SUFFIX = ".tar"
+MOST_BYTES = 2**31
+MOST_FILES = 10_000
+KEPT_LIBRARIES = 16
+"""Unpacked libraries that were not used for longest are deleted."""
+
+END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
+
+
+def tar_bytes(files: Mapping[str, str | bytes]) -> bytes:
+    """A tar file whose bytes depend on the files only: no times, no owners, sorted.
+
+    Args:
+        files: contents by path.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, content in sorted(files.items()):
+            data = as_bytes(content)
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+class _LibraryTar(FileKind):
+    """A library as a tar file: known by what is in it."""
+
+    def wrote(self, path: Path) -> bool:
+        """Whether umakit wrote a tar file.
+
+        Raises:
+            OutputError: it did, but something in it was changed or added since.
+        """
+        if path.stat().st_size > MOST_BYTES:
+            return False
+        try:
+            files = read_tar(path.read_bytes(), str(path))
+        except LibraryError:
+            return False
+        listed = parse_manifest(files.pop(MANIFEST, b""))
+        known: Mapping[str, str | None] = (
+            dict.fromkeys(library_names(files.get(METADATA, b""))) if listed is None else listed
+        )
+        for name, content in files.items() if known else ():
+            if name not in known or known[name] not in (None, sha256(content)):
+                raise OutputError(
+                    f"{name!r} in it was changed or added since umakit wrote it",
+                    where=str(path),
+                    fix=FORCE,
+                )
+        return bool(known)
+
+
+LIBRARY_TAR = _LibraryTar("umakit library", b"")
+
+
+def write_tar(
+    destination: Path,
+    files: Mapping[str, str | bytes],
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Write a library as a tar file with a manifest, all of it or nothing.
+
+    Args:
+        destination: the file.
+        files: contents by path.
+        inputs, force: as in `outputs.check_file`.
+
+    Raises:
+        OutputError: it is not ours to write, or cannot be written.
+    """
+    content = tar_bytes(with_manifest(files, MANIFEST))
+    write_file(destination, content, LIBRARY_TAR, inputs, force=force)
+
+
+def library_folder(library: Path) -> Path:
+    """The folder of a library: itself, or where its tar file is unpacked.
+
+    Tar files are unpacked below the user's cache in a folder named after their content, where
+    programs that were built of them are found again.
+
+    Raises:
+        LibraryError: the file is no tar file of a library, is damaged, holds what a library does
+            not, or cannot be unpacked.
+    """
+    if not library.is_file():
+        return library
+    try:
+        state = library.stat()
+        key = (library, cache_folder("libraries"), state.st_mtime_ns, state.st_size)
+        folder = _unpacked(*key)
+        if not folder.is_dir():
+            _unpacked.cache_clear()
+            folder = _unpacked(*key)
+    except OSError as error:
+        raise LibraryError(f"cannot be read: {error.strerror}", where=str(library)) from None
+    return folder
+
+
+@functools.lru_cache(maxsize=32)
+def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
+    """Where a tar file is unpacked; it is read once in a process, unless it changes."""
+    where = str(library)
+    if size > MOST_BYTES:
+        raise LibraryError(f"has {size:,} bytes, a library at most {MOST_BYTES:,}", where=where)
+    data = library.read_bytes()
+    files = read_tar(data, where)
+    if not describes_library(files.get(METADATA, b"")):
+        raise _foreign(where)
+    folder = cache / hashlib.sha256(data).hexdigest()[:32]
+    if not _holds(folder, files):
+        _unpack(folder, files, where)
+    _forget_old_libraries(folder)
+    return folder
+
+
+def read_tar(data: bytes, where: str) -> dict[str, bytes]:
+    """The files of a tar file by their path; nothing is written.
+
+    Args:
+        data: of the tar file, not compressed.
+        where: what errors name.
+
+    Raises:
+        LibraryError: it is no tar file, is cut off, or holds anything but plain files and folders
+            with paths below its root.
+    """
+    files: dict[str, bytes] = {}
+    spellings: dict[str, str] = {}
+    stream = io.BytesIO(data)
+    try:
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in archive:
+                path = _checked_path(member, where)
+                if member.isdir():
+                    continue
+                if path in files or len(files) == MOST_FILES:
+                    raise LibraryError(f"holds {path!r} twice, or too many files", where=where)
+                other = spellings.setdefault(path.lower(), path)
+                if other != path:
+                    raise LibraryError(
+                        f"holds {other!r} and {path!r}, which are one file on some machines",
+                        where=where,
+                    )
+                content = archive.extractfile(member)
+                files[path] = content.read() if content is not None else b""
+            end = archive.offset
+    except (tarfile.TarError, EOFError, ValueError, ArithmeticError, RecursionError, OSError):
+        raise (_damaged if files else _foreign)(where) from None
+    # Python's reader takes a file that is cut off between two members for complete.
+    if data[end : end + len(END_OF_ARCHIVE)] != END_OF_ARCHIVE:
+        raise _damaged(where)
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+    if not folders.isdisjoint(files):
+        raise _damaged(where)
+    return files
+
+
+def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
+    """Write a folder that another process may be writing too: the first one's stays."""
+    staged = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        write_new_folder(staged, files)
+        staged.rename(folder)
+    except (LibraryError, OSError) as error:
+        if not _holds(folder, files):
+            raise LibraryError(
+                f"cannot be unpacked: {error}",
+                where=where,
+                fix="set XDG_CACHE_HOME to a folder with room",
+            ) from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _foreign(where: str) -> LibraryError:
+    return LibraryError(
+        f"is no umakit library: there is no {METADATA} of one",
+        where=where,
+        fix="export one with `uma compile`",
+    )
+
+
+def _damaged(where: str) -> LibraryError:
+    return LibraryError("is a damaged tar file", where=where, fix="export the library again")
+
+
+def _checked_path(member: tarfile.TarInfo, where: str) -> str:
+    path = PurePosixPath(member.name)
+    is_plain = (member.isreg() and not member.issparse()) or member.isdir()
+    if not is_plain:
+        raise LibraryError(f"holds {member.name!r}, which is no plain file", where=where)
+    is_below = not path.is_absolute() and ".." not in path.parts and "\\" not in member.name
+    if not is_below or "\0" in member.name or (member.isreg() and not path.parts):
+        raise LibraryError(f"holds {member.name!r}, a path outside of it", where=where)
+    return str(path)
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether a folder still has what was unpacked: caches are cleaned, by hand too."""
+    try:
+        return all((folder / path).read_bytes() == content for path, content in files.items())
+    except OSError:
+        return False
+
+
+def _forget_old_libraries(used: Path) -> None:
+    try:
+        os.utime(used)
+        known = sorted(used.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+    except OSError:
+        return
+    for stale in known[:-KEPT_LIBRARIES]:
+        shutil.rmtree(stale, ignore_errors=True)

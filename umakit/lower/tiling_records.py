@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a search over tilings found: a file of one model on one backend.
+
+Records hold for what they were made of. They are refused where the model, a figure of the hardware
+or the way in which cycles are counted is another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+
+from umakit.errors import OutputError, RecordsError, short_path
+from umakit.files.inputs import is_special
+from umakit.files.outputs import FileKind, check_file
+from umakit.files.staging import write_file
+from umakit.frontend import Model
+from umakit.machine import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
+from umakit.machine.space import invalid
+
+FORMAT = "umakit tuning records"
+RECORDS = FileKind("file of tuning records", FORMAT.encode())
+VERSION = 1
+"""Of the file's structure."""
+
+Cycles = Annotated[int, Field(gt=0)]
+"""No layer takes 0 cycles: what is not known is None."""
+
+TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
+AGAIN = "tune again, into another file"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Effort:
+    """How long a layer was looked at.
+
+    Attributes:
+        clock: candidates that were run on the clock of the cost model.
+        simulate: of the best of them, those that were run in the simulator.
+    """
+
+    clock: int = 64
+    simulate: int = 3
+
+    def covers(self, other: Effort) -> bool:
+        """Whether nothing of the other one is left to do."""
+        return self.clock >= other.clock and self.simulate >= other.simulate
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Record:
+    """What is known about a layer.
+
+    Attributes:
+        layer: its sizes.
+        operators: names of the model's operators that it computes, for each time that the model
+            has it.
+        tiling: the best one.
+        bound: cycles that no tiling can beat.
+        default: cycles of the tiling that is taken without records.
+        predicted: cycles of the best one, by the cost model.
+        simulated: cycles of the best one in the simulator; None if it was not run there.
+        effort: of the search.
+    """
+
+    layer: Layer
+    operators: tuple[str, ...]
+    tiling: Tiling
+    bound: Cycles
+    default: Cycles
+    predicted: Cycles
+    simulated: Cycles | None
+    effort: Effort
+
+    @property
+    def cycles(self) -> int:
+        """Of the best tiling, measured if it was."""
+        return self.predicted if self.simulated is None else self.simulated
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is in the file."""
+        view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
+        return view
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class ModelView:
+    """A model: its name in C and the SHA-256 of its file, empty for an object in memory."""
+
+    name: str
+    sha256: str
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class BackendView:
+    """A backend: its name, and all figures that decide what a tile costs."""
+
+    name: str
+    hardware: Hardware
+    driver: DriverCosts
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Owner:
+    """What records are of.
+
+    Attributes:
+        cost_model: version of the way in which layers are cut and cycles counted.
+    """
+
+    model: ModelView
+    backend: BackendView
+    cost_model: int = COST_MODEL
+
+    @classmethod
+    def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
+        """Of a model on a backend of that name."""
+        view = BackendView(backend, planner.hardware, planner.driver)
+        return cls(ModelView(model.name, model.fingerprint), view)
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Records:
+    """All records of a model on a backend."""
+
+    owner: Owner
+    layers: tuple[Record, ...] = ()
+    format: str = FORMAT
+    version: int = VERSION
+
+    @property
+    def tilings(self) -> Mapping[Layer, Tiling]:
+        """The best tiling of each layer."""
+        return {record.layer: record.tiling for record in self.layers}
+
+    def of(self, layer: Layer) -> Record | None:
+        """The record of a layer; None if there is none."""
+        return next((record for record in self.layers if record.layer == layer), None)
+
+    def with_record(self, record: Record) -> Records:
+        """The same with one more record, which replaces that of the same layer."""
+        others = [each for each in self.layers if each.layer != record.layer]
+        layers = sorted([*others, record], key=lambda each: (each.operators, repr(each.layer)))
+        return Records(self.owner, tuple(layers))
+
+    def write(self, path: Path, inputs: Iterable[Path] = ()) -> None:
+        """Write the file, all of it or nothing.
+
+        Args:
+            path: of the file; records are replaced.
+            inputs: files that were read and must stay.
+
+        Raises:
+            RecordsError: it is not ours to write, or cannot be written.
+        """
+        _write(path, self.content(), inputs)
+
+    def content(self) -> bytes:
+        """Of the file."""
+        text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
+        return (_compact(text) + "\n").encode()
+
+
+_ADAPTER = TypeAdapter(Records)
+
+
+def _compact(text: str) -> str:
+    """Lists of words and numbers on one line each, so that a layer can be read at a glance."""
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{_one_line(found[1])}]", text)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", text)
+
+
+def _write(path: Path, content: bytes | Callable[[], bytes], inputs: Iterable[Path]) -> None:
+    try:
+        write_file(path, content, RECORDS, inputs)
+    except OutputError as error:
+        raise RecordsError(error.what, where=error.where) from None
+
+
+def add_record(
+    path: Path,
+    owner: Owner,
+    record: Record,
+    inputs: Iterable[Path] = (),
+    *,
+    instead_of: Record | None = None,
+) -> Records:
+    """Add a record to those in a file, while other processes wait that add some as well.
+
+    Args:
+        path: of the file; it is made if it does not exist.
+        owner: of the records.
+        record: of a layer.
+        inputs: files that were read and must stay.
+        instead_of: the record of this layer that the file had before. Another one, of as much
+            effort as the new one, came from another process and stays.
+
+    Returns:
+        What is in the file now.
+
+    Raises:
+        RecordsError: the file is of something else, or cannot be written.
+    """
+    merged = Records(owner)
+
+    def content() -> bytes:
+        nonlocal merged
+        merged = known_records(path, owner)
+        there = merged.of(record.layer)
+        if there is None or there == instead_of or not there.effort.covers(record.effort):
+            merged = merged.with_record(record)
+        return merged.content()
+
+    _write(path, content, inputs)
+    return merged
+
+
+def known_records(path: Path, owner: Owner) -> Records:
+    """What is in a file already, none where there is no file.
+
+    Raises:
+        RecordsError: the file is of something else, or there is no such folder.
+    """
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise RecordsError("no such folder", where=short_path(path.parent))
+        return Records(owner)
+    records = read_records(path)
+    check_owner(records, owner, path)
+    return records
+
+
+def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a file to write that is an input or something else than records.
+
+    Raises:
+        RecordsError: names the file.
+    """
+    try:
+        check_file(path, RECORDS, inputs)
+    except OutputError as error:
+        raise RecordsError(
+            error.what, where=str(path), fix="choose another file for the records"
+        ) from None
+
+
+def read_records(path: Path) -> Records:
+    """Read a file.
+
+    Raises:
+        RecordsError: no such file, no records, or of another version.
+    """
+    where = short_path(path)
+    if is_special(path):
+        raise RecordsError("is no plain file", where=where, fix=TUNE)
+    try:
+        text = path.read_text(encoding="utf-8")
+        header = json.loads(text)
+    except FileNotFoundError:
+        raise RecordsError("no such file", where=where, fix=TUNE) from None
+    except OSError as error:
+        raise RecordsError(f"cannot be read: {error.strerror}", where=where) from None
+    except (ValueError, RecursionError):
+        raise RecordsError("is not valid JSON", where=where, fix=AGAIN) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise RecordsError("holds no tuning records", where=where, fix=TUNE)
+    if header.get("version") != VERSION:
+        raise RecordsError(
+            f"is of version {header.get('version')}, this umakit reads {VERSION}",
+            where=where,
+            fix=AGAIN,
+        )
+    try:
+        return _ADAPTER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RecordsError(f"{key}: {first['msg']}", where=where, fix=AGAIN) from None
+
+
+def check_owner(records: Records, owner: Owner, path: Path) -> None:
+    """Refuse records that are not of a model on a backend.
+
+    Raises:
+        RecordsError: another model, backend, figure of it or cost model; or a tiling that its
+            layer does not have.
+    """
+    where, mine = short_path(path), records.owner
+    if mine.backend.name != owner.backend.name:
+        raise RecordsError(
+            f"records are of {mine.backend.name}, not of {owner.backend.name}",
+            where=where,
+            fix="tune for this backend, into another file",
+        )
+    for kind in ("hardware", "driver"):
+        old, new = getattr(mine.backend, kind), getattr(owner.backend, kind)
+        for field in fields(old):
+            was, now = _text(getattr(old, field.name)), _text(getattr(new, field.name))
+            if was != now:
+                raise RecordsError(
+                    f"records are for {kind} with {field.name} {was}, "
+                    f"{owner.backend.name} has {now}",
+                    where=where,
+                    fix=AGAIN,
+                )
+    if mine.cost_model != owner.cost_model:
+        raise RecordsError(
+            f"records are of version {mine.cost_model} of the cost model, this is "
+            f"{owner.cost_model}",
+            where=where,
+            fix=AGAIN,
+        )
+    if mine.model.sha256 != owner.model.sha256:
+        raise RecordsError(
+            f"records are of {mine.model.name} (SHA-256 {mine.model.sha256[:12]}...), not of "
+            f"{owner.model.name} ({owner.model.sha256[:12]}...)",
+            where=where,
+            fix="tune this model, into another file",
+        )
+    _check_tilings(records, where)
+
+
+def _check_tilings(records: Records, where: str) -> None:
+    for number, record in enumerate(records.layers):
+        reason = invalid(record.layer, record.tiling, records.owner.backend.hardware)
+        if reason:
+            raise RecordsError(
+                f"the tiling of layer {number} ({', '.join(record.operators)}) does not fit: "
+                f"{reason}",
+                where=where,
+                fix=AGAIN,
+            )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(getattr(value, "value", value))

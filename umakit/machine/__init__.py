@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cutting layers into tiles that fit an accelerator's scratchpad, and what that costs in cycles.
+
+::
+
+    hardware.py   Hardware      the numbers of an accelerator
+    layer.py      Layer         the numbers of a layer
+    tiles.py      Tiling, Tiles how a layer is cut, and what each tile needs,
+    needs.py      Transfer, Job namely copies and a job of the array
+    schedules.py  tile_schedule tiles as TIR, for a backend's pass
+    commands.py   commands_of   what a tiled layer gives to the device
+    costs.py      Cost          cycles of an array job, a pool and a transfer
+    clock.py      run           a list of commands on the clock of the device
+    bound.py      Bound         what no tiling can beat
+    space.py      misfit        which tilings there are
+    estimate.py   Estimates     about how long one takes, at once
+    choose.py     best_of       which are good
+    planner.py    TilePlanner   what a backend asks
+"""
+
+from umakit.machine.commands import DriverCosts
+from umakit.machine.hardware import Hardware
+from umakit.machine.layer import Kind, Layer
+from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
+from umakit.machine.schedules import loops_of, tile_schedule, with_calls
+from umakit.machine.tiles import Tiles, Tiling
+
+__all__ = [
+    "COST_MODEL",
+    "DriverCosts",
+    "Hardware",
+    "Kind",
+    "Layer",
+    "Prediction",
+    "TilePlanner",
+    "Tiles",
+    "Tiling",
+    "loops_of",
+    "tile_schedule",
+    "with_calls",
+]

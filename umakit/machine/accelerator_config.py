@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`accel.toml`: the facts about an accelerator that are not code."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from umakit.errors import AcceleratorConfigError
+from umakit.files.inputs import is_special
+
+ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
+Count = Annotated[int, Field(ge=0, le=2**16)]
+DataflowName = Literal["output_stationary", "weight_stationary", "input_stationary"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class AcceleratorSection(_Section):
+    """Who it is."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    description: str = ""
+
+
+class ArraySection(_Section):
+    """The MAC array: rows x columns of multiply-accumulate units.
+
+    What follows `dataflow` only the simulated `systolic_array` knows; its header says what each
+    costs.
+
+    Attributes:
+        drain_cycles: to move the results of a fold out.
+        depthwise: whether each column can have an input of its own.
+        pooling_lanes: channels that its pooling stage takes in a cycle, 0 for none.
+        dataflows: what a job may choose from; `[dataflow]` if nothing is said. `dataflow` is one
+            of them, the one to take where nothing speaks for another.
+        preload: a fold is filled and drained while its neighbours compute.
+        preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
+        pack_columns: few output channels are computed for several groups of positions at a time.
+        accumulator_bytes: of a memory of int32 sums that jobs can continue, 0 for none.
+    """
+
+    rows: ArrayExtent
+    columns: ArrayExtent
+    dataflow: DataflowName = "output_stationary"
+    drain_cycles: Count = 0
+    depthwise: bool = False
+    pooling_lanes: Count = 0
+    dataflows: list[DataflowName] = Field(default=[])
+    preload: bool = False
+    preload_rows: ArrayExtent = 1
+    pack_columns: bool = False
+    accumulator_bytes: Annotated[int, Field(ge=0, le=2**28, multiple_of=4)] = 0
+
+    @property
+    def allowed_dataflows(self) -> list[DataflowName]:
+        """What a job may choose from."""
+        return self.dataflows or [self.dataflow]
+
+    @model_validator(mode="after")
+    def _dataflows(self) -> Self:
+        if len(set(self.dataflows)) != len(self.dataflows):
+            raise ValueError("dataflows names one of them twice")
+        if self.dataflow not in self.allowed_dataflows:
+            raise ValueError(f'dataflow = "{self.dataflow}" is not one of dataflows')
+        return self
+
+
+class DmaSection(_Section):
+    """The DMA engine of the simulated `systolic_array`; the cost of a transfer is in its header.
+
+    `alignment` is that of addresses and strides, 0 `burst_bytes` makes each row one burst. With
+    `outstanding` requests are sent ahead of the answers, so that a transfer waits for one latency
+    in place of one for each burst.
+    """
+
+    bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
+    latency_cycles: Count = 0
+    burst_bytes: Count = 0
+    alignment: Annotated[int, Field(ge=1, le=4096)] = 1
+    outstanding: bool = False
+
+    @field_validator("alignment")
+    @classmethod
+    def _power_of_two(cls, alignment: int) -> int:
+        return _check_power_of_two(alignment)
+
+
+class DeviceSection(_Section):
+    """What answers behind `device.h` on the host, and how a driver speaks to it.
+
+    `command_queue` is the number of commands that the simulated `systolic_array` holds, 0 for no
+    queue. `completion` is how drivers learn that one ended: the device knows both ways.
+    """
+
+    simulator: Literal["mac_array", "systolic_array", "none"] = "none"
+    command_queue: Annotated[int, Field(ge=0, le=32)] = 0
+    completion: Literal["interrupt", "polling"] = "interrupt"
+
+
+class MemorySection(_Section):
+    """A memory that working tensors may live in.
+
+    With `address = "offset"` it is a scratchpad that the CPU does not see: drivers are told byte
+    offsets from its start instead of pointers. The simulated `systolic_array` has one; its `banks`
+    serve the array or the DMA engine at a time.
+    """
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    size: Annotated[int, Field(ge=1, le=2**48)] | None = None
+    alignment: Annotated[int, Field(ge=1, le=2**31)] = 16
+    reachable_by: list[Literal["cpu", "accelerator"]] = Field(
+        default=["cpu", "accelerator"], min_length=1
+    )
+    address: Literal["pointer", "offset"] = "pointer"
+    banks: Annotated[int, Field(ge=1, le=32)] = 1
+
+    @field_validator("alignment")
+    @classmethod
+    def _power_of_two(cls, alignment: int) -> int:
+        return _check_power_of_two(alignment)
+
+    @model_validator(mode="after")
+    def _scratchpad(self) -> Self:
+        if self.address == "offset" and (self.reachable_by != ["accelerator"] or not self.size):
+            raise ValueError('address = "offset" needs a size and reachable_by = ["accelerator"]')
+        return self
+
+
+class AcceleratorConfig(_Section):
+    """The whole file."""
+
+    accelerator: AcceleratorSection
+    array: ArraySection
+    dma: DmaSection = DmaSection()
+    device: DeviceSection = DeviceSection()
+    memory: list[MemorySection] = Field(default=[])
+
+    @property
+    def scratchpads(self) -> list[MemorySection]:
+        """Memories that drivers address by offset."""
+        return [memory for memory in self.memory if memory.address == "offset"]
+
+    @model_validator(mode="after")
+    def _simulated(self) -> Self:
+        if self.device.simulator == "systolic_array":
+            _check_systolic_array(self.array, self.scratchpads)
+        if self.device.simulator == "mac_array":
+            _check_mac_array(self)
+        return self
+
+
+def _check_mac_array(config: AcceleratorConfig) -> None:
+    """Refuse what only `systolic_array` does: the simulated device would ignore it."""
+    array = config.array
+    settings = {
+        f'dataflow = "{array.dataflow}"': array.dataflow != "output_stationary",
+        f"dataflows = {array.dataflows}": array.allowed_dataflows != ["output_stationary"],
+        "preload = true": array.preload,
+        f"preload_rows = {array.preload_rows}": array.preload_rows != 1,
+        "pack_columns = true": array.pack_columns,
+        f"accumulator_bytes = {array.accumulator_bytes}": array.accumulator_bytes != 0,
+        "outstanding = true": config.dma.outstanding,
+        f"command_queue = {config.device.command_queue}": config.device.command_queue != 0,
+    }
+    for setting, is_set in settings.items():
+        if is_set:
+            raise ValueError(f'{setting} needs simulator = "systolic_array"')
+
+
+def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection]) -> None:
+    if len(scratchpads) != 1:
+        raise ValueError(
+            'simulator = "systolic_array" needs one [[memory]] with address = "offset", not '
+            f"{len(scratchpads)}"
+        )
+    (memory,) = scratchpads
+    if (memory.size or 0) % (4 * memory.banks):
+        raise ValueError(
+            f"{memory.name}: {memory.size} bytes are not {memory.banks} banks of whole 32-bit words"
+        )
+    if array.depthwise and array.allowed_dataflows == ["input_stationary"]:
+        raise ValueError(
+            "depthwise convolutions cannot be input_stationary: each input meets one weight only"
+        )
+    if array.pack_columns and "output_stationary" not in array.allowed_dataflows:
+        raise ValueError("pack_columns needs output_stationary among the dataflows")
+
+
+def _check_power_of_two(number: int) -> int:
+    if number & (number - 1):
+        raise ValueError(f"{number} is no power of two")
+    return number
+
+
+def load_accelerator_config(path: Path) -> AcceleratorConfig:
+    """Read and check an `accel.toml`.
+
+    Raises:
+        AcceleratorConfigError: no such file, no TOML, an unknown key, a value out of range; names
+            the key.
+    """
+    if is_special(path):
+        raise AcceleratorConfigError("is no plain file", where=str(path))
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AcceleratorConfigError("no such file", where=str(path)) from None
+    except OSError as error:
+        raise AcceleratorConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
+        raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
+    try:
+        return AcceleratorConfig.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = f"{key}: {first['msg']}" if key else first["msg"]
+        raise AcceleratorConfigError(message, where=str(path)) from None

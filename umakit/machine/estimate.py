@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""About how long a tiling takes, and what it cannot be faster than, without running its commands.
+
+It adds up what each engine is busy for. That takes few multiplications, because tiles along an axis
+have at most three sizes: inner ones and those at the edges. The tilings of a layer share most of
+these sums, so that they are kept. `umakit.machine.clock` is exact, and slower by the number of
+tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from umakit.machine.commands import DriverCosts, job_cost
+from umakit.machine.costs import Cost, transfer_cost
+from umakit.machine.hardware import Hardware
+from umakit.machine.layer import Layer
+from umakit.machine.space import SIZED, axis_extent, sizes_of, tiles_on
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import (
+    COLUMNS,
+    IMAGES,
+    INPUT_CHANNELS,
+    OUTPUT_CHANNELS,
+    ROWS,
+    Tiles,
+    Tiling,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Cycles of a tiling.
+
+    Attributes:
+        bound: no run takes less.
+        cycles: about how many it takes.
+        commands: that it gives to the device.
+    """
+
+    bound: int
+    cycles: int
+    commands: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Jobs of the array: busy cycles of all, their number, and the tail of one."""
+
+    busy: int
+    count: int
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """One copy of each tile of a tensor.
+
+    Attributes:
+        busy: cycles of all together.
+        count: of transfers.
+        first, last: busy cycles of the first tile and of the last one.
+        tail: of each.
+    """
+
+    busy: int
+    count: int
+    first: int
+    last: int
+    tail: int
+
+
+class Estimates:
+    """What the tilings of one layer cost.
+
+    Args:
+        layer: what is cut.
+        hardware: for which accelerator.
+        driver: what its driver's calls cost.
+    """
+
+    def __init__(self, layer: Layer, hardware: Hardware, driver: DriverCosts) -> None:
+        self._layer = layer
+        self._hardware = hardware
+        self._driver = driver
+        self._costs: dict[tuple[Dataflow, int, int, int], Cost] = {}
+        self._moves: dict[tuple[str | int, ...], _Moves] = {}
+        self._extents = {axis: axis_extent(layer, axis) for axis in SIZED}
+
+    def bound(self, cut: Tiling) -> int:
+        """What a tiling cannot be faster than, whatever the order of its loops.
+
+        The array waits for the first tile, works, and the last tile has to leave; and each tile
+        crosses the bus at least once.
+        """
+        jobs, moves = self._jobs(cut), self._all_moves(cut)
+        copied = self._parameters.busy + sum(move.busy for move in moves.values())
+        return self._driver.begin + max(
+            self._way_in(cut) + jobs.busy + jobs.tail + self._way_out(cut),
+            self._driver.transfer + copied + moves["result"].tail + self._driver.finish,
+        )
+
+    def of(self, tiles: Tiles) -> Estimate:
+        """What a tiling costs."""
+        driver, tiling = self._driver, tiles.tiling
+        jobs, moves = self._jobs(tiling), self._all_moves(tiling)
+        again = {name: _repeats(tiles, name) for name in moves}
+        dma = sum(again[name] * moves[name].busy for name in moves)
+        dma += self._parameters.busy
+        transfers = self._parameters.count + sum(again[n] * moves[n].count for n in moves)
+        commands = jobs.count + transfers
+        issue = driver.begin + self._configure
+        issue += transfers * driver.transfer + jobs.count * driver.job
+        tail, way_out = moves["result"].tail, self._way_out(tiling)
+        if not self._hardware.command_queue:
+            issue += (commands - 1) * driver.check
+            cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
+            return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
+        way_in = driver.begin + self._way_in(tiling)
+        last = jobs.tail + way_out
+        bound = max(
+            way_in + jobs.busy + last,
+            driver.begin + driver.transfer + dma + tail + driver.finish,
+            issue + way_out,
+        )
+        steps = self._steps(tiles, jobs, moves)
+        return Estimate(bound, max(bound, way_in + steps + last), commands)
+
+    def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
+        """Cycles of all jobs if each waits for what is copied beside the one before.
+
+        In a step of a loop those tensors are copied whose tiles it or a loop inside of it changes.
+        With n buffers the copies for a job can start when the job n before it has ended, and the
+        store of its result comes first.
+        """
+        job = jobs.busy / jobs.count
+        one = {name: move.busy / move.count for name, move in moves.items()}
+        depths = {name: tiles.depth(name) for name in moves}
+        cycles, before = job, 1
+        for number, axis in enumerate(tiles.loops):
+            steps, before = before * (tiles.extents[axis] - 1), before * tiles.extents[axis]
+            copies = sum(one[name] for name, depth in depths.items() if depth > number)
+            if copies:
+                copies += jobs.tail + moves["result"].tail
+            buffers = tiles.tiling.buffers
+            if buffers == 1:
+                cycles += steps * (job + copies)
+            elif number == len(tiles.loops) - 1:  # one of n jobs is late, or each a part as much
+                cycles += steps * max(job, (job + copies) / buffers)
+            else:
+                cycles += steps * max(job, copies / (buffers - 1))
+        return int(cycles)
+
+    @cached_property
+    def _configure(self) -> int:
+        return self._driver.configure + (self._driver.configure_add if self._layer.adds else 0)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        weights = () if self._layer.is_pool else ("weights",)
+        return ("data", *weights, *(("addend",) if self._layer.adds else ()), "result")
+
+    def _all_moves(self, tiling: Tiling) -> dict[str, _Moves]:
+        return {name: self._tiles_of(tiling, name) for name in self._names}
+
+    def _way_in(self, tiling: Tiling) -> int:
+        """Until the array can start: its first operands are loaded, and it is told to."""
+        driver = self._driver
+        loads = [self._tiles_of(tiling, name) for name in self._names if name != "result"]
+        transfers = self._parameters.count + len(loads)
+        enqueued = transfers * driver.transfer + self._configure + driver.job
+        loaded = driver.transfer + self._parameters.busy + loads[0].tail
+        return max(enqueued, loaded + sum(load.first for load in loads))
+
+    def _way_out(self, tiling: Tiling) -> int:
+        result = self._tiles_of(tiling, "result")
+        return result.last + result.tail + self._driver.finish
+
+    def _parts(self, tiling: Tiling) -> Iterator[tuple[int, int, int, int, int]]:
+        """Rows, columns, output channels and input channels of jobs, and how many are like that."""
+        layer, sizes = self._layer, sizes_of(tiling)
+        kinds = []
+        for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):
+            extent, size = self._extents[axis], min(sizes[axis], self._extents[axis])
+            if axis == INPUT_CHANNELS and layer.per_channel:
+                kinds.append([(1, 1)])
+                continue
+            full, rest = divmod(extent, size)
+            kinds.append([(size, full), (rest, 1)] if rest else [(size, full)])
+        for rows, columns, outputs, inputs in product(*kinds):
+            times = rows[1] * columns[1] * outputs[1] * inputs[1]
+            yield rows[0], columns[0], outputs[0], inputs[0], times
+
+    def _jobs(self, tiling: Tiling) -> _Jobs:
+        busy = count = tail = 0
+        for rows, columns, outputs, inputs, times in self._parts(tiling):
+            key = (tiling.dataflow, rows * columns, outputs, inputs)
+            cost = self._costs.get(key)
+            if cost is None:
+                cost = job_cost(
+                    self._hardware, self._layer, tiling.dataflow, (rows, columns), (inputs, outputs)
+                )
+                self._costs[key] = cost
+            busy += times * cost.busy
+            count += times
+            tail = cost.tail
+        images = self._layer.images
+        return _Jobs(images * busy, images * count, tail)
+
+    def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
+        """The transfers of one copy of each tile of a tensor."""
+        key: tuple[str | int, ...] = (name, tiling.rows, tiling.columns, tiling.output_channels)
+        if name == "weights":
+            key = (name, tiling.output_channels, tiling.input_channels)
+        elif name == "data":
+            channels = self._layer.per_channel
+            inputs = tiling.output_channels if channels else tiling.input_channels
+            key = (name, tiling.rows, tiling.columns, inputs)
+        if key not in self._moves:
+            self._moves[key] = self._sum(tiles_on(self._layer, tiling, self._hardware), name)
+        return self._moves[key]
+
+    def _sum(self, tiles: Tiles, name: str) -> _Moves:
+        busy = count = first = last = tail = 0
+        for position, times in _kinds(tiles, tiles.axes_of(name)):
+            moved = tiles.store(position) if name == "result" else tiles.load(name, position)
+            cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
+            first = first or cost.busy
+            last, tail = cost.busy, cost.tail
+            busy += times * cost.busy
+            count += times
+        return _Moves(busy, count, first, last, tail)
+
+    @cached_property
+    def _parameters(self) -> _Moves:
+        """Bias, multipliers and shifts."""
+        layer = self._layer
+        if layer.is_pool:
+            return _Moves(0, 0, 0, 0, 0)
+        sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
+        busy = sum(transfer_cost(self._hardware, 1, 1, size).busy for size in sizes)
+        return _Moves(busy, len(sizes), 0, 0, 0)
+
+
+def _repeats(tiles: Tiles, name: str) -> int:
+    """How often each tile of a tensor is copied."""
+    own = tiles.axes_of(name)
+    loops = tiles.loops[: tiles.depth(name)]
+    return prod(tiles.extents[axis] for axis in loops if axis not in own)
+
+
+def _kinds(tiles: Tiles, axes: tuple[str, ...]) -> Iterator[tuple[dict[str, int], int]]:
+    """A tile of each size, and how many have it: the first, one behind it, ..., the last."""
+    for chosen in product(*(_ends(tiles.extents[axis], axis) for axis in axes)):
+        position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
+        for axis, (number, _) in zip(axes, chosen, strict=True):
+            position[axis] = number
+        yield position, prod(times for _, times in chosen)
+
+
+def _ends(extent: int, axis: str) -> list[tuple[int, int]]:
+    """Numbers of tiles along an axis that stand for all, and for how many each."""
+    if axis == IMAGES:
+        return [(0, extent)]
+    if axis in (ROWS, COLUMNS) and extent > 2:
+        return [(0, 1), (1, extent - 2), (extent - 1, 1)]
+    return [(0, extent - 1), (extent - 1, 1)] if extent > 1 else [(0, 1)]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sizes of a layer, as far as cutting it into tiles has to know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from umakit import patterns
+from umakit.machine.systolic import Product
+
+
+class Kind(Enum):
+    """What an array computes; fully connected layers are convolutions of an image of one column."""
+
+    CONVOLUTION = "convolution"
+    DEPTHWISE = "depthwise"
+    MAX_POOL = "max_pool"
+    AVERAGE_POOL = "average_pool"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as numbers. Pairs are (along height, along width).
+
+    Attributes:
+        kind: what is computed.
+        images: of a batch.
+        input_size, output_size: height and width.
+        input_channels, output_channels: of an image.
+        kernel, strides, dilation: of the window.
+        padding: above and left of the image.
+        channels_first: whether data and result lie as NCHW; else as NHWC.
+        scales: number of multipliers: 1, or one for each output channel; 0 for pools.
+        stored_channels: output channels with those that fill the last block of weights.
+        adds: whether a second tensor of the result's shape is added to the result.
+    """
+
+    kind: Kind
+    images: int
+    input_size: tuple[int, int]
+    output_size: tuple[int, int]
+    input_channels: int
+    output_channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    channels_first: bool = False
+    scales: int = 1
+    stored_channels: int = 0
+    adds: bool = False
+
+    @classmethod
+    def of(cls, known: patterns.Composite) -> Layer:
+        """The sizes of a composite of `umakit.patterns`: `QConv2d`, `QDepthwise`, `QDense`,
+        `QMaxPool2d` or `QAveragePool2d`.
+
+        Raises:
+            TypeError: another kind of composite.
+        """
+        if isinstance(known, patterns.QDense):
+            return cls(
+                Kind.CONVOLUTION, 1, (known.rows, 1), (known.rows, 1), known.inputs, known.outputs,
+                (1, 1), scales=known.scales, stored_channels=known.outputs + known.fill,
+            )  # fmt: skip
+        if isinstance(known, patterns.QConv2d):
+            kind = Kind.DEPTHWISE if isinstance(known, patterns.QDepthwise) else Kind.CONVOLUTION
+            return cls(
+                kind, *_image(known), known.kernel, *_window(known), known.dilation,
+                known.data_layout == "NCHW", known.scales, known.output_channels + known.fill,
+                isinstance(known, patterns.QConv2dAdd),
+            )  # fmt: skip
+        if isinstance(known, patterns.QPool2d):
+            kind = Kind.MAX_POOL if isinstance(known, patterns.QMaxPool2d) else Kind.AVERAGE_POOL
+            return cls(
+                kind, *_image(known), known.window, *_window(known),
+                channels_first=known.data_layout == "NCHW", scales=0,
+                stored_channels=known.output_channels,
+            )  # fmt: skip
+        raise TypeError(f"{type(known).__name__} is not cut into tiles")
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether there are no weights."""
+        return self.kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL)
+
+    @property
+    def per_channel(self) -> bool:
+        """Whether output channel o reads input channel o / multiplier only."""
+        return self.kind is not Kind.CONVOLUTION
+
+    @property
+    def multiplier(self) -> int:
+        """Output channels for each input channel, where a channel reads one only."""
+        return self.output_channels // self.input_channels
+
+    @property
+    def window(self) -> int:
+        """Positions of the kernel."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def product(self) -> Product:
+        """One image as a matrix product; of a depthwise convolution, k is that of one channel."""
+        height, width = self.output_size
+        k = self.window * (1 if self.per_channel else self.input_channels)
+        return Product(height * width, self.output_channels, k)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all images; 0 for pools."""
+        return 0 if self.is_pool else self.images * self.product.macs
+
+    @property
+    def data_bytes(self) -> int:
+        """Of the input."""
+        return self.images * self.input_size[0] * self.input_size[1] * self.input_channels
+
+    @property
+    def result_bytes(self) -> int:
+        """Of the output."""
+        return self.images * self.output_size[0] * self.output_size[1] * self.output_channels
+
+    @property
+    def weights_bytes(self) -> int:
+        """As the array wants them; 0 for pools."""
+        if self.is_pool:
+            return 0
+        inputs = 1 if self.per_channel else self.input_channels
+        return self.window * inputs * self.stored_channels
+
+    @property
+    def stored_scales(self) -> int:
+        """Elements of the arrays of multipliers and of shifts."""
+        return self.stored_channels if self.scales > 1 else self.scales
+
+    @property
+    def parameters_bytes(self) -> int:
+        """Bias, multipliers and shifts, one behind the other."""
+        return 0 if self.is_pool else 4 * self.stored_channels + 5 * self.stored_scales
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """What has to move at least once: operands and result."""
+        addend = self.result_bytes if self.adds else 0
+        ends = self.data_bytes + self.result_bytes + addend
+        return ends + self.weights_bytes + self.parameters_bytes
+
+
+def _image(known: Any) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
+    return (
+        known.batch,
+        (known.height, known.width),
+        (known.output_height, known.output_width),
+        known.input_channels,
+        known.output_channels,
+    )
+
+
+def _window(known: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    top, left, *_ = known.padding
+    return known.strides, (top, left)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend asks about tiles: whether a layer can be cut to fit, and how it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from umakit.machine.bound import Bound, lower_bound
+from umakit.machine.choose import Candidate, best_of, whole_space
+from umakit.machine.clock import Run, run
+from umakit.machine.commands import DriverCosts, commands_of
+from umakit.machine.hardware import Hardware
+from umakit.machine.layer import Layer
+from umakit.machine.space import axis_unit, misfit, tiles_on
+from umakit.machine.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
+from umakit.patterns import Composite
+
+COST_MODEL = 1
+"""Version of how layers are cut and of what that costs; it goes up when either changes."""
+
+FINALISTS = 12
+"""Of the default's candidates, how many are run on the clock,"""
+
+FINALISTS_COMMANDS = 2_000
+"""unless they have more commands than these together: then the clock would take too long, and the
+estimate, whose error is a few commands' time, is good."""
+
+
+SHORT_QUEUE = 4
+"""A tile takes four commands: with fewer entries the driver is not ahead."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a tiled layer will cost.
+
+    Attributes:
+        cycles: from the first access of a register to the last.
+        run: commands on the clock.
+        bound: what no tiling can beat.
+    """
+
+    cycles: int
+    run: Run
+    bound: Bound
+
+
+class TilePlanner:
+    """Cuts layers into tiles for an accelerator.
+
+    Args:
+        hardware: its figures.
+        driver: what its driver's calls cost.
+        most_buffers: for each tensor's tiles that the default may use; 1: no double buffering.
+    """
+
+    def __init__(
+        self, hardware: Hardware, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
+    ) -> None:
+        self.hardware = hardware
+        self.driver = driver
+        self.most_buffers = most_buffers
+        self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
+        self._asked: list[Layer] = []
+        self._defaults: dict[Layer, Tiling | None] = {}
+
+    @contextmanager
+    def using(self, tuned: Mapping[Layer, Tiling]) -> Iterator[list[Layer]]:
+        """Prefer these tilings to the defaults until the end of the block.
+
+        Yields:
+            A list of the layers that are cut in it, in the order of the questions.
+        """
+        before, asked = self._tuned, self._asked
+        self._tuned, self._asked = MappingProxyType(dict(tuned)), []
+        try:
+            yield self._asked
+        finally:
+            self._tuned, self._asked = before, asked
+
+    def judge(self, known: Composite) -> bool | str:
+        """A predicate for `umakit.patterns`: whether the layer can be cut into tiles that fit."""
+        layer = Layer.of(known)
+        if self.hardware.alignment > 1:
+            return (
+                "tiles start at any byte, the DMA engine copies from multiples of "
+                f"{self.hardware.alignment}"
+            )
+        for axis, name in enumerate(("rows", "columns")):
+            if _sees_padding_only(layer, axis):
+                return f"a window sees {name} of the padding only"
+        if layer not in self._tuned and self.default(layer) is None:
+            return misfit(self._tiles(layer, self._smallest(layer)), self.hardware)
+        return True
+
+    def tiles_of(self, known: Composite) -> Tiles:
+        """How a layer that `judge` accepted is cut.
+
+        Raises:
+            ValueError: it cannot be cut to fit.
+        """
+        layer = Layer.of(known)
+        self._asked.append(layer)
+        tiling = self.tiling_of(layer)
+        if tiling is None:
+            raise ValueError("the layer does not fit in any way")
+        return self._tiles(layer, tiling)
+
+    def tiling_of(self, layer: Layer) -> Tiling | None:
+        """How a layer is cut: as it was tuned, or by default; None if nothing fits."""
+        return self._tuned.get(layer) or self.default(layer)
+
+    def default(self, layer: Layer) -> Tiling | None:
+        """A good tiling, found by the estimate and settled by the clock; None if none fits."""
+        if layer not in self._defaults:
+            self._defaults[layer] = self._choose(layer)
+        return self._defaults[layer]
+
+    def predict(self, tiles: Tiles) -> Prediction:
+        """What a tiling costs on the simulated device."""
+        commands = commands_of(tiles, self.hardware, self.driver)
+        layer, ran = tiles.layer, run(commands, self.hardware)
+        bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)
+        return Prediction(ran.cycles + self.driver.finish, ran, bound)
+
+    def _tiles(self, layer: Layer, tiling: Tiling) -> Tiles:
+        return tiles_on(layer, tiling, self.hardware)
+
+    def _choose(self, layer: Layer) -> Tiling | None:
+        """The best by the estimate; in a short queue little overlaps, so that what is best without
+        one may be better."""
+        hardware = self.hardware
+        tiling = self._best_on(hardware, layer)
+        if tiling is None or not 0 < hardware.command_queue < SHORT_QUEUE:
+            return tiling
+        other = self._best_on(replace(hardware, command_queue=0), layer)
+        cut = [each for each in (tiling, other) if each is not None]
+        return min(cut, key=lambda each: self.predict(self._tiles(layer, each)).cycles)
+
+    def _best_on(self, hardware: Hardware, layer: Layer) -> Tiling | None:
+        """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
+        several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
+        for buffers in (several, BUFFERS[:1]):
+            for uncut in ((COLUMNS,), ()):
+                found: list[Candidate] = []
+                for count in buffers:
+                    part = whole_space(layer, hardware, count, uncut)
+                    found += best_of(part, layer, hardware, self.driver, FINALISTS).candidates
+                if found:
+                    return self._settled(layer, sorted(found))
+        return None
+
+    def _settled(self, layer: Layer, found: list[Candidate]) -> Tiling:
+        """The best of some candidates on the clock."""
+        commands, best, least = 0, found[0].tiling, None
+        for each in found:
+            commands += each.commands
+            if commands > FINALISTS_COMMANDS:
+                break
+            cycles = self.predict(self._tiles(layer, each.tiling)).cycles
+            if least is None or cycles < least:
+                best, least = each.tiling, cycles
+        return best
+
+    def _smallest(self, layer: Layer) -> Tiling:
+        unit = axis_unit(layer, self.hardware, OUTPUT_CHANNELS)
+        return Tiling(self.hardware.dataflows[0], 1, 1, unit, 1, AXES, 1)
+
+
+def _sees_padding_only(layer: Layer, axis: int) -> bool:
+    """Whether the first or last window along an axis sees no input."""
+    window = (layer.kernel[axis] - 1) * layer.dilation[axis] + 1
+    last = (layer.output_size[axis] - 1) * layer.strides[axis] - layer.padding[axis]
+    return layer.padding[axis] >= window or last >= layer.input_size[axis]

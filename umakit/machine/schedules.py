@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiles as a TIR schedule: what a backend's pass reorders, and what it puts in a tile's place.
+
+`tile_schedule` describes a layer as TIR over tiles instead of elements: one block loads a tile of
+the data, one a tile of the weights, one computes a step, one stores a tile of the result. TVM's
+schedule primitives move these blocks and their loops, and refuse what would change the result. In
+the end each block becomes driver calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from umakit import tvm_api
+from umakit.machine.tiles import (
+    COLUMNS,
+    IMAGES,
+    INPUT_CHANNELS,
+    OUTPUT_CHANNELS,
+    ROWS,
+    Position,
+    Tiles,
+)
+
+tirx = tvm_api.tirx
+te = tvm_api.te
+
+Calls = Callable[[Position], Any]
+"""From a tile's coordinates, which are TIR expressions, to statements."""
+
+_RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
+_COMPUTED = (*_RESULT, INPUT_CHANNELS)
+
+
+def tile_schedule(tiles: Tiles) -> Any:
+    """A schedule of a layer's tiles in plain order: all is loaded, then computed, then stored.
+
+    Its blocks are `load_data`, `load_weights` unless the layer is a pool, `load_addend` if it adds,
+    `compute`, whose loops are images, output channels, rows, columns and input channels, and
+    `store`.
+    """
+    loaded = ["data"]
+    loaded += [] if tiles.layer.is_pool else ["weights"]
+    loaded += ["addend"] if tiles.layer.adds else []
+    sources = {name: _grid(tiles, name) for name in loaded}
+    copies = {
+        name: te.compute(grid.shape, _copy_of(grid), name=f"load_{name}")
+        for name, grid in sources.items()
+    }
+    step = te.reduce_axis((0, tiles.extents[INPUT_CHANNELS]), INPUT_CHANNELS)
+
+    def computed(*result: Any) -> Any:
+        position = dict(zip(_RESULT, result, strict=True)) | {INPUT_CHANNELS: step}
+        operands = [copies[name](*(position[a] for a in tiles.axes_of(name))) for name in loaded]
+        total = operands[0]
+        for operand in operands[1:]:
+            total = total + operand
+        return te.sum(total, axis=step)
+
+    shape = [tiles.extents[axis] for axis in _RESULT]
+    result = te.compute(shape, computed, name="compute")
+    stored = te.compute(shape, _copy_of(result), name="store")
+    return tvm_api.Schedule(te.create_prim_func([*sources.values(), stored]))
+
+
+def loops_of(schedule: Any) -> dict[str, Any]:
+    """The loops of a new tile schedule around its block `compute`, by axis."""
+    loops = schedule.get_loops(schedule.get_sblock("compute"))
+    return dict(zip(_COMPUTED, loops, strict=True))
+
+
+def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
+    """The body of a scheduled prim func with statements in the place of its blocks.
+
+    Args:
+        schedule: from `tile_schedule`.
+        tiles: from which it was made.
+        calls: by block name; receives the tile's number along each axis, also those of loops
+            around a copy that it does not depend on: they decide which buffer it goes to.
+    """
+    body = schedule.mod["main"].body
+    realizes = tvm_api.collect(body, tvm_api.SBlockRealize)
+    (computed,) = (each for each in realizes if each.block.name_hint == "compute")
+    position = {
+        axis: value if tiles.extents[axis] > 1 else 0
+        for axis, value in zip(_COMPUTED, computed.iter_values, strict=True)
+    }
+
+    def replaced(realize: Any) -> Any:
+        call = calls.get(str(realize.block.name_hint))
+        return realize.block.body if call is None else call(position)  # the root has none
+
+    return tvm_api.rewrite(body, [(tvm_api.SBlockRealize, replaced)])
+
+
+def _copy_of(grid: Any) -> Callable[..., Any]:
+    return lambda *at: grid(*at)
+
+
+def _grid(tiles: Tiles, tensor: str) -> Any:
+    """A tensor whose elements stand for tiles."""
+    shape = [tiles.extents[axis] for axis in tiles.axes_of(tensor)]
+    return te.placeholder(shape, "int32", tensor)

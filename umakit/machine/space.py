@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tilings a layer has: sizes along each axis, and what an accelerator can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+from umakit.machine.hardware import Hardware
+from umakit.machine.layer import Layer
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import (
+    AXES,
+    BUFFERS,
+    COLUMNS,
+    INPUT_CHANNELS,
+    OUTPUT_CHANNELS,
+    ROWS,
+    Tiles,
+    Tiling,
+)
+
+SUM_BYTES = 4
+"""Of a sum in the accumulator."""
+
+SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
+"""Axes along which a layer is cut."""
+
+Key = tuple[str | int | tuple[str, ...], ...]
+"""What orders tilings that are equally good, so that a search always finds the same."""
+
+
+def tiles_on(layer: Layer, tiling: Tiling, hardware: Hardware) -> Tiles:
+    """A layer, cut for an accelerator."""
+    return Tiles(layer, tiling, hardware.columns, hardware.bank_bytes)
+
+
+def misfit(tiles: Tiles, hardware: Hardware) -> str:
+    """Why an accelerator cannot run a tiling; empty if it can."""
+    layer, tiling = tiles.layer, tiles.tiling
+    if tiles.scratchpad_bytes > hardware.scratchpad_bytes:
+        return f"needs {tiles.scratchpad_bytes:,} B, scratchpad has {hardware.scratchpad_bytes:,} B"
+    if layer.is_pool:
+        return ""
+    if tiling.dataflow not in hardware.dataflows:
+        return f"dataflow {tiling.dataflow.value}: the array has none"
+    if layer.per_channel and tiling.dataflow is Dataflow.INPUT_STATIONARY:
+        return "input_stationary: each input meets one weight only"
+    sums = _sums(tiles, hardware) * SUM_BYTES
+    if sums > hardware.accumulator_bytes:
+        return f"needs {sums:,} B of sums, accumulator has {hardware.accumulator_bytes:,} B"
+    return ""
+
+
+def _sums(tiles: Tiles, hardware: Hardware) -> int:
+    """Sums of a tile that have to be kept outside of the array's cells."""
+    positions, channels = tiles.largest_tile
+    if tiles.extents[INPUT_CHANNELS] > 1:
+        return positions * channels
+    if hardware.accumulator_bytes == 0 or tiles.tiling.dataflow is Dataflow.OUTPUT_STATIONARY:
+        return 0
+    if tiles.tiling.dataflow is Dataflow.WEIGHT_STATIONARY:
+        return positions * min(channels, hardware.columns)
+    return min(positions, hardware.columns) * channels
+
+
+def dataflows_of(layer: Layer, hardware: Hardware) -> tuple[Dataflow, ...]:
+    """What may stay in the array. Pools do not use it, so that one will do."""
+    if layer.is_pool:
+        return hardware.dataflows[:1]
+    never = Dataflow.INPUT_STATIONARY if layer.per_channel else None
+    return tuple(each for each in hardware.dataflows if each is not never)
+
+
+def axis_unit(layer: Layer, hardware: Hardware, axis: str) -> int:
+    """What sizes of tiles along an axis are multiples of, unless they are all of it.
+
+    Tiles of output channels are whole blocks of weights, and see whole input channels.
+    """
+    if axis != OUTPUT_CHANNELS:
+        return 1
+    columns = hardware.columns
+    if not layer.per_channel or columns % layer.multiplier == 0:
+        return columns
+    return columns * layer.multiplier
+
+
+def axis_extent(layer: Layer, axis: str) -> int:
+    """What a layer has along an axis; input channels only where sums go over them."""
+    if axis == INPUT_CHANNELS:
+        return layer.input_channels
+    height, width = layer.output_size
+    return {OUTPUT_CHANNELS: layer.output_channels, ROWS: height, COLUMNS: width}[axis]
+
+
+def axis_sizes(layer: Layer, hardware: Hardware, axis: str, every: bool = False) -> list[int]:
+    """Sizes of tiles along an axis, the largest first.
+
+    Args:
+        every: all of them; else parts as equal as they can be, about 2 sqrt(n) sizes of an axis
+            of n.
+    """
+    extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
+    if axis == INPUT_CHANNELS and layer.per_channel:
+        return [extent]
+    units = -(-extent // unit)
+    counts = set(range(1, units + 1))
+    if not every:
+        counts = {-(-units // parts) for parts in counts}
+    return [min(count * unit, extent) for count in sorted(counts, reverse=True)]
+
+
+def orders_of(extents: dict[str, int]) -> Iterator[tuple[str, ...]]:
+    """Orders of the loops; those that differ in loops of one tile only count once."""
+    seen = set()
+    for order in permutations(AXES):
+        loops = tuple(axis for axis in order if extents[axis] > 1)
+        if loops not in seen:
+            seen.add(loops)
+            yield order
+
+
+def sizes_of(tiling: Tiling) -> dict[str, int]:
+    """Sizes of tiles by axis."""
+    return {
+        OUTPUT_CHANNELS: tiling.output_channels,
+        ROWS: tiling.rows,
+        COLUMNS: tiling.columns,
+        INPUT_CHANNELS: tiling.input_channels,
+    }
+
+
+def tiling_key(tiling: Tiling) -> Key:
+    """Of two tilings that take equally long, the one with the smaller key is taken."""
+    return (
+        -tiling.buffers, -tiling.output_channels, -tiling.rows, -tiling.columns,
+        -tiling.input_channels, tiling.dataflow.value, tiling.order,
+    )  # fmt: skip
+
+
+def invalid(layer: Layer, tiling: Tiling, hardware: Hardware) -> str:
+    """Why a tiling is none of a layer on an accelerator; empty if it is one."""
+    for axis, size in sizes_of(tiling).items():
+        extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
+        if not 1 <= size <= extent:
+            return f"{axis} is {size}, the layer has {extent}"
+        if size % unit and size != extent:
+            return f"{axis} is {size}, no multiple of {unit}"
+    if layer.per_channel and tiling.input_channels != layer.input_channels:
+        return "input_channels are cut where no sum goes over them"
+    if sorted(tiling.order) != sorted(AXES):
+        return f"order is {', '.join(tiling.order)}, not each of {', '.join(AXES)}"
+    if tiling.buffers not in BUFFERS:
+        return f"buffers is {tiling.buffers}, not one of {', '.join(map(str, BUFFERS))}"
+    return misfit(tiles_on(layer, tiling, hardware), hardware)

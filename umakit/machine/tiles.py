@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layer cut into tiles: which tiles there are, what each needs, and where it lies.
+
+A tile is a part of the result: some rows, columns and output channels. It is computed from what its
+windows see of the data, halos included, in steps over parts of the input channels, whose sums meet
+in the accumulator. Tiles at the edges are smaller.
+
+All coordinates are expressions of the tile's number along each axis, see `arithmetic`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from umakit.machine.arithmetic import Number, larger, quotient, remainder, smaller
+from umakit.machine.layer import Layer
+from umakit.machine.needs import Buffer, Job, Transfer
+from umakit.machine.systolic import Dataflow
+
+IMAGES = "images"
+ROWS = "rows"
+COLUMNS = "columns"
+OUTPUT_CHANNELS = "output_channels"
+INPUT_CHANNELS = "input_channels"
+
+AXES = (OUTPUT_CHANNELS, ROWS, COLUMNS)
+"""Axes whose loops may be in any order; that over images is outside and that over input channels
+inside of them."""
+
+BUFFERS = (1, 2, 4)
+"""What `Tiling.buffers` may be."""
+
+Position = Mapping[str, Number]
+"""A tile's number along each axis."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a layer is cut, and in which order its tiles are computed.
+
+    Attributes:
+        dataflow: what stays in the array.
+        rows, columns, output_channels: of a tile of the result.
+        input_channels: of one step towards it.
+        order: loops over tiles, the outermost first: a permutation of `AXES`. What does not
+            depend on the inner loops stays in the scratchpad while they run.
+        buffers: tiles of a tensor that lie in the scratchpad at a time: 2 to load the next one
+            while one is computed, 4 to be further ahead, which hides latencies; else 1.
+    """
+
+    dataflow: Dataflow
+    rows: int
+    columns: int
+    output_channels: int
+    input_channels: int
+    order: tuple[str, ...] = AXES
+    buffers: int = 2
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Part of an axis; `is_cut` if it is not the same part for all tiles."""
+
+    start: Number
+    size: Number
+    is_cut: bool = False
+
+
+class Tiles:
+    """A layer and how it is cut.
+
+    Args:
+        layer: what is computed.
+        tiling: how it is cut; sizes larger than the layer mean all of it.
+        columns: of the array, which are the output channels of a block of weights.
+        bank_bytes: what buffers are multiples of, so that no two share a bank.
+    """
+
+    def __init__(self, layer: Layer, tiling: Tiling, columns: int, bank_bytes: int) -> None:
+        self.layer = layer
+        self.tiling = tiling
+        self._block = columns
+        self._bank_bytes = bank_bytes
+
+    # --- axes and loops -------------------------------------------------------------------------
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Number of tiles along each axis, loops from the outermost to the innermost."""
+        sizes = {
+            OUTPUT_CHANNELS: (self.layer.output_channels, self.tiling.output_channels),
+            ROWS: (self.layer.output_size[0], self.tiling.rows),
+            COLUMNS: (self.layer.output_size[1], self.tiling.columns),
+        }
+        tiles = {axis: math.ceil(all_ / tile) for axis, (all_, tile) in sizes.items()}
+        steps = 1
+        if not self.layer.per_channel:
+            steps = math.ceil(self.layer.input_channels / self.tiling.input_channels)
+        inner = {axis: tiles[axis] for axis in self.tiling.order}
+        return {IMAGES: self.layer.images, **inner, INPUT_CHANNELS: steps}
+
+    @cached_property
+    def loops(self) -> tuple[str, ...]:
+        """Axes with more than one tile, from the outermost loop to the innermost."""
+        return tuple(axis for axis, extent in self.extents.items() if extent > 1)
+
+    def axes_of(self, tensor: str) -> tuple[str, ...]:
+        """The axes along which a tensor has tiles of its own."""
+        if tensor == "parameters":
+            return ()
+        if tensor == "weights":
+            return (OUTPUT_CHANNELS, INPUT_CHANNELS)
+        if tensor == "data":
+            channels = OUTPUT_CHANNELS if self.layer.per_channel else INPUT_CHANNELS
+            return (IMAGES, ROWS, COLUMNS, channels)
+        return (IMAGES, *AXES)
+
+    def depth(self, tensor: str) -> int:
+        """Number of loops around the copies of a tensor's tiles."""
+        inside = [number for number, axis in enumerate(self.loops) if axis in self.axes_of(tensor)]
+        return max(inside) + 1 if inside else 0
+
+    def copies(self, tensor: str) -> int:
+        """How often a tile of a tensor is copied."""
+        return math.prod(self.extents[axis] for axis in self.loops[: self.depth(tensor)])
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    @cached_property
+    def buffers(self) -> dict[str, Buffer]:
+        """Memory in the scratchpad by tensor: data, weights, parameters, addend, result."""
+        layer, (rows, columns) = self.layer, self._largest_input
+        result = self._largest(ROWS) * self._largest(COLUMNS) * self._largest(OUTPUT_CHANNELS)
+        sizes = {"data": rows * columns * self._largest_input_channels}
+        if not layer.is_pool:
+            sizes["weights"] = self._largest_weights
+            sizes["parameters"] = layer.parameters_bytes
+        if layer.adds:
+            sizes["addend"] = result
+        sizes["result"] = result
+        return {
+            name: Buffer(
+                -(-size // self._bank_bytes) * self._bank_bytes,
+                min(self.tiling.buffers, self.copies(name)),
+            )
+            for name, size in sizes.items()
+        }
+
+    @property
+    def scratchpad_bytes(self) -> int:
+        """Of all buffers."""
+        return sum(buffer.size for buffer in self.buffers.values())
+
+    def _largest(self, axis: str) -> int:
+        sizes = {
+            ROWS: (self.tiling.rows, self.layer.output_size[0]),
+            COLUMNS: (self.tiling.columns, self.layer.output_size[1]),
+            OUTPUT_CHANNELS: (self.tiling.output_channels, self.layer.output_channels),
+            INPUT_CHANNELS: (self.tiling.input_channels, self.layer.input_channels),
+        }
+        return min(sizes[axis])
+
+    @property
+    def largest_tile(self) -> tuple[int, int]:
+        """Positions and output channels of the largest tile of the result."""
+        return self._largest(ROWS) * self._largest(COLUMNS), self._largest(OUTPUT_CHANNELS)
+
+    @property
+    def _largest_input(self) -> tuple[int, int]:
+        layer = self.layer
+        rows, columns = (
+            min((self._largest(name) - 1) * stride + (kernel - 1) * dilation + 1, size)
+            for name, stride, kernel, dilation, size in zip(
+                (ROWS, COLUMNS), layer.strides, layer.kernel, layer.dilation, layer.input_size,
+                strict=True,
+            )
+        )  # fmt: skip
+        return rows, columns
+
+    @property
+    def _largest_input_channels(self) -> int:
+        if self.layer.per_channel:
+            return self._largest(OUTPUT_CHANNELS) // self.layer.multiplier
+        return self._largest(INPUT_CHANNELS)
+
+    @property
+    def _largest_weights(self) -> int:
+        outputs = self._largest(OUTPUT_CHANNELS)
+        if self.layer.per_channel:
+            return self.layer.window * outputs
+        blocks = -(-outputs // self._block)
+        return blocks * self._block * self.layer.window * self._largest(INPUT_CHANNELS)
+
+    def _place(self, tensor: str, position: Position) -> Number:
+        """Where a tile lies in its buffer: in turns, if there is room for two."""
+        buffer = self.buffers[tensor]
+        if buffer.tiles == 1:
+            return 0
+        copy: Number = 0
+        for axis in self.loops[: self.depth(tensor)]:
+            copy = copy * self.extents[axis] + position[axis]
+        return remainder(copy, buffer.tiles) * buffer.tile_bytes
+
+    # --- parts of axes --------------------------------------------------------------------------
+
+    def _outputs(self, axis: str, position: Position) -> _Span:
+        size, tile = {
+            ROWS: (self.layer.output_size[0], self.tiling.rows),
+            COLUMNS: (self.layer.output_size[1], self.tiling.columns),
+            OUTPUT_CHANNELS: (self.layer.output_channels, self.tiling.output_channels),
+            INPUT_CHANNELS: (self.layer.input_channels, self.tiling.input_channels),
+        }[axis]
+        if tile >= size:
+            return _Span(0, size)
+        start = position[axis] * tile
+        return _Span(start, tile if size % tile == 0 else smaller(tile, size - start), True)
+
+    def _input_channels(self, position: Position) -> _Span:
+        if not self.layer.per_channel:
+            return self._outputs(INPUT_CHANNELS, position)
+        outputs, multiplier = self._outputs(OUTPUT_CHANNELS, position), self.layer.multiplier
+        start, size = (quotient(part, multiplier) for part in (outputs.start, outputs.size))
+        return _Span(start, size, outputs.is_cut)
+
+    def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
+        """Rows or columns of the data that a tile's windows see, and how many of the padding."""
+        number = (ROWS, COLUMNS).index(axis)
+        layer, outputs = self.layer, self._outputs(axis, position)
+        size, stride = layer.input_size[number], layer.strides[number]
+        window = (layer.kernel[number] - 1) * layer.dilation[number] + 1
+        first = outputs.start * stride - layer.padding[number]
+        end = smaller(first + (outputs.size - 1) * stride + window, size)
+        start = larger(first, 0)
+        return _Span(start, end - start, outputs.is_cut), start - first
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def load(self, tensor: str, position: Position) -> Transfer:
+        """The copy of a tile of `data`, `weights` or `addend` into the scratchpad."""
+        if tensor == "weights":
+            return self._weights(position)
+        if tensor == "addend":
+            return self._result("addend", position)
+        rows, _ = self._inputs(ROWS, position)
+        columns, _ = self._inputs(COLUMNS, position)
+        channels = self._input_channels(position)
+        return self._image(
+            "data", position, self.layer.input_size, self.layer.input_channels,
+            (rows, columns, channels),
+        )  # fmt: skip
+
+    def store(self, position: Position) -> Transfer:
+        """The copy of a tile of the result out of the scratchpad."""
+        return self._result("result", position)
+
+    def _result(self, tensor: str, position: Position) -> Transfer:
+        spans = tuple(self._outputs(axis, position) for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS))
+        layer = self.layer
+        return self._image(tensor, position, layer.output_size, layer.output_channels, spans)
+
+    def _image(
+        self,
+        tensor: str,
+        position: Position,
+        size: tuple[int, int],
+        channels: int,
+        spans: Sequence[_Span],
+    ) -> Transfer:
+        """Part of an image; what lies close together is one row."""
+        height, width = size
+        image = position[IMAGES] * (height * width * channels)
+        if self.layer.channels_first:
+            spans, extents = (spans[2], spans[0], spans[1]), (channels, height, width)
+        else:
+            extents = (height, width, channels)
+        strides = (extents[1] * extents[2], extents[2], 1)
+        offset = image + sum(
+            span.start * stride for span, stride in zip(spans, strides, strict=True)
+        )
+        return _merged(offset, self._place(tensor, position), spans, extents)
+
+    def _weights(self, position: Position) -> Transfer:
+        layer, place = self.layer, self._place("weights", position)
+        outputs = self._outputs(OUTPUT_CHANNELS, position)
+        if layer.per_channel:
+            spans = (_Span(0, 1), _Span(0, layer.window), outputs)
+            return _merged(outputs.start, place, spans, (1, layer.window, layer.output_channels))
+        inputs, block = self._outputs(INPUT_CHANNELS, position), self._block
+        row = layer.input_channels * block
+        blocks = quotient(outputs.size + (block - 1), block)
+        offset = quotient(outputs.start, block) * (layer.window * row) + inputs.start * block
+        spans = (
+            _Span(0, blocks, outputs.is_cut),
+            _Span(0, layer.window),
+            _Span(0, inputs.size * block, inputs.is_cut),
+        )
+        extents = (layer.stored_channels // block, layer.window, row)
+        return _merged(offset, place, spans, extents)
+
+    def job(self, position: Position) -> Job:
+        """The step towards a tile."""
+        layer = self.layer
+        rows, above = self._inputs(ROWS, position)
+        columns, left = self._inputs(COLUMNS, position)
+        outputs = self._outputs(OUTPUT_CHANNELS, position)
+        per_scale = outputs.start if layer.scales > 1 else 0
+        multipliers = 4 * layer.stored_channels
+        steps, step = self.extents[INPUT_CHANNELS], position[INPUT_CHANNELS]
+        return Job(
+            data=self._place("data", position),
+            weights=0 if layer.is_pool else self._place("weights", position),
+            bias=outputs.start * 4,
+            multipliers=per_scale * 4 + multipliers,
+            shifts=per_scale + (multipliers + 4 * layer.stored_scales),
+            result=self._place("result", position),
+            addend=self._place("addend", position) if layer.adds else 0,
+            input_size=(rows.size, columns.size),
+            input_channels=self._input_channels(position).size,
+            output_size=(
+                self._outputs(ROWS, position).size, self._outputs(COLUMNS, position).size
+            ),
+            output_channels=outputs.size,
+            padding=(above, left),
+            scales=outputs.size if layer.scales > 1 else 1,
+            continues=smaller(step, 1) if steps > 1 else 0,
+            keeps=smaller(steps - 1 - step, 1) if steps > 1 else 0,
+        )  # fmt: skip
+
+
+def _merged(
+    offset: Number, place: Number, spans: Sequence[_Span], extents: Sequence[int]
+) -> Transfer:
+    """A transfer of part of a dense array of three axes, in as few rows as possible.
+
+    Whole rows of whole planes are one row. Whether an axis is whole must not depend on the tile,
+    as the generated code has one call for all of them: a tile of an axis that is cut is not, even
+    if its halo happens to reach to both ends.
+    """
+    (planes, rows, elements), (_, height, width) = spans, extents
+    plane_stride, row_stride = height * width, width
+    if _is_all(elements, width):
+        if _is_all(rows, height):
+            return Transfer(offset, place, 1, 1, planes.size * plane_stride, 0, 0)
+        return Transfer(offset, place, 1, planes.size, rows.size * width, 0, plane_stride)
+    if _is_all(rows, height):  # rows of all planes are evenly spaced
+        return Transfer(offset, place, 1, planes.size * height, elements.size, 0, row_stride)
+    return Transfer(offset, place, planes.size, rows.size, elements.size, plane_stride, row_stride)
+
+
+def _is_all(span: _Span, extent: int) -> bool:
+    return not span.is_cut and span.size == extent

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Second stage: operators that an accelerator takes become composite functions.
+
+Matching is TVM's own `FuseOpsByPattern`; here the backends' patterns and predicates are handed to
+it, and every operator's fate is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.backend.base import PassPhase, Pattern, UMABackend
+from umakit.backend.code import raised
+from umakit.errors import BackendError, UmakitError
+from umakit.partition.macs import multiply_accumulates
+from umakit.partition.provenance import Provenance
+from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
+from umakit.patterns.refusals import OtherOperator
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """A partitioned network.
+
+    Attributes:
+        module: a Relax module whose accelerator functions carry `Codegen`.
+        report: what went where.
+        provenance: finds the rows of the report for calls of the module; None when unknown.
+    """
+
+    module: Any
+    report: OffloadReport
+    provenance: Provenance | None = None
+
+
+@dataclass
+class _Refusals:
+    """Why operators were refused, by row of the report, and an error raised in a predicate."""
+
+    reasons: dict[int, list[str]] = field(default_factory=dict)
+    accepted: set[int] = field(default_factory=set)
+    error: UmakitError | None = None
+
+    def refuse(self, context: Any, reason: str) -> bool:
+        for number in _matched_operators(context):
+            reasons = self.reasons.setdefault(number, [])
+            if reason not in reasons:
+                reasons.append(reason)
+        return False
+
+
+def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
+    """Partition a Relax module onto backends; earlier backends take what they can first.
+
+    Args:
+        module: a Relax module with a function `main`.
+        backends: in order of priority.
+
+    Raises:
+        BackendError: a predicate raised an exception or returned neither bool nor str.
+    """
+    module = _prepare(module, backends)
+    module, operators = _number_operators(module)
+    provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
+    refusals = {backend.target_name: _Refusals() for backend in backends}
+    module = _fuse_all(module, backends, refusals)
+    where = _offloaded_rows(module, provenance)
+    report = OffloadReport(tuple(_final_placements(operators, where, refusals)))
+    return Partitioned(_finish(module, backends), report, provenance)
+
+
+def partition_module(module: Any, backends: Sequence[UMABackend]) -> Any:
+    """The same without a report: exactly what TVM's own passes make of the backends' patterns.
+
+    Raises:
+        BackendError: as `partition`.
+    """
+    refusals = {backend.target_name: _Refusals() for backend in backends}
+    return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
+
+
+def _prepare(module: Any, backends: Sequence[UMABackend]) -> Any:
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
+    return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
+
+
+def _fuse_all(module: Any, backends: Sequence[UMABackend], refusals: dict[str, _Refusals]) -> Any:
+    for backend in backends:
+        module = _fuse(module, backend, refusals[backend.target_name])
+    if any(backend.merge_compiler_regions for backend in backends):
+        module = tvm_api.relax_transform.MergeCompositeFunctions()(module)
+    return module
+
+
+def _finish(module: Any, backends: Sequence[UMABackend]) -> Any:
+    for backend in backends:
+        module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
+    return module
+
+
+def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
+    """Run a backend's passes of one phase in the order of their registration."""
+    for registered in backend.passes[phase]:
+        try:
+            module = registered(module)
+        except UmakitError:
+            raise
+        except Exception as error:  # a backend's pass may raise anything
+            raise BackendError(
+                f"a pass of {phase.name} failed: {raised(error, backend)}",
+                where=backend.target_name,
+            ) from error
+    return module
+
+
+def _number_operators(module: Any) -> tuple[Any, list[OperatorPlacement]]:
+    """List the operators of `main`, and note on each call which row of the list it is."""
+    operators: list[OperatorPlacement] = []
+
+    @tvm_api.mutator
+    class Numberer(tvm_api.PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: Any) -> None:
+            call = binding.value
+            name = tvm_api.operator_name(call)
+            if name:
+                node = tvm_api.name_of(call) or str(binding.var.name)
+                call = tvm_api.make_call(call, span=tvm_api.rows_span([len(operators)]))
+                operators.append(_placement(name, node, call, binding.var, module))
+                binding = tvm_api.relax.VarBinding(binding.var, call)
+            super().visit_var_binding_(binding)
+
+    numberer = Numberer(module)
+    main = module.get_global_var("main")
+    numberer.builder_.update_func(main, numberer.visit_expr(module["main"]))
+    return numberer.builder_.get(), operators
+
+
+def _placement(
+    operator: str, name: str, call: Any, variable: Any, module: Any
+) -> OperatorPlacement:
+    first = tvm_api.tuple_fields(variable.ty)[0]
+    if operator == "call_tir":
+        operator = str(call.args[0].name_hint)
+    return OperatorPlacement(
+        operator=operator,
+        name=name,
+        where=CPU,
+        reason="",
+        macs=multiply_accumulates(operator, call, variable),
+        shape=tvm_api.static_type_shape(first) or (),
+        dtype=tvm_api.type_dtype(first),
+    )
+
+
+def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
+    patterns = [
+        (
+            f"{backend.target_name}.{pattern.name}",
+            alternative,
+            dict(pattern.annotations),
+            _check(backend, pattern, refusals),
+        )
+        for pattern in backend.patterns
+        for alternative in pattern.alternatives
+    ]
+    if not patterns:
+        return module
+    fused = tvm_api.relax_transform.FuseOpsByPattern(
+        patterns,
+        bind_constants=any(pattern.binds_constants for pattern in backend.patterns),
+        annotate_codegen=not backend.merge_compiler_regions,
+    )(module)
+    if refusals.error is not None:
+        raise refusals.error
+    return fused
+
+
+def _check(backend: UMABackend, pattern: Pattern, refusals: _Refusals) -> Callable[[Any], bool]:
+    """TVM's check function for a pattern: leaks, then the backend's predicate."""
+
+    def check(context: Any) -> bool:
+        if refusals.error is not None:
+            return False
+        if tvm_api.has_leaking_intermediate_variables(context):
+            return refusals.refuse(
+                context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
+            )
+        try:
+            answer: Any = True if pattern.predicate is None else pattern.predicate(context)
+        except UmakitError as error:
+            refusals.error = error
+            return False
+        except Exception as error:  # a bug in the backend must not look like a refusal
+            refusals.error = BackendError(
+                f"predicate of pattern {pattern.name!r} raised {raised(error, backend)}",
+                where=backend.target_name,
+            )
+            refusals.error.__cause__ = error
+            return False
+        if isinstance(answer, (bool, np.bool_)):
+            answer = bool(answer) or ""
+        if answer is True:
+            refusals.accepted.update(_matched_operators(context))
+            return True
+        if isinstance(answer, str):
+            reason = answer or f"{pattern.name}: refused without a reason"
+            return refusals.refuse(context, reason)
+        refusals.error = BackendError(
+            f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
+            where=backend.target_name,
+            fix="return True, or a sentence that says why not",
+        )
+        return False
+
+    return check
+
+
+def _matched_operators(context: Any) -> set[int]:
+    calls = [context.matched_expr, *context.matched_bindings.values()]
+    return {row for call in calls for row in tvm_api.rows_of(call)}
+
+
+def _final_placements(
+    operators: list[OperatorPlacement], where: dict[int, str], refusals: dict[str, _Refusals]
+) -> Iterator[OperatorPlacement]:
+    for row, operator in enumerate(operators):
+        if row in where:
+            yield replace(operator, where=where[row])
+        else:
+            yield replace(operator, reason=_reason(row, operator.operator, refusals))
+
+
+def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
+    """Why an operator stayed on the CPU, naming the backend when there are several."""
+    answers = []
+    for backend, refused in refusals.items():
+        if number in refused.reasons:
+            reasons = refused.reasons[number]
+            telling = [reason for reason in reasons if not isinstance(reason, OtherOperator)]
+            answer = "; ".join(telling or reasons)
+        elif number in refused.accepted:
+            answer = "accepted, but part of another match that overlaps"
+        else:
+            answer = f"no pattern covers {operator}"
+        answers.append((backend, answer))
+    if len({answer for _, answer in answers}) == 1:
+        return answers[0][1]
+    return (
+        "; ".join(f"{backend}: {answer}" for backend, answer in answers) or "no backend was given"
+    )
+
+
+def _offloaded_rows(module: Any, provenance: Provenance) -> dict[int, str]:
+    """Target by row, for the operators inside accelerator functions."""
+    where: dict[int, str] = {}
+    calls = [
+        binding.value
+        for binding in tvm_api.bindings_of(module["main"])
+        if isinstance(binding.value, tvm_api.Call)
+    ]
+    for call, rows in zip(calls, provenance.rows_of_calls(module), strict=True):
+        if isinstance(call.op, tvm_api.GlobalVar):
+            codegen = tvm_api.function_attribute(module[call.op], "Codegen")
+            if codegen is not None:
+                where.update(dict.fromkeys(rows, str(codegen)))
+    return where

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fourth stage: a straight-line list of kernel calls over named tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import LoweringError
+from umakit.frontend.model import Model, Quantization, TensorSpecification
+from umakit.lower import Kernel, Lowered
+from umakit.partition.report import CPU, OffloadReport
+from umakit.text.names import c_identifier, unique
+
+
+class Role(Enum):
+    """What a tensor is to the caller of the library."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    INTERMEDIATE = "intermediate"
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named piece of memory.
+
+    Attributes:
+        name: a C identifier, unique in the program.
+        label: how the user's model calls it.
+        pool: the scratchpad that it has to lie in, by name; empty where a memory plan may choose.
+    """
+
+    name: str
+    label: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    quantization: Quantization | None = None
+    pool: str = ""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.elements * tvm_api.element_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One step of the program.
+
+    Attributes:
+        kernel: name of the kernel; empty for a plain copy of the input to the output.
+        inputs: names of the tensors that are read.
+        outputs: names of the tensors that are written in full.
+        scratch: names of the tensors that are working memory of this step.
+        kept: those of the scratch that hold an earlier step's result, in a scratchpad.
+        beside: how many of the following steps run on the CPU while this one may still run on its
+            accelerator; it is waited for behind them.
+        label: what the user sees in a profile, for example `conv1 + relu1`.
+        target: `cpu` or a backend.
+        macs: multiply-accumulates of the step.
+        rows: of the offload report that the step computes, in order.
+        operators: their names in Relax.
+    """
+
+    kernel: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    scratch: tuple[str, ...]
+    label: str
+    target: str
+    macs: int
+    rows: tuple[int, ...] = ()
+    operators: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    beside: int = 0
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All tensors in the order of the kernel's parameters."""
+        return (*self.inputs, *self.outputs, *self.scratch)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor that stays in a scratchpad.
+
+    Attributes:
+        tensor: how the user's model calls it.
+        holder: label of the step that has it there first.
+        readers: labels of the steps that find it there.
+        saved: bytes that are not copied, of an inference.
+    """
+
+    tensor: str
+    holder: str
+    readers: tuple[str, ...]
+    saved: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What moves between shared memory and scratchpads.
+
+    Attributes:
+        moved: bytes of an inference.
+        kept: what would move too if it did not stay.
+    """
+
+    moved: int
+    kept: tuple[Kept, ...]
+
+    @property
+    def saved(self) -> int:
+        """Bytes of an inference that are not copied."""
+        return sum(item.saved for item in self.kept)
+
+
+@dataclass(frozen=True)
+class Tilings:
+    """How many layers records of a search say how to cut.
+
+    Attributes:
+        layers: that are cut into tiles.
+        tuned: those that have a record.
+    """
+
+    layers: int
+    tuned: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network as straight-line code.
+
+    Attributes:
+        name: C identifier of the model.
+        tensors: by name, in order of their first mention.
+        constants: values of constant tensors.
+        calls: in execution order.
+        kernels: by name.
+        inputs: tensor names in the order of the model's inputs.
+        outputs: tensor names in the order of the model's outputs.
+        fingerprint: SHA-256 of the model file; empty for a model that was an object.
+        traffic: between shared memory and scratchpads; None if no backend has transfers.
+        tilings: how many layers are tuned; None if no records were given.
+        notices: what was decided on the user's behalf, and what computes in floating point, one
+            sentence each.
+        index_checks: whether kernels check indices that are computed at run time.
+    """
+
+    name: str
+    tensors: dict[str, Tensor]
+    constants: dict[str, npt.NDArray[Any]]
+    calls: tuple[KernelCall, ...]
+    kernels: dict[str, Kernel]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    fingerprint: str = ""
+    traffic: Traffic | None = None
+    tilings: Tilings | None = None
+    notices: tuple[str, ...] = ()
+    index_checks: bool = True
+
+
+def build_program(
+    model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str] = ()
+) -> Program:
+    """Flatten a lowered network into a program.
+
+    Args:
+        model: the network's interface.
+        lowered: its kernels and the calls of them.
+        report: where each operator went.
+        reserved: names that the C interface uses for other things than tensors.
+
+    Raises:
+        LoweringError: the network holds control flow, or a call that is no kernel.
+    """
+    return _Builder(model, lowered, report, reserved).build()
+
+
+class _Builder:
+    """Walks the bindings of the lowered `main` once."""
+
+    def __init__(
+        self, model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str]
+    ) -> None:
+        self._model = model
+        self._lowered = lowered
+        self._report = report
+        self._taken: set[str] = {name.lower() for name in reserved}
+        self._tensors: dict[str, Tensor] = {}
+        self._constants: dict[str, npt.NDArray[Any]] = {}
+        self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._values: dict[Any, Any] = {}
+        self._calls: list[KernelCall] = []
+
+    def build(self) -> Program:
+        main = self._lowered.main
+        inputs = []
+        for specification, parameter in zip(self._model.inputs, main.params, strict=True):
+            name = self._declare(specification, Role.INPUT)
+            self._values[parameter] = name
+            inputs.append(name)
+        # Before all others, so that they keep the names that the user knows.
+        outputs = [
+            self._declare(specification, Role.OUTPUT) for specification in self._model.outputs
+        ]
+        for binding in tvm_api.bindings_of(main):
+            self._values[binding.var] = self._evaluate(binding)
+        results = self._value(main.body.body)
+        self._write_outputs(outputs, results if isinstance(results, list) else [results])
+        used = {call.kernel for call in self._calls}
+        kernels = {name: k for name, k in self._lowered.kernels.items() if name in used}
+        return Program(
+            self._model.name,
+            self._tensors,
+            self._constants,
+            tuple(self._calls),
+            kernels,
+            tuple(inputs),
+            tuple(outputs),
+            self._model.fingerprint,
+            notices=self._model.notices,
+        )
+
+    def _declare(self, specification: TensorSpecification, role: Role, pool: str = "") -> str:
+        name = unique(c_identifier(specification.name), self._taken)
+        self._tensors[name] = Tensor(
+            name,
+            specification.name,
+            specification.shape,
+            specification.dtype,
+            role,
+            specification.quantization,
+            pool,
+        )
+        return name
+
+    def _evaluate(self, binding: Any) -> Any:
+        value = binding.value
+        if isinstance(value, tvm_api.Call):
+            operator = tvm_api.operator_name(value)
+            if operator == "call_tir":
+                return self._call(value)
+            if operator in ("reshape", "memory.view"):
+                return self._value(value.args[0])
+            raise LoweringError(
+                f"call of {operator or value.op} cannot become C", where=str(binding.var.name)
+            )
+        return self._value(value)
+
+    def _value(self, expression: Any) -> Any:
+        """A tensor name, or a list of them for a tuple."""
+        array = tvm_api.constant_array(expression)
+        if array is not None:
+            return self._constant(array)
+        if isinstance(expression, tvm_api.RelaxTuple):
+            return [self._value(field) for field in expression.fields]
+        if isinstance(expression, tvm_api.TupleGetItem):
+            return self._value(expression.tuple_value)[expression.index]
+        if isinstance(expression, tvm_api.Var) and expression in self._values:
+            return self._values[expression]
+        raise LoweringError(f"a {type(expression).__name__} in `main` cannot become C")
+
+    def _constant(self, array: npt.NDArray[Any]) -> str:
+        """The name of a constant; equal constants share one."""
+        key = (str(array.dtype), tuple(array.shape), array.tobytes())
+        if key not in self._constant_names:
+            label = f"constant_{len(self._constants)}"
+            shape = tuple(int(size) for size in array.shape)
+            name = self._declare(TensorSpecification(label, shape, str(array.dtype)), Role.CONSTANT)
+            self._constants[name] = np.ascontiguousarray(array)
+            self._constant_names[key] = name
+        return self._constant_names[key]
+
+    def _call(self, call: Any) -> Any:
+        kernel = self._lowered.kernels[call.args[0].name_hint]
+        arguments = [self._value(argument) for argument in call.args[1].fields]
+        numbers = tvm_api.rows_of(call)
+        rows = [self._report.placements[row] for row in numbers]
+        label = " + ".join(dict.fromkeys(row.name for row in rows)) or kernel.name
+        fields = tvm_api.tuple_fields(call.ty_args[0])
+        results = []
+        for field in fields:
+            shape = tvm_api.static_type_shape(field)
+            if shape is None:
+                raise LoweringError("a result has no static shape", where=label)
+            specification = TensorSpecification(label, shape, tvm_api.type_dtype(field))
+            results.append(self._declare(specification, Role.INTERMEDIATE))
+        scratch = [
+            self._declare(
+                TensorSpecification(f"{label} scratch", (buffer.elements,), buffer.dtype),
+                Role.SCRATCH,
+                buffer.pool,
+            )
+            for buffer in kernel.scratch
+        ]
+        macs = sum(row.macs for row in rows)
+        self._calls.append(
+            KernelCall(
+                kernel.name,
+                tuple(arguments),
+                tuple(results),
+                tuple(scratch),
+                label,
+                kernel.target,
+                macs,
+                numbers,
+                tuple(dict.fromkeys(row.operator for row in rows)),
+            )
+        )
+        return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
+
+    def _write_outputs(self, outputs: list[str], results: list[str]) -> None:
+        """Turn results into output tensors; copy where one tensor cannot play both parts."""
+        rename: dict[str, str] = {}
+        for name, result in zip(outputs, results, strict=True):
+            # Written by one kernel, in full: that kernel can write straight to the output.
+            if self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
+                rename[result] = name
+            else:
+                source = rename.get(result, result)
+                label = f"copy to {self._tensors[name].label}"
+                self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0))
+        for result in rename:
+            del self._tensors[result]
+        self._calls = [
+            replace(
+                call,
+                inputs=tuple(rename.get(name, name) for name in call.inputs),
+                outputs=tuple(rename.get(name, name) for name in call.outputs),
+            )
+            for call in self._calls
+        ]

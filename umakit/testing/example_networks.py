@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small int8 networks with random weights, to try a backend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import InputError
+from umakit.quantization.fixed_point import fixed_point
+from umakit.quantization.operators import (
+    Add,
+    AveragePool2d,
+    Conv2d,
+    Dense,
+    MaxPool2d,
+    Parameters,
+    Pool2d,
+)
+from umakit.testing.harness import AOTModel
+
+Array = npt.NDArray[Any]
+
+Pair = tuple[int, int]
+
+INPUT_ZERO_POINT, ZERO_POINT = -7, 3
+ADD_LEFT_SHIFT = 20
+"""By which operands of an addition are shifted, as TensorFlow Lite does it for int8."""
+
+
+class QuantizedNetwork:
+    """A chain of int8 or int16 layers; each method adds one and returns the network.
+
+    Args:
+        height, width, channels: of the input.
+        layout: `NHWC` or `NCHW`, of all images.
+        batch: number of images.
+        rounding: `tflm` or `ort`, see `umakit.quantization.Rounding`.
+        dtype: of images: `int8`, or `int16` with biases of int64 and zero points of 0. Weights are
+            int8.
+        seed: of weights, bias, scales and input.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        channels: int,
+        *,
+        layout: str = "NHWC",
+        rounding: str = "tflm",
+        dtype: str = "int8",
+        batch: int = 1,
+        seed: int = 0,
+    ) -> None:
+        if dtype not in ("int8", "int16"):
+            raise InputError(f"there are no networks of {dtype}", fix="choose int8 or int16")
+        self._random = np.random.default_rng(seed)
+        self._layout = layout
+        self._rounding = rounding
+        self._dtype = dtype
+        self._batch = batch
+        self._size = (height, width, channels)
+        self._input = self._image(self._size)
+        self._layers: list[tuple[str, Parameters, list[Array]]] = []
+        self._zero_point = 0 if self._is_wide else INPUT_ZERO_POINT
+
+    @property
+    def channels(self) -> int:
+        """Of what the last layer yields."""
+        return self._size[2]
+
+    def conv2d(
+        self,
+        filters: int,
+        kernel: int | tuple[int, int] = 3,
+        stride: int | Pair = 1,
+        *,
+        padding: str = "same",
+        dilation: int | Pair = 1,
+        depthwise: bool = False,
+        per_channel: bool = True,
+    ) -> QuantizedNetwork:
+        """A convolution with bias.
+
+        Args:
+            filters: output channels; of a depthwise convolution a multiple of the input's.
+            kernel: rows and columns.
+            stride, dilation: in both directions, or of rows and columns.
+            padding: `same` (TensorFlow's) or `valid`.
+            depthwise: whether each input channel is a group of its own.
+            per_channel: whether each output channel has a scale of its own.
+
+        Raises:
+            InputError: the kernel is larger than the image, or the channels do not divide.
+        """
+        window, strides, spread = _pair(kernel), _pair(stride), _pair(dilation)
+        channels = self.channels
+        groups = channels if depthwise else 1
+        if filters % groups:
+            raise InputError(f"{filters} filters are no multiple of {channels} channels")
+        pads = self._slide(window, strides, spread, padding)
+        self._size = (*self._size[:2], filters)
+        known = Conv2d(
+            **self._common(self._shape(self._size)),
+            input_zero_point=self._zero_point,
+            strides=strides,
+            padding=pads,
+            dilation=spread,
+            groups=groups,
+            layout=self._layout,
+        )
+        shape = (filters, *window, channels // groups)
+        if self._layout == "NCHW":  # whose weights are OIHW
+            shape = (filters, channels // groups, *window)
+        return self._add("conv", known, self._weighted(shape, per_channel))
+
+    def pool2d(
+        self,
+        kind: str,
+        window: int | Pair = 2,
+        stride: int | Pair = 2,
+        *,
+        padding: str = "valid",
+    ) -> QuantizedNetwork:
+        """A pool; padding does not take part.
+
+        Args:
+            kind: `max` or `average`.
+            window: rows and columns.
+            stride: in both directions, or of rows and columns.
+            padding: `same` (TensorFlow's) or `valid`.
+
+        Raises:
+            InputError: there is no such pool, or the window is larger than the image.
+        """
+        kinds: dict[str, type[Pool2d]] = {"max": MaxPool2d, "average": AveragePool2d}
+        if kind not in kinds:
+            raise InputError(f"there is no {kind} pool", fix="choose max or average")
+        taps, strides = _pair(window), _pair(stride)
+        pads = self._slide(taps, strides, (1, 1), padding)
+        common = self._common(self._shape(self._size)) | {"output_zero_point": self._zero_point}
+        known = kinds[kind](
+            **common, strides=strides, padding=pads, window=taps, layout=self._layout
+        )
+        return self._add(f"{kind}_pool", known, [])
+
+    def residual(self, *, swapped: bool = False) -> QuantizedNetwork:
+        """The sum of the last layer's input and its result, which have the same shape.
+
+        Args:
+            swapped: whether the result is the right operand.
+
+        Raises:
+            InputError: there is no layer, or the shapes differ, or they are int16.
+        """
+        if not self._layers or self._is_wide:
+            raise InputError("residuals need an int8 layer before them")
+        before = self._layers[-2][1] if len(self._layers) > 1 else None
+        shape = self._input.shape if before is None else before.output_shape
+        if tuple(shape) != self._layers[-1][1].output_shape:
+            raise InputError(f"{shape} and {self._layers[-1][1].output_shape} are not one shape")
+        other = INPUT_ZERO_POINT if before is None else before.output_zero_point
+        scales = self._random.uniform(0.5, 1.5, 2)
+        twice = 2 * float(max(scales))
+        # The sum fills the dtype and is cut off at its ends now and then.
+        scaled = fixed_point([*(float(each) / twice for each in scales), 1.3 / 2**ADD_LEFT_SHIFT])
+        first, second, third = (int(each) for each in scaled.multipliers)
+        shifts = [int(each) for each in scaled.shifts]
+        zero_points = (other, self._zero_point) if swapped else (self._zero_point, other)
+        known = Add(
+            **self._common(tuple(shape)),
+            zero_points=zero_points,
+            left_shift=ADD_LEFT_SHIFT,
+            multipliers=(first, second, third),
+            shifts=(shifts[0], shifts[1], shifts[2]),
+        )
+        return self._add("swapped_add" if swapped else "add", known, [])
+
+    def dense(self, outputs: int, *, per_channel: bool = False) -> QuantizedNetwork:
+        """A fully connected layer with bias, on all elements of what was there before."""
+        inputs = math.prod(self._size)
+        self._size = (1, 1, outputs)
+        known = Dense(**self._common((self._batch, outputs)), input_zero_point=self._zero_point)
+        return self._add("dense", known, self._weighted((outputs, inputs), per_channel))
+
+    def model(self, name: str = "quantized") -> AOTModel:
+        """The network with an input.
+
+        Args:
+            name: of the model in C.
+        """
+        relax = tvm_api.relax
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType(self._input.shape, self._dtype))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                value: Any = x
+                before: Any = x  # what the last layer read
+                for label, known, constants in self._layers:
+                    if isinstance(known, Dense):
+                        flat = relax.op.reshape(value, (self._batch, constants[0].shape[1]))
+                        value = builder.emit(flat, f"{label}_input")
+                    operands = [
+                        value,
+                        *(relax.const(array, str(array.dtype)) for array in constants),
+                    ]
+                    if isinstance(known, Add):
+                        operands.append(before)
+                    if label.startswith("swapped"):
+                        operands.reverse()
+                    before, value = value, builder.emit(known.call(operands, None), label)
+                result = builder.emit_output(value)
+            builder.emit_func_output(result)
+        return AOTModel(builder.get(), {"x": self._input}, name=name)
+
+    def _common(self, shape: Sequence[int]) -> dict[str, Any]:
+        """Attributes that all layers have."""
+        limits = np.iinfo(self._dtype)
+        return {
+            "output_shape": tuple(shape),
+            "output_dtype": self._dtype,
+            "output_zero_point": 0 if self._is_wide else ZERO_POINT,
+            "clip": (int(limits.min), int(limits.max)),
+            "rounding": self._rounding,
+        }
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._dtype == "int16"
+
+    def _add(self, kind: str, known: Parameters, constants: list[Array]) -> QuantizedNetwork:
+        self._layers.append((f"{kind}{len(self._layers) + 1}", known, constants))
+        self._zero_point = known.output_zero_point
+        return self
+
+    def _slide(self, window: Pair, strides: Pair, dilation: Pair, padding: str) -> Any:
+        """Padding of a window that slides over the image, whose size becomes the result's."""
+        sides = [
+            _padding(size, taps, stride, step, padding)
+            for size, taps, stride, step in zip(
+                self._size[:2], window, strides, dilation, strict=True
+            )
+        ]
+        rows, columns = (
+            (size + sum(pads) - (taps - 1) * step - 1) // stride + 1
+            for size, pads, taps, stride, step in zip(
+                self._size[:2], sides, window, strides, dilation, strict=True
+            )
+        )
+        if min(rows, columns) < 1:
+            raise InputError(f"a {window[0]}x{window[1]} kernel is larger than its input")
+        self._size = (rows, columns, self._size[2])
+        return (sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+
+    def _weighted(self, shape: tuple[int, ...], per_channel: bool) -> list[Array]:
+        """Weights of a shape, whose first axis is that of output channels, and their parameters."""
+        weights = self._random.integers(-127, 128, shape).astype(np.int8)
+        largest = 2000 * 256 if self._is_wide else 2000
+        bias = self._random.integers(-largest, largest, shape[0])
+        # Sums of that many products become values that fill the dtype: half as wide as the input,
+        # which is spread evenly, and as wide as before in what follows.
+        gain = 1.0 if self._layers else 0.5
+        spread = gain / (75 * math.sqrt(math.prod(shape[1:])))
+        count = shape[0] if per_channel else 1
+        scaled = fixed_point([float(f) for f in spread * self._random.uniform(0.5, 1.5, count)])
+        multipliers = scaled.multipliers
+        if self._is_wide:  # sums of 64 bits have multipliers of 15
+            multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+        return [
+            weights,
+            bias.astype(np.int64 if self._is_wide else np.int32),
+            multipliers.astype(np.int32),
+            scaled.shifts,
+        ]
+
+    def _shape(self, size: tuple[int, int, int]) -> tuple[int, ...]:
+        height, width, channels = size
+        if self._layout == "NCHW":
+            return (self._batch, channels, height, width)
+        return (self._batch, height, width, channels)
+
+    def _image(self, size: tuple[int, int, int]) -> Array:
+        limits = np.iinfo(self._dtype)
+        values = self._random.integers(limits.min, int(limits.max) + 1, self._shape(size))
+        return values.astype(self._dtype)
+
+
+def _pair(value: int | Pair) -> Pair:
+    return (value, value) if isinstance(value, int) else value
+
+
+def _padding(size: int, taps: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:
+    """Rows or columns before and behind."""
+    if padding == "valid":
+        return 0, 0
+    outputs = -(-size // stride)
+    total = max((outputs - 1) * stride + (taps - 1) * dilation + 1 - size, 0)
+    return total // 2, total - total // 2

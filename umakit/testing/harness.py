@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile, build, run and compare: `AOTModel` and `compile_and_run` as in `tvm.testing.aot`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.backend.base import UMABackend
+from umakit.devices.run import run_library
+from umakit.devices.unpacked import run_unpacked
+from umakit.errors import DeviceError, InputError
+from umakit.files.staging import temporary_folder
+from umakit.floats import in_comparisons
+from umakit.frontend import Model, import_model
+from umakit.lower import expand_requantize
+from umakit.lower.legalizations import all_legalizations
+from umakit.partition.report import OffloadReport
+from umakit.pipeline import compile_model
+from umakit.quantization import quantize_to_integers
+
+Array = npt.NDArray[Any]
+INTERFACES = ("c", "unpacked")
+
+
+@dataclass(frozen=True)
+class AOTModel:
+    """A network with inputs and the outputs it must yield.
+
+    Attributes:
+        module: a Relax module, or the path of a model file.
+        inputs: arrays by input name.
+        outputs: expected arrays by output name; empty means TVM's own LLVM result.
+        output_tolerance: relative and absolute tolerance; None means exact for integers and 1e-5
+            for floats.
+        name: of the model in C.
+        params: values of the module's parameters by name.
+    """
+
+    module: Any
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    output_tolerance: float | None = None
+    name: str = "default"
+    params: Mapping[str, Array] | None = None
+
+
+@dataclass(frozen=True)
+class AOTReport:
+    """What `compile_and_run` saw.
+
+    Attributes:
+        offload: what ran where.
+        outputs: of the library, by name.
+        largest_difference: over all outputs, absolute.
+        expected_from: where the expected values came from.
+    """
+
+    offload: OffloadReport
+    outputs: dict[str, Array]
+    largest_difference: float
+    expected_from: str
+
+    def __str__(self) -> str:
+        lines = [
+            f"{row.operator:<16} {row.name:<16} {row.where:<24} {row.reason}".rstrip()
+            for row in self.offload.placements
+        ]
+        return "\n".join(
+            [*lines, f"largest difference from {self.expected_from}: {self.largest_difference:.3g}"]
+        )
+
+
+def compile_and_run(
+    models: AOTModel | Sequence[AOTModel],
+    backend: UMABackend | Sequence[UMABackend] | None = None,
+    *,
+    interface_api: str = "c",
+    test_dir: str | Path | None = None,
+) -> AOTReport:
+    """Compile models to C, run them on the host and compare with what is expected.
+
+    Args:
+        models: one or several.
+        backend: accelerators to use; None for the CPU alone.
+        interface_api: `c` calls `tvmgen_NAME_run` with structs, `unpacked` calls
+            `tvmgen_NAME_run_unpacked` with plain pointers.
+        test_dir: where the libraries are kept; default: a temporary folder.
+
+    Returns:
+        The report of the last model.
+
+    Raises:
+        DeviceError: a result differs by more than the tolerance; names output, place and size.
+        UmakitError: compiling, building or running failed.
+    """
+    if interface_api not in INTERFACES:
+        raise InputError(f"interface_api {interface_api!r} is none of {', '.join(INTERFACES)}")
+    backends = _as_list(backend)
+    with temporary_folder("umakit-aot-") as temporary:
+        folder = Path(test_dir) if test_dir is not None else temporary
+        for model in _as_list(models):
+            report = _compile_and_run_one(model, backends, interface_api, folder / model.name)
+    return report
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _compile_and_run_one(
+    model: AOTModel, backends: list[UMABackend], interface_api: str, folder: Path
+) -> AOTReport:
+    library = compile_model(
+        model.module, backends, folder, name=model.name, parameters=model.params
+    )
+    if interface_api == "c":
+        outputs = run_library(folder, model.inputs).outputs
+    else:
+        outputs = run_unpacked(folder, model.inputs)
+    expected = model.outputs or llvm_reference(model)
+    source = "the expected outputs" if model.outputs else "TVM's LLVM build"
+    largest = compare(outputs, expected, model.output_tolerance)
+    return AOTReport(library.report, outputs, largest, source)
+
+
+def llvm_reference(model: AOTModel) -> dict[str, Array]:
+    """Outputs of TVM's own LLVM build of a model, by name."""
+    imported = import_model(model.module, name=model.name, parameters=model.params)
+    return run_with_llvm(imported, model.inputs)
+
+
+def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run an imported network once with TVM's LLVM build.
+
+    Args:
+        model: what `umakit.import_model` returned.
+        inputs: arrays by input name, one inference.
+    """
+    return llvm_runner(model)(inputs)
+
+
+def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """TVM's LLVM build of an imported network, as a function from inputs to outputs by name.
+
+    What `uma compile` makes integer operators of is computed by the same integer operators here.
+
+    Raises:
+        ModelError: a quantized operator has no integer form.
+    """
+    machine = tvm_api.llvm_executable(_for_llvm(model))
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
+        result = machine["main"](*arguments)
+        results = [result] if hasattr(result, "numpy") else list(result)
+        return {
+            item.name: value.numpy() for item, value in zip(model.outputs, results, strict=True)
+        }
+
+    return run
+
+
+def _for_llvm(model: Model) -> Any:
+    """A network's module in operators that TVM itself can build: integer ones become TIR."""
+    module = quantize_to_integers(model).module
+    legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
+    return in_comparisons(expand_requantize(legal))
+
+
+def compare(
+    outputs: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float | None
+) -> float:
+    """Largest absolute difference of outputs and expected values.
+
+    Raises:
+        DeviceError: an output is missing, has another shape or dtype, or differs too much.
+    """
+    largest = 0.0
+    for name, wanted in expected.items():
+        if name not in outputs:
+            raise DeviceError(f"there is no output {name!r}")
+        got = outputs[name]
+        if got.shape != wanted.shape or got.dtype != wanted.dtype:
+            raise DeviceError(
+                f"output {name!r} is {got.dtype}{list(got.shape)}, expected "
+                f"{wanted.dtype}{list(wanted.shape)}"
+            )
+        floating = np.issubdtype(wanted.dtype, np.floating)
+        limit = tolerance if tolerance is not None else (1e-5 if floating else 0.0)
+        close = np.isclose(got, wanted, rtol=limit, atol=limit, equal_nan=True)
+        if not close.all():
+            place = tuple(int(axis) for axis in np.argwhere(~close)[0])
+            raise DeviceError(
+                f"output {name!r} is {got[place]} instead of {wanted[place]} at {list(place)}, "
+                f"and wrong at {int((~close).sum())} of {close.size} places"
+            )
+        if got.size:
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
+            largest = max(largest, float(np.nanmax(difference, initial=0.0)))
+    return largest
+
+
+def conv2d_model(
+    *,
+    channels: int,
+    height: int,
+    width: int,
+    filters: int,
+    kernel: int,
+    stride: int = 1,
+    seed: int = 0,
+) -> AOTModel:
+    """A network of one same-padded 2-D convolution with random weights and input.
+
+    Args:
+        channels: of the input, shape [1, channels, height, width], float32.
+        height: of the input.
+        width: of the input.
+        filters: output channels.
+        kernel: rows and columns of the kernel.
+        stride: in both directions.
+        seed: of the random values.
+    """
+    relax = tvm_api.relax
+    random = np.random.default_rng(seed)
+    weights = random.standard_normal((filters, channels, kernel, kernel)).astype("float32")
+    ifmap = random.standard_normal((1, channels, height, width)).astype("float32")
+    before, after = (kernel - 1) // 2, kernel // 2
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(ifmap.shape, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            convolution = relax.op.nn.conv2d(
+                x,
+                relax.const(weights),
+                strides=(stride, stride),
+                padding=(before, before, after, after),
+            )
+            result = builder.emit_output(convolution, "conv2d")
+        builder.emit_func_output(result)
+    return AOTModel(builder.get(), {"x": ifmap}, name="conv2d")

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that must be valid in C, in Python and as file names.
+
+Whatever a name looks like in a model, what is made of it here has ASCII letters, digits and
+underscores only, so that it can stand in C, CMake, Kconfig, YAML, shell lines and paths as it is.
+Texts that keep their characters go through `umakit.text.escaping`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+SIGNIFICANT = 63
+"""Characters by which C compilers must tell identifiers apart (C99, 5.2.4.1)."""
+
+LONGEST_PART = 56
+"""Characters of a model's name; with `tvmgen_` they make an identifier of `SIGNIFICANT`."""
+
+LONGEST_FILE_NAME = 100
+"""Characters of the name of a driver's file in an export; file systems take 255 bytes."""
+
+C_RESERVED = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while _Bool _Complex _Imaginary asm typeof bool true false "
+    # C++ keywords, because the header must be usable from C++.
+    "alignas alignof and and_eq bitand bitor catch char16_t char32_t class compl const_cast "
+    "constexpr decltype delete dynamic_cast explicit export friend mutable namespace new noexcept "
+    "not not_eq nullptr operator or or_eq private protected public reinterpret_cast "
+    "static_assert static_cast template this thread_local throw try typeid typename using virtual "
+    "wchar_t xor xor_eq main status arena workspace inputs outputs "
+    # What the headers that generated files include declare or define.
+    "NULL NAN INFINITY HUGE_VAL offsetof size_t ptrdiff_t "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t "
+    "intmax_t uintmax_t isnan isinf isfinite isnormal signbit fpclassify AFTER_LAYER "
+    "j0 j1 jn y0 y1 yn".split()
+)
+MATH_NAMES = frozenset(
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 "
+    "fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb ldexp lgamma llrint llround log "
+    "log10 log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder "
+    "remquo rint round scalb scalbln scalbn significand sin sinh sqrt tan tanh tgamma trunc".split()
+)
+"""Functions of `math.h`, each of which has variants that end in f and l."""
+
+MEMORY_NAMES = frozenset("memcpy memset memmove memcmp".split())
+MATH_HEADER, MEMORY_HEADER = "math.h", "string.h"
+
+HELPER = re.compile(
+    r"(?P<operation>maximum|minimum|at_least|at_most|quotient|remainder|shift_left|shift_right|"
+    r"absolute|complement|rsqrt|sigmoid|(?P<target>u?int(8|16|32|64))_from)"
+    r"_(?P<type>bool|u?int(8|16|32|64)|float(32|64))"
+)
+"""Inline functions that generated files define."""
+
+OTHERS_WORDS = frozenset(
+    # Keywords of C23, C++20, C++26 and of compilers.
+    "char8_t co_await co_return co_yield concept consteval constinit contract_assert requires "
+    "typeof_unqual near far huge pascal cdecl interrupt "
+    # Macros without parentheses that C's and POSIX's headers define. Those with parentheses, such
+    # as `min(a, b)`, change nothing where no parenthesis follows.
+    "I complex imaginary noreturn math_errhandling errno h_errno stdin stdout stderr environ "
+    "signgam tzname basename strtodf fd_set physadr quad sys_errlist sys_nerr d_ino d_fileno "
+    "h_addr s_addr s6_addr s6_addr16 s6_addr32 "
+    "sa_handler sa_sigaction sigcontext_struct sched_priority st_atime st_ctime st_mtime "
+    "sigev_notify_function sigev_notify_attributes "
+    # Names of machines and systems that compilers predefine in their GNU mode.
+    "unix linux i386 arm mips sparc sun sgi vax pdp11 hpux hppa ppc powerpc m68k mc68000 mc68010 "
+    "mc68020 mc68030 mc68040 mc68332 _mips _cdecl _fastcall _pascal _stdcall _thiscall".split()
+)
+"""Names that mean something outside of what is generated, though they look like anyone's."""
+
+OTHERS_NAMES = re.compile(
+    # Capitals only, two or more: what macros are called by everyone (EOF, INT8_MAX, PI, B1, HIGH,
+    # registers of microcontrollers), beyond any list.
+    r"[A-Z][A-Z0-9_]+"
+    r"|(PRI|SCN)[dioux]\w+|[LP]_(tmp|c)\w+|(AF|PF)_\w+|M_[A-Z0-9]\w*|si_[a-z_]+"
+    # C++20 has atomic names as macros in clang's stdatomic.h.
+    r"|atomic_\w+",
+    re.ASCII,
+)
+"""The same by their form."""
+
+RESERVED_START = re.compile(r"__|_[A-Z]")
+"""How identifiers begin that belong to the compiler (C99, 7.1.3)."""
+
+OWN_START = re.compile(r"(tvmgen|umakit)_", re.IGNORECASE)
+"""How symbols and macros of generated files and of umakit's headers begin."""
+
+FILE_DEVICES = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
+"""What Windows takes for a device, whatever ending follows."""
+
+
+def header_of(name: str) -> str | None:
+    """The header of C's library that declares a function which kernels may call, or None."""
+    stem = name[:-1] if name.endswith(("f", "l")) else name
+    if name in MATH_NAMES or stem in MATH_NAMES:
+        return MATH_HEADER
+    return MEMORY_HEADER if name in MEMORY_NAMES else None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name means something in generated C already."""
+    return name in C_RESERVED or header_of(name) is not None or HELPER.fullmatch(name) is not None
+
+
+def is_macro(name: str) -> bool:
+    """Whether a compiler or a header that a user includes may define a macro of that name."""
+    return name in OTHERS_WORDS or OTHERS_NAMES.fullmatch(name) is not None
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a text is a C identifier of ASCII letters, digits and underscores."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+
+
+def c_identifier(name: str) -> str:
+    """A valid C identifier that looks like `name`: `input.1` becomes `input_1`.
+
+    A word that means something in C or that may be a macro gets a trailing underscore; a leading
+    digit, and the start of what belongs to the compiler or to generated code, a leading `n`.
+    What has more than `SIGNIFICANT` characters is cut and ends in a digest of the name.
+    """
+    text = re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed"
+    if text[0].isdigit() or RESERVED_START.match(text) or OWN_START.match(text):
+        text = f"n{text}"
+    text = _cut(text, name, SIGNIFICANT)
+    return f"{text}_" if is_reserved(text) or is_macro(text) else text
+
+
+def symbol_part(name: str) -> str:
+    """What may follow a prefix in a C symbol and be a file's name: `default` stays `default`.
+
+    It has at most `LONGEST_PART` characters: what is longer ends in a digest of the name.
+    """
+    text = _cut(re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed", name, LONGEST_PART)
+    return f"{text}_" if FILE_DEVICES.fullmatch(text) else text
+
+
+def plain_file_name(name: str) -> str:
+    """The name of a file in an export: as it is if it needs no quotes in any build system.
+
+    Others get underscores, and a digest that tells them apart.
+
+    Args:
+        name: without folders.
+    """
+    if len(name) <= LONGEST_FILE_NAME and re.fullmatch(r"\w[\w.+-]*", name, flags=re.ASCII):
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    stem, suffix = (stem, suffix) if dot else (name, "")
+    plain = re.sub(r"\W+", "_", stem, flags=re.ASCII)[: LONGEST_FILE_NAME // 2]
+    ending = re.sub(r"\W+", "_", suffix, flags=re.ASCII)[:8]
+    return f"{plain}_{_digest(name)}{dot}{ending}"
+
+
+def _cut(text: str, name: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    digest = _digest(name)
+    return f"{text[: most - len(digest) - 1]}_{digest}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """`name`, or `name_2`, `name_3`, ... when it is taken; the answer is added to `taken`.
+
+    Names that differ in case only count as equal, because macros are made of them too.
+    """
+    candidate, number = name, 1
+    while candidate.lower() in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate.lower())
+    return candidate

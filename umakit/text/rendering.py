@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering of the Jinja2 templates in `umakit.templates`.
+
+A value that a template shows must be plain (numbers, identifiers, versions, paths without quotes),
+or be marked by a filter that made it safe for the place where it stands: `comment` and `quoted`
+for C, `md` for Markdown, `code` for what is program text itself. Anything else is refused, so that
+no text of unknown origin becomes code. In HTML every value is escaped.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from umakit.errors import UmakitError
+from umakit.text.escaping import c_comment, c_string, markdown_code, shown
+
+PLAIN = re.compile(r"[A-Za-z0-9_.,+/ -]*")
+"""Texts that mean the same in C, CMake, Kconfig, YAML, Markdown, Python and a shell."""
+
+
+class Code(str):
+    """Text that may stand in a template as it is."""
+
+    __slots__ = ()
+
+
+@functools.cache
+def _environment(escape: bool = False) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(template_folder())),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=escape,
+        finalize=_visible if escape else _checked,
+    )
+    environment.filters["quoted"] = lambda text: Code(c_string(text))
+    environment.filters["comment"] = lambda text: Code(c_comment(text))
+    environment.filters["md"] = lambda text: Code(markdown_code(text))
+    environment.filters["code"] = Code
+    environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
+    return environment
+
+
+@jinja2.pass_context
+def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
+    """A value that a template shows, refused unless it is plain."""
+    numbers = isinstance(value, list) and all(isinstance(item, int) for item in value)
+    if not isinstance(value, Code) and not numbers and not PLAIN.fullmatch(str(value)):
+        raise UmakitError(
+            f"{str(value)[:100]!r} cannot stand in what {context.name} makes",
+            fix="use letters, digits and underscores",
+        )
+    return value
+
+
+def _visible(value: Any) -> Any:
+    """A value of a page: characters that no page may hold, or that hide others, become escapes."""
+    if type(value) is not str:
+        return value
+    return "\n".join(shown(line) for line in value.split("\n"))
+
+
+def template_folder() -> Path:
+    """The folder that holds the templates."""
+    return Path(str(files("umakit.templates")))
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template; a value it needs and does not get is an error."""
+    return _environment().get_template(template).render(**values)
+
+
+def render_html(template: str, **values: Any) -> str:
+    """The same for HTML: special characters in values are escaped."""
+    return _environment(escape=True).get_template(template).render(**values)

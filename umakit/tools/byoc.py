@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring Your Own Codegen: a backend's functions run inside a TVM process.
+
+After `backend.register()`, plain Relax works: `FuseOpsByPattern` with the backend's patterns,
+`MergeCompositeFunctions`, `RunCodegen`, `tvm.compile`, `VirtualMachine`. The accelerator's part is
+the same C, driver and simulator as in an exported library, built into a shared object that TVM
+loads; the rest of the network may run on LLVM, CUDA or whatever TVM has.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from umakit import tvm_api
+from umakit.backend.base import Pattern, UMABackend
+from umakit.devices.build import compile_c, library_sources
+from umakit.errors import BackendError
+from umakit.frontend.model import Model, type_specification
+from umakit.partition.partitioner import Partitioned
+from umakit.partition.report import OffloadReport
+from umakit.pipeline import export_program
+from umakit.text.escaping import shown
+from umakit.text.names import is_identifier, symbol_part
+from umakit.text.rendering import render
+
+_numbers = itertools.count()
+
+
+def register_backend(backend: UMABackend) -> None:
+    """Register a backend's patterns and its codegen with TVM.
+
+    The backend's patterns are found by `get_patterns_with_prefix(target_name)`; those registered
+    first have priority.
+    """
+    # TVM gives the last of its list priority, UMA the first of its own.
+    tvm_api.register_patterns(
+        [
+            (f"{backend.target_name}.{p.name}", pattern, dict(p.annotations), _check(p))
+            for p in reversed(backend.patterns)
+            for pattern in reversed(p.alternatives)
+        ]
+    )
+    tvm_api.tvm_ffi.register_global_func(
+        f"relax.ext.{backend.target_name}", _codegen(backend), override=True
+    )
+
+
+def _check(pattern: Pattern) -> Callable[[Any], bool]:
+    def check(context: Any) -> bool:
+        if tvm_api.has_leaking_intermediate_variables(context):
+            return False
+        return pattern.predicate is None or pattern.predicate(context) is True
+
+    return check
+
+
+def _codegen(backend: UMABackend) -> Callable[[Any, Any, Any], list[Any]]:
+    def compile_functions(functions: Any, options: Any, constant_names: Any) -> list[Any]:
+        return [build_function(function, backend) for function in functions]
+
+    return compile_functions
+
+
+def build_function(function: Any, backend: UMABackend) -> Any:
+    """A runtime module with one accelerator function, ready to be called.
+
+    Args:
+        function: a Relax function with `Codegen` and `global_symbol`, whose body calls composite
+            functions.
+        backend: the accelerator.
+
+    Raises:
+        LoweringError: the function cannot become C.
+        BuildError: the C compiler is missing or refused.
+        BackendError: the function's symbol is no C identifier.
+    """
+    symbol = str(tvm_api.function_attribute(function, "global_symbol"))
+    if not is_identifier(symbol):
+        raise BackendError(f"the function's symbol {shown(symbol, 100)!r} is no C identifier")
+    folder = _work_folder() / f"{symbol}_{next(_numbers)}"
+    model = _as_model(symbol, function, backend.target_name)
+    partitioned = Partitioned(model.module, OffloadReport(()))
+    library = export_program(model, partitioned, [backend], folder)
+    description = library.metadata["umakit"]
+    wrapper = folder / "packed.c"
+    wrapper.write_text(
+        render(
+            "byoc/packed.c.j2",
+            prefix=description["interface"],
+            symbol=symbol,
+            inputs=[{"name": item["c_name"]} for item in description["inputs"]],
+            outputs=[{"name": item["c_name"]} for item in description["outputs"]],
+        ),
+        encoding="utf-8",
+    )
+    shared = folder / f"{symbol}.so"
+    flags = ["-shared", "-fPIC", f"-I{folder}", *tvm_api.ffi_build_flags()]
+    compile_c([*library_sources(folder), wrapper], shared, flags)
+    return tvm_api.load_module(shared)
+
+
+def _as_model(symbol: str, function: Any, target: str) -> Model:
+    """A module whose `main` does nothing but call the accelerator function."""
+    if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
+        raise BackendError("the function belongs to another backend", where=symbol)
+    builder = tvm_api.relax.BlockBuilder()
+    region = builder.add_func(function.with_attr("Codegen", target), symbol)
+    parameters = [tvm_api.relax.Var(p.name, p.ty) for p in function.params]
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            result = builder.emit_output(tvm_api.relax.Call(region, parameters))
+        builder.emit_func_output(result)
+    fields = tvm_api.tuple_fields(function.ret_ty)
+    return Model(
+        symbol_part(symbol),
+        builder.get(),
+        tuple(type_specification(p.name, p.ty, symbol) for p in function.params),
+        tuple(type_specification(f"output_{i}", f, symbol) for i, f in enumerate(fields)),
+    )
+
+
+@functools.cache
+def _work_folder() -> Path:
+    """A folder for shared objects that lives as long as the process."""
+    temporary = tempfile.TemporaryDirectory(prefix="umakit-byoc-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a library goes wrong: the first operator whose result is not the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from umakit.backend.base import UMABackend
+from umakit.devices import HOST, find_device
+from umakit.errors import InputError
+from umakit.files.staging import temporary_folder
+from umakit.frontend import import_model
+from umakit.library.export import Library
+from umakit.pipeline import ExportOptions
+from umakit.quantization import quantize_to_integers
+from umakit.tools.diff.blame import find_blame, layer_results
+from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference
+from umakit.tools.diff.inputs import given_inferences, random_inferences
+from umakit.tools.diff.libraries import (
+    compiled_library,
+    keeps_results,
+    storing,
+    written_library,
+)
+from umakit.tools.diff.references import (
+    AUTOMATIC,
+    CPU_KERNELS,
+    REFERENCES,
+    SPOKEN,
+    choose_runtime,
+    nodes_of,
+)
+from umakit.tools.diff.result import Blame, DiffResult, LayerResult
+from umakit.tools.diff.session import Examined, Judgement, Reference, rewritten_notice
+from umakit.tools.diff.values import every_value
+
+__all__ = [
+    "AUTOMATIC",
+    "CPU_KERNELS",
+    "DEFAULT_TOLERANCE",
+    "REFERENCES",
+    "SPOKEN",
+    "Blame",
+    "DiffResult",
+    "LayerResult",
+    "TensorDifference",
+    "diff_model",
+]
+
+
+def diff_model(
+    source: str | Path | Any,
+    backends: Sequence[UMABackend],
+    *,
+    library: Path | None = None,
+    options: ExportOptions | None = None,
+    device: str = HOST.name,
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    reference: str = AUTOMATIC,
+    tolerance: float = DEFAULT_TOLERANCE,
+    most: int | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> DiffResult:
+    """Compile a network, run it, and compare every layer with a reference.
+
+    Args:
+        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
+        backends: accelerators in order of priority; they answer from their simulators.
+        library: what `uma compile` wrote of this model; it is compared as it lies there, and
+            nothing is compiled from the model but the reference. Then `backends` and `options`
+            are left out.
+        options: as of `compile_model`; default: its own, but large weights go into a blob.
+        device: where the library runs, a name in `umakit.devices.DEVICES`; the reference runs here.
+        inputs: arrays by input name, with one more leading dimension for several inferences;
+            default: three random inferences that are the same every time.
+        reference: a name of `REFERENCES`; `auto` takes the most independent that works.
+        tolerance: of floats, relative to a tensor's largest value; integers must be equal.
+        most: inferences that are run at most; default: all. It ends with the first that differs.
+        input_shapes: shapes by input name, for symbolic dimensions.
+        progress: told what is being done.
+
+    Raises:
+        InputError: inputs, tolerance, reference, device or library do not fit.
+        DeviceError: a driver returned a status, or the program died; names the layer.
+        UmakitError: its subclass says which stage refused and why.
+    """
+    _check(tolerance, most)
+    machine = find_device(device)
+    progress("importing the network")
+    imported = import_model(source, input_shapes=input_shapes)
+    model = quantize_to_integers(imported)
+    chosen = random_inferences(imported) if inputs is None else given_inferences(model, inputs)
+    notices = list(model.notices)
+    with temporary_folder("umakit-diff-") as folder:
+        if library is None:
+            progress("compiling the library")
+            made = compiled_library(model, backends, folder / "library", options)
+        else:
+            made = written_library(library, model)
+        progress("compiling the reference")
+        every = every_value(model)
+        runtime = choose_runtime(reference, source, every, notices)
+        truth = Reference(every, runtime, folder, tolerance)
+
+        def compare(
+            examined: Library, program: str, inferences: Sequence[Mapping[str, Any]]
+        ) -> DiffResult:
+            progress("building the library")
+            session = Examined(examined, truth, folder / program, tolerance, machine)
+            return _run(session, truth, inferences, tolerance, progress)
+
+        result = compare(made, "library_probe", chosen[:most])
+        if not result.agrees and keeps_results(made):
+            if library is not None:
+                notices.append(UNSEEN)
+            else:
+                progress("compiling a library whose layers store their results")
+                path = folder / "stored"
+                stored = compiled_library(model, backends, path, storing(options, made))
+                result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
+    return replace(
+        result, name=model.name, seeds=inputs is None, nodes=nodes_of(source),
+        notices=(*notices, *result.notices),
+    )  # fmt: skip
+
+
+UNSEEN = (
+    "results that stay in a scratchpad cannot be read: with --backend instead of --library, one "
+    "whose layers store them is compiled"
+)
+
+
+def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
+    """What is known of a difference among layers that keep their results in a scratchpad."""
+    if stored.agrees:
+        notice = (
+            "when every layer stores its result, all agree: look at what stays in the scratchpad"
+        )
+        return replace(kept, notices=(*kept.notices, notice))
+    notice = (
+        "results that stay in a scratchpad cannot be read: this is the same library with every "
+        "layer storing its result"
+    )
+    return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
+
+
+def _check(tolerance: float, most: int | None) -> None:
+    if not 0 <= tolerance < 1:
+        raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
+    if most is not None and most < 1:
+        raise InputError(f"at most {most} inferences are none", fix="run at least one")
+
+
+def _run(
+    examined: Examined,
+    truth: Reference,
+    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
+    tolerance: float,
+    progress: Callable[[str], None],
+) -> DiffResult:
+    """Run inferences up to the first that differs."""
+    worst: tuple[LayerResult, ...] = ()
+    outputs: dict[str, TensorDifference] = {}
+    rewritten: dict[str, None] = {}
+    for number, inputs in enumerate(inferences):
+        progress(f"running inference {number}")
+        judgement = examined.judge(inputs)
+        rewritten |= dict.fromkeys(judgement.reference.rewritten)
+        blame = find_blame(examined, truth, judgement, inputs, tolerance)
+        layers = layer_results(examined, truth, judgement)
+        result = DiffResult(
+            name="",
+            reference=truth.name,
+            tolerance=tolerance,
+            inferences=number + 1,
+            seeds=False,
+            layers=layers,
+            outputs=dict(judgement.outputs),
+            blame=blame,
+            inputs=dict(inputs),
+            notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
+        )
+        if not result.agrees:
+            return result
+        worst = _worst(worst, layers) if worst else layers
+        outputs = _worst_outputs(outputs, judgement)
+    return replace(result, layers=worst, outputs=outputs)
+
+
+def _worst(known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]) -> tuple[LayerResult, ...]:
+    """Of each layer the result that is further away."""
+
+    def distance(layer: LayerResult) -> float:
+        return layer.own.largest if layer.own else 0.0
+
+    return tuple(max(pair, key=distance) for pair in zip(known, new, strict=True))
+
+
+def _worst_outputs(
+    known: Mapping[str, TensorDifference], judgement: Judgement
+) -> dict[str, TensorDifference]:
+    return {
+        name: max([item, known[name]], key=lambda one: one.largest) if name in known else item
+        for name, item in judgement.outputs.items()
+    }

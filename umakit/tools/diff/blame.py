@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layer, and which operator of it, made the first error."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.partition.report import OperatorPlacement
+from umakit.tools.diff.explain import explain
+from umakit.tools.diff.references import CPU_KERNELS
+from umakit.tools.diff.result import Blame, LayerResult
+from umakit.tools.diff.session import Examined, Judgement, LayerJudgement, Reference
+
+Array = npt.NDArray[Any]
+
+
+def layer_results(
+    examined: Examined, truth: Reference, judgement: Judgement
+) -> tuple[LayerResult, ...]:
+    """What is known about each layer, in execution order."""
+    return tuple(
+        _layer_result(examined, truth, judgement, number) for number in range(len(examined.layers))
+    )
+
+
+def _layer_result(
+    examined: Examined, truth: Reference, judgement: Judgement, number: int
+) -> LayerResult:
+    layer = examined.layers[number]
+    tensors = [tensor for tensor in judgement.tensors if tensor.layer == number]
+    worst = max(tensors, key=lambda tensor: tensor.own.differing, default=None)
+    reference = ""
+    if worst is not None:
+        known = worst.value in judgement.reference.independent
+        reference = truth.name if known else CPU_KERNELS
+    return LayerResult(
+        number=number,
+        name=layer["name"],
+        where=layer["where"],
+        operators=tuple(examined.operators[row] for row in layer["operators"]),
+        output=worst.c_name if worst else "",
+        shape=worst.got.shape if worst else (),
+        dtype=str(worst.got.dtype) if worst else "",
+        reference=reference,
+        own=worst.own if worst else None,
+        in_the_run=worst.in_the_run if worst else None,
+        damaged=judgement.damaged.get(number, ()),
+    )
+
+
+def find_blame(
+    examined: Examined,
+    truth: Reference,
+    judgement: Judgement,
+    inputs: Mapping[str, Array],
+    tolerance: float,
+) -> Blame | None:
+    """The first layer that is wrong though its inputs are right; None if there is none."""
+    for number in range(len(examined.layers)):
+        layer = _layer_result(examined, truth, judgement, number)
+        if layer.agrees:
+            continue
+        tensor = next(
+            (t for t in judgement.tensors if (t.layer, t.c_name) == (number, layer.output)), None
+        )
+        if tensor is None or tensor.own.agrees:
+            return _damage(examined, layer, tensor, judgement)
+        return _wrong(examined, truth, judgement, layer, tensor, inputs, tolerance)
+    return None
+
+
+def _damage(
+    examined: Examined,
+    layer: LayerResult,
+    tensor: LayerJudgement | None,
+    judgement: Judgement,
+) -> Blame:
+    """A layer whose own result is right, but that changed something else."""
+    got = tensor.got if tensor else np.zeros(0, np.uint8)
+    wanted = judgement.reference.values[tensor.value] if tensor else got
+    overlap = overlapping(examined.pools, layer.number)
+    return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, got, wanted)
+
+
+def _damage_text(layer: LayerResult) -> str:
+    return f"it changed what is not its own: {', '.join(layer.damaged)}" if layer.damaged else ""
+
+
+def _wrong(
+    examined: Examined,
+    truth: Reference,
+    judgement: Judgement,
+    layer: LayerResult,
+    tensor: LayerJudgement,
+    inputs: Mapping[str, Array],
+    tolerance: float,
+) -> Blame:
+    wanted = judgement.reference.values[tensor.value]
+    explanation = explain(tensor.got, wanted, tolerance)
+    sentences = [text for text in (explanation, _damage_text(layer)) if text]
+    rows = set(examined.layers[layer.number]["operators"])
+    row = _first_shared(truth, judgement, rows, tensor)
+    before = _unknown_layers(examined, layer.number)
+    also: tuple[OperatorPlacement, ...] = before
+    if row is not None:
+        unknown = _unknown_rows(truth, judgement, row)
+        also = (*before, *(truth.every.operators[number] for number in unknown))
+    return Blame(
+        layer=layer,
+        operators=layer.operators if row is None else (truth.every.operators[row],),
+        shared=row is not None,
+        also=also,
+        explanation="; ".join(sentences),
+        overlap=overlapping(examined.pools, layer.number),
+        got=tensor.got,
+        wanted=wanted,
+        inputs=_inputs(examined, judgement, layer.number, inputs),
+    )
+
+
+def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
+    """Two tensors that the memory plan puts on the same bytes while a layer runs, in words.
+
+    Args:
+        pools: of the library's description.
+        layer: its number.
+    """
+    for pool in pools:
+        alive = [t for t in pool["tensors"] if t["first_layer"] <= layer <= t["last_layer"]]
+        for one, other in itertools.combinations(alive, 2):
+            start = max(one["offset_bytes"], other["offset_bytes"])
+            end = min(t["offset_bytes"] + t["size_bytes"] for t in (one, other))
+            shared = {one["takes_over"], other["takes_over"]} & {one["c_name"], other["c_name"]}
+            if start < end and not shared:
+                return (
+                    f"bytes {start} to {end - 1} of pool {pool['name']} belong to "
+                    f"{one['name']} and to {other['name']}"
+                )
+    return ""
+
+
+def _first_shared(
+    truth: Reference, judgement: Judgement, rows: set[int], tensor: LayerJudgement
+) -> int | None:
+    """The first operator of a layer that umakit's CPU kernels compute wrong too."""
+    wrong = {v[0] for v, item in judgement.reference.shared.items() if not item.agrees}
+    inside = _rows_inside(truth, rows, tensor)
+    return min(wrong & inside, default=None)
+
+
+def _rows_inside(truth: Reference, rows: set[int], tensor: LayerJudgement) -> set[int]:
+    """Rows of the reference's report that a layer computes."""
+    last = max(rows, default=tensor.value[0])
+    if last == tensor.value[0]:
+        return rows | {tensor.value[0]}
+    return {tensor.value[0]}  # the backend's passes changed the network: only its end is known
+
+
+def _unknown_rows(truth: Reference, judgement: Judgement, row: int) -> list[int]:
+    """Operators before a row that the independent runtime says nothing about."""
+    known = {value[0] for value in judgement.reference.independent}
+    found: set[int] = set()
+    open_rows = [row]
+    while open_rows:
+        for source in truth.every.reads.get(open_rows.pop(), frozenset()):
+            if source not in known and source not in found:
+                found.add(source)
+                open_rows.append(source)
+    return sorted(found)
+
+
+def _unknown_layers(examined: Examined, number: int) -> tuple[OperatorPlacement, ...]:
+    """Operators of the layers before a layer whose results cannot be compared at all."""
+    writer = {name: n for n, layer in enumerate(examined.layers) for name in layer["outputs"]}
+    # What stays in a scratchpad is nobody's input; any layer before may have used it.
+    found = {n for n in range(number) if not examined.layers[n]["outputs"]}
+    open_layers = [number]
+    while open_layers:
+        for name in examined.layers[open_layers.pop()]["inputs"]:
+            source = writer.get(name)
+            if source is not None and name not in examined.values and source not in found:
+                found.add(source)
+                open_layers.append(source)
+    rows = sorted({row for source in found for row in examined.layers[source]["operators"]})
+    own = set(examined.layers[number]["operators"])
+    return tuple(examined.operators[row] for row in rows if row not in own)
+
+
+def _inputs(
+    examined: Examined, judgement: Judgement, number: int, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """What a layer read, as far as it is known."""
+    arrays: dict[str, Array] = {}
+    for name in examined.layers[number]["inputs"]:
+        if name in examined.values:
+            arrays[name] = judgement.reference.values[examined.values[name]]
+        elif name in inputs:
+            arrays[name] = inputs[name]
+    return arrays

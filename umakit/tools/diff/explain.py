@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simple explanations of a wrong tensor: another layout, a constant, a factor, a shift.
+
+Each is checked for every element, so that what is said is true and not a guess.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.tools.diff.compare import distances, limit_of
+
+Array = npt.NDArray[Any]
+
+MOST_AXES = 5
+"""Permutations of more axes are not tried."""
+
+FEW_OF = 4
+"""Indices of an axis are few if they are at most one of so many."""
+
+
+def explain(got: Array, wanted: Array, tolerance: float) -> str:
+    """A sentence about `got` that holds for all its elements, or an empty string.
+
+    Args:
+        got: a tensor that differs from its reference.
+        wanted: the reference, same shape and dtype.
+        tolerance: of floats, as in `compare`.
+    """
+    limit = limit_of(wanted, tolerance)
+
+    def equal(one: Array, other: Array) -> bool:
+        return one.shape == other.shape and bool((distances(one, other) <= limit).all())
+
+    if got.size < 2 or (got == got.flat[0]).all():
+        value = got.flat[0] if got.size else 0
+        return f"every element is {value}" if got.size > 1 else ""
+    if np.issubdtype(got.dtype, np.floating) and not (
+        np.isfinite(got).all() and np.isfinite(wanted).all()
+    ):
+        return _not_finite(got, wanted)
+    if equal(np.full_like(wanted, wanted.flat[0]), wanted):
+        return ""  # a constant is equal to itself however it is turned
+    hypotheses = (_layouts, _flips, _constants, _clips, _shifts, _places, _steps)
+    for hypothesis in hypotheses:
+        for sentence in hypothesis(got, wanted, equal):
+            return sentence
+    return ""
+
+
+Equal = Callable[[Array, Array], bool]
+
+
+def _not_finite(got: Array, wanted: Array) -> str:
+    new = int((~np.isfinite(got) & np.isfinite(wanted)).sum())
+    return f"{new} elements are NaN or infinite that should not be" if new else ""
+
+
+def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """The right numbers, stored in the order of other axes."""
+    axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
+    if not 2 <= len(axes) <= MOST_AXES:
+        return
+    for permuted in itertools.permutations(axes):
+        order = list(range(wanted.ndim))
+        for axis, source in zip(axes, permuted, strict=True):
+            order[axis] = source
+        if list(permuted) == axes:
+            continue
+        if equal(got.reshape(-1), wanted.transpose(order).reshape(-1)):
+            if wanted.ndim == 4 and order[1:] == [2, 3, 1]:
+                yield "equal after transposing axes (0, 2, 3, 1): it is stored channels last"
+            yield f"equal after transposing axes {tuple(order)}: it is stored in that order"
+
+
+def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """Axes that run backwards."""
+    axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
+    for count in range(1, min(len(axes), MOST_AXES) + 1):
+        for chosen in itertools.combinations(axes, count):
+            if equal(got, np.flip(wanted, chosen)):
+                yield f"equal after flipping {_axes(chosen)}"
+
+
+def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """The same constant added to, or multiplied with, every element."""
+    one, other = got.astype(np.float64), wanted.astype(np.float64)
+    offset = _plain(float(np.median(one - other)))
+    if equal(one, other + offset):
+        yield f"equal after adding {offset:g} to the reference"
+    power = float((other * other).sum())
+    factor = _plain(float((one * other).sum()) / power) if power else 0.0
+    if factor and equal(one / factor, other):
+        yield f"equal after multiplying the reference by {factor:g}"
+
+
+def _plain(number: float) -> float:
+    """The nearest number of few digits, if it is near."""
+    rounded = float(f"{number:.4g}")
+    return rounded if abs(number - rounded) <= 1e-5 * abs(number) else number
+
+
+def _clips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """One of them is the other one after a clip: saturation, or an activation too many or few."""
+    if got.dtype == np.bool_:
+        return
+    for this, that, name in ((got, wanted, "reference"), (wanted, got, "library's result")):
+        low, high = this.min(), this.max()
+        if equal(this, np.clip(that, low, high)) and not equal(this, that):
+            bounds = []
+            if that.min() < low:
+                bounds.append(f"from below at {low:g}")
+            if that.max() > high:
+                bounds.append(f"from above at {high:g}")
+            yield f"equal after clipping the {name} {' and '.join(bounds)}"
+
+
+def _shifts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """Everything moved by one along an axis, whatever is at the edge."""
+    for axis, extent in enumerate(wanted.shape):
+        if extent < 3:
+            continue
+        later, earlier = _without(axis, slice(1, None)), _without(axis, slice(None, -1))
+        if equal(got[later], wanted[earlier]):
+            yield f"equal after shifting the reference by +1 along axis {axis}"
+        if equal(got[earlier], wanted[later]):
+            yield f"equal after shifting the reference by -1 along axis {axis}"
+
+
+def _places(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """Everything that differs is at few indices of an axis: a channel, a row at the edge."""
+    for axis, extent in enumerate(wanted.shape):
+        if extent < FEW_OF:
+            continue
+        wrong = [
+            index
+            for index in range(extent)
+            if not equal(got.take([index], axis), wanted.take([index], axis))
+        ]
+        if 0 < len(wrong) <= extent // FEW_OF:
+            word = "index" if len(wrong) == 1 else "indices"
+            yield f"wrong only at {word} {', '.join(map(str, wrong))} of axis {axis}"
+
+
+def _steps(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
+    """Integers that are off by one at most: another rounding."""
+    if np.issubdtype(wanted.dtype, np.integer) and distances(got, wanted).max() == 1.0:
+        up, down = int((got > wanted).sum()), int((got < wanted).sum())
+        yield f"never off by more than one: rounding ({up} one too large, {down} one too small)"
+
+
+def _without(axis: int, part: slice) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, part)
+
+
+def _axes(axes: tuple[int, ...]) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes}"

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs of a comparison: a user's arrays, or random ones that are the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.devices.run import check_inputs
+from umakit.frontend.model import Model, TensorSpecification
+
+Array = npt.NDArray[Any]
+
+SEEDS = 3
+"""Random inferences when the user gives none."""
+
+SMALL_INTEGERS = 10
+"""Integers that are no quantized numbers are drawn below this: indices, counts."""
+
+TAKES_INDICES = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
+KEEPS_VALUES = frozenset(
+    "reshape expand_dims squeeze permute_dims astype where less add concat flatten tile repeat "
+    "broadcast_to strided_slice".split()
+)
+"""Operators whose result may hold the indices that one of their operands holds."""
+
+
+def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """A user's arrays as single inferences; arrays that are no inputs are left out.
+
+    Raises:
+        InputError: a wrong name, shape or dtype.
+    """
+    names = {item.name for item in model.inputs}
+    expected = [
+        {"name": item.name, "c_name": item.name, "shape": list(item.shape), "dtype": item.dtype}
+        for item in model.inputs
+    ]
+    chosen = {name: array for name, array in arrays.items() if name in names} or dict(arrays)
+    count, _, batches = check_inputs(expected, chosen)
+    return [
+        {item.name: batch[number] for item, batch in zip(model.inputs, batches, strict=True)}
+        for number in range(count)
+    ]
+
+
+def random_inferences(model: Model) -> list[dict[str, Array]]:
+    """An inference for each of the seeds 0, 1, ..., see `random_inference`."""
+    return [random_inference(model, seed) for seed in range(SEEDS)]
+
+
+def random_inference(model: Model, seed: int) -> dict[str, Array]:
+    """An inference of random numbers, the same for the same seed.
+
+    Quantized integers take every value of their dtype, floats that are quantized first cover the
+    range of that scale, other floats are normally distributed; indices are inside of their tensors.
+    """
+    ranges, sizes = _quantized_ranges(model), _indexed_sizes(model)
+    return {
+        item.name: _random(
+            item,
+            np.random.default_rng(seed),
+            ranges.get(item.name),
+            min(SMALL_INTEGERS, sizes.get(item.name, SMALL_INTEGERS)),
+        )
+        for item in model.inputs
+    }
+
+
+def _random(
+    item: TensorSpecification,
+    random: np.random.Generator,
+    limits: tuple[float, float] | None,
+    end: int,
+) -> Array:
+    dtype = np.dtype(item.dtype)
+    if dtype == np.bool_:
+        return random.integers(0, 2, item.shape).astype(dtype)
+    if np.issubdtype(dtype, np.integer):
+        if dtype.itemsize > 1 and item.quantization is None:
+            return random.integers(0, end, item.shape).astype(dtype)
+        if end < SMALL_INTEGERS and item.quantization is None:
+            return random.integers(0, end, item.shape).astype(dtype)
+        bounds = np.iinfo(dtype)
+        return random.integers(bounds.min, bounds.max, item.shape, dtype, endpoint=True)
+    if limits is not None:
+        return random.uniform(*limits, item.shape).astype(dtype)
+    return random.standard_normal(item.shape).astype(dtype)
+
+
+def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
+    """Real numbers that an input's integers stand for, where it is quantized first."""
+    main = model.module["main"]
+    names = {
+        parameter: item.name for item, parameter in zip(model.inputs, main.params, strict=True)
+    }
+    ranges: dict[str, tuple[float, float]] = {}
+    for binding in tvm_api.bindings_of(main):
+        call = binding.value
+        if tvm_api.operator_name(call) != "quantize" or call.args[0] not in names:
+            continue
+        scale, zero_point = (tvm_api.constant_array(argument) for argument in call.args[1:3])
+        if scale is None or zero_point is None or scale.size != 1:
+            continue
+        bounds = np.iinfo(tvm_api.dtype_of(binding.var))
+        step, zero = float(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0])
+        limits = step * (bounds.min - zero), step * (bounds.max - zero)
+        ranges[names[call.args[0]]] = limits
+    return ranges
+
+
+def _indexed_sizes(model: Model) -> dict[str, int]:
+    """The least size that an input's integers are indices into, by its name."""
+    main = model.module["main"]
+    sources: dict[Any, frozenset[str]] = {
+        parameter: frozenset({item.name})
+        for item, parameter in zip(model.inputs, main.params, strict=True)
+    }
+    sizes: dict[str, int] = {}
+    for binding in tvm_api.bindings_of(main):
+        call = binding.value
+        operator = tvm_api.operator_name(call)
+        if operator in TAKES_INDICES:
+            size = _indexed_size(operator, call)
+            for name in sources.get(call.args[1], frozenset()):
+                sizes[name] = min(sizes.get(name, size), size)
+        elif operator in KEEPS_VALUES:
+            used = [sources.get(v, frozenset()) for v in tvm_api.collect(call.args, tvm_api.Var)]
+            sources[binding.var] = frozenset().union(*used)
+    return sizes
+
+
+def _indexed_size(operator: str, call: Any) -> int:
+    """The least size of the dimensions that a call's indices are for."""
+    shape = tvm_api.static_shape(call.args[0]) or (1,)
+    if operator in ("gather_nd", "scatter_nd"):
+        first = int(getattr(call.attrs, "batch_dims", 0))
+        depth = (tvm_api.static_shape(call.args[1]) or (1,))[-1]
+        return max(1, min(shape[first : first + depth], default=1))
+    return max(1, shape[int(call.attrs.axis or 0)])

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library that is compared: one that is compiled here, or one that lies there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from umakit.backend.base import UMABackend
+from umakit.errors import InputError, LibraryError
+from umakit.frontend import Model
+from umakit.library.export import Library
+from umakit.library.metadata import load_metadata
+from umakit.partition.partitioner import partition
+from umakit.partition.report import OffloadReport, OperatorPlacement
+from umakit.pipeline import ExportOptions, export_program
+from umakit.tools.diff.session import form_of_weights
+
+
+def compiled_library(
+    model: Model, backends: Sequence[UMABackend], path: Path, options: ExportOptions | None
+) -> Library:
+    """Compile a network as `compile_model` does.
+
+    Args:
+        model: the imported network after `quantize_to_integers`.
+        backends: in order of priority.
+        path: the folder to write.
+        options: None for the default, with large weights in a blob.
+    """
+    partitioned = partition(model.module, backends)
+    options = options or ExportOptions(weights=form_of_weights(partitioned.module))
+    return export_program(model, partitioned, backends, path, options)
+
+
+def keeps_results(library: Library) -> bool:
+    """Whether results stay in a scratchpad, where nobody but the accelerator sees them."""
+    traffic = library.metadata["umakit"]["memory"].get("traffic")
+    return bool(traffic and traffic["kept"])
+
+
+def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
+    """Options of a library whose layers all store their results, and which is equal otherwise.
+
+    Args:
+        options: of the library; None if they were left out.
+        library: what they made.
+    """
+    options = options or ExportOptions(weights=library.metadata["umakit"]["weights"])
+    return replace(options, keep_in_scratchpads=False)
+
+
+def written_library(path: Path, model: Model) -> Library:
+    """A library that `uma compile` wrote of a model.
+
+    Raises:
+        LibraryError: it is missing or damaged.
+        InputError: it is the library of another model, or of other input shapes.
+    """
+    metadata = load_metadata(path)
+    description = metadata["umakit"]
+    if model.fingerprint and description["model_sha256"] != model.fingerprint:
+        raise InputError(
+            "is the library of another model file", where=str(path), fix="compile this one"
+        )
+    written = [(item["name"], list(item["shape"])) for item in description["inputs"]]
+    wanted = [(item.name, list(item.shape)) for item in model.inputs]
+    if written != wanted:
+        raise InputError(
+            f"was compiled for inputs {_listed(written)}, not {_listed(wanted)}",
+            where=str(path),
+            fix="give the same --input-shapes",
+        )
+    try:
+        placements = tuple(
+            OperatorPlacement(**row, macs=0, shape=(), dtype="") for row in description["operators"]
+        )
+    except (KeyError, TypeError):
+        raise LibraryError("is damaged", where=str(path), fix="export it again") from None
+    return Library(path, metadata, OffloadReport(placements))
+
+
+def _listed(inputs: Sequence[tuple[str, list[int]]]) -> str:
+    return ", ".join(f"{name} {shape}" for name, shape in inputs)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a library layer by layer: what each layer computes at the moment it has run.
+
+The library is built as it is, with the hook that profiling uses. A program around it copies each
+layer's outputs before a later layer can overwrite them, can put other values in their place, and
+watches the memory that a layer was not to touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.codegen.c_types import c_type
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
+from umakit.devices import HOST, Device, execute
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.device import SUPPORT
+from umakit.errors import DeviceError
+from umakit.files.staging import temporary_folder
+from umakit.library.metadata import read_weights
+from umakit.library.packages.tar import library_folder
+from umakit.text.rendering import render
+from umakit.version import __version__
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+OUTSIDE = -1
+"""`first` of a tensor that is there before the first layer runs."""
+END = -1
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """What one layer did.
+
+    Attributes:
+        outputs: raw bytes by C name.
+        damaged: what it changed that was not its own, in words.
+    """
+
+    outputs: dict[str, Bytes]
+    damaged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Memory:
+    name: str
+    size: int
+    alignment: int
+    c_type: str = "void"
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    c_name: str
+    label: str
+    memory: int
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+class Probe:
+    """A library's program for `uma diff`.
+
+    Args:
+        description: `umakit` of the library's metadata.
+        library: its folder or tar file.
+        program: the file to build.
+        device: what it runs on.
+
+    Raises:
+        BuildError: the compiler or emulator is missing, the compiler refused, or the program is
+            too large for the device.
+
+    Attributes:
+        sizes: bytes of tensors by C name.
+    """
+
+    def __init__(
+        self, description: Mapping[str, Any], library: Path, program: Path, device: Device = HOST
+    ) -> None:
+        device.check_emulator()
+        self._device = device
+        self._inputs = description["inputs"]
+        self._outputs = description["outputs"]
+        self._layers: Sequence[Mapping[str, Any]] = description["layers"]
+        blob = description["weights"] == "blob"
+        self._weights = read_weights(library)[HEADER_SIZE:] if blob else None
+        self._memories = self._all_memories(description["memory"]["pools"])
+        self._tensors = self._all_tensors(description["memory"]["pools"])
+        self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
+        self._program = program
+        self._build(library_folder(library), description["interface"])
+
+    def _build(self, library: Path, prefix: str) -> None:
+        source = self._program.with_suffix(".c")
+        source.write_text(self._source(prefix), encoding="utf-8")
+        flags = [f"-D{prefix.upper()}_PROFILE", f"-I{library / 'codegen/host/include'}"]
+        flags += [f"-I{SUPPORT}", *self._device.program_flags()]
+        if not self._device.is_bare_metal:
+            flags.append("-DUMAKIT_PROBE_HOSTED")
+        platform = self._device.platform_sources(SUPPORT)
+        sources = [source, *library_sources(library), *platform]
+        compile_c(sources, self._program, flags, self._device)
+
+    def run(self, inputs: Mapping[str, Array], forced: Mapping[str, Array]) -> list[LayerTrace]:
+        """One inference.
+
+        Args:
+            inputs: by name, of the network's shapes and dtypes.
+            forced: by C name, values that take a layer's output's place after it has run.
+
+        Returns:
+            What each layer computed, in order.
+
+        Raises:
+            DeviceError: a driver returned a status, or the program died; names the layer.
+        """
+        with temporary_folder("umakit-diff-") as folder:
+            with (folder / "inputs").open("wb") as stream:
+                for item in self._inputs:
+                    stream.write(np.ascontiguousarray(inputs[item["name"]]).tobytes())
+                stream.write(self._weights or b"")
+                for layer in self._layers:
+                    for name in layer["outputs"]:
+                        value = forced.get(name)
+                        stream.write(b"\0" if value is None else b"\1" + value.tobytes())
+            try:
+                ended = execute(self._device, self._program, ["inputs", "outputs"], folder)
+            except DeviceError as error:
+                traces, _ = self._traces(_bytes_of(folder / "outputs"))
+                raise DeviceError(error.what, where=self._place(traces), fix=error.fix) from None
+            if ended.returncode != 0:
+                raise DeviceError(
+                    f"the program failed: {ended.stderr.strip()}", where=self._device.name
+                )
+            traces, status = self._traces(_bytes_of(folder / "outputs"))
+        if status != 0:
+            raise DeviceError(
+                f"the run stopped with status {status}: {ended.stdout.strip()}",
+                where=self._place(traces),
+                status=status,
+            )
+        return traces
+
+    def _place(self, traces: Sequence[LayerTrace]) -> str:
+        """The layer that ran when a run stopped."""
+        if len(traces) >= len(self._layers):
+            return "after the last layer"
+        layer = self._layers[len(traces)]
+        return f"layer {len(traces)}, {layer['name']} ({layer['where']})"
+
+    def _traces(self, data: Bytes) -> tuple[list[LayerTrace], int]:
+        """What the program wrote, as far as it came, and the status of the run."""
+        traces: list[LayerTrace] = []
+        reader = _Reader(data)
+        try:
+            while reader.number() != END:
+                names = self._layers[len(traces)]["outputs"]
+                outputs = {name: reader.bytes(self.sizes[name]) for name in names}
+                damaged = []
+                while (number := reader.number()) != END:
+                    damaged.append(self._damaged(number))
+                traces.append(LayerTrace(outputs, tuple(damaged)))
+            return traces, reader.number()
+        except EOFError:
+            return traces, 0
+
+    def _damaged(self, number: int) -> str:
+        if number < len(self._tensors):
+            return self._tensors[number].label
+        memory = self._memories[number - len(self._tensors)]
+        return f"memory around {memory.name}"
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def _all_memories(self, pools: Sequence[Mapping[str, Any]]) -> list[_Memory]:
+        tensors = [
+            _Memory(f"{kind} {item['name']}", item["size_bytes"], 16, c_type(item["dtype"]))
+            for kind, items in (("input", self._inputs), ("output", self._outputs))
+            for item in items
+        ]
+        if self._weights is not None:
+            tensors.append(_Memory("the weights", len(self._weights), CONSTANT_ALIGNMENT))
+        return tensors + [
+            _Memory(f"pool {pool['name']}", pool["used_bytes"], pool["alignment_bytes"])
+            for pool in pools
+        ]
+
+    def _all_tensors(self, pools: Sequence[Mapping[str, Any]]) -> list[_Tensor]:
+        writer = {n: step for step, layer in enumerate(self._layers) for n in layer["outputs"]}
+        tensors = [
+            _Tensor(
+                item["c_name"],
+                self._memories[number].name,
+                number,
+                0,
+                item["size_bytes"],
+                writer.get(item["c_name"], OUTSIDE),
+                len(self._layers),
+            )
+            for number, item in enumerate([*self._inputs, *self._outputs])
+        ]
+        if self._weights is not None:
+            memory = self._memories[len(tensors)]
+            last = len(self._layers)
+            tensors.append(_Tensor("", memory.name, len(tensors), 0, memory.size, OUTSIDE, last))
+        for number, pool in enumerate(pools, len(tensors)):
+            tensors += [
+                _Tensor(
+                    item["c_name"],
+                    f"the result of {item['name']}",
+                    number,
+                    item["offset_bytes"],
+                    item["size_bytes"],
+                    item["first_layer"],
+                    item["last_layer"],
+                )
+                for item in pool["tensors"]
+                if item["role"] != "scratch"
+            ]
+        return tensors
+
+    def _source(self, prefix: str) -> str:
+        numbers = {tensor.c_name: number for number, tensor in enumerate(self._tensors)}
+        return render(
+            "diff/probe.c.j2",
+            umakit_version=__version__,
+            prefix=prefix,
+            memories=self._memories,
+            tensors=self._tensors,
+            layers=[[numbers[name] for name in layer["outputs"]] for layer in self._layers],
+            arguments=[
+                {"c_type": memory.c_type, "memory": number}
+                for number, memory in enumerate(self._memories)
+            ],
+        )
+
+
+def _bytes_of(path: Path) -> Bytes:
+    """A file's bytes; none where a program died before it opened the file."""
+    return np.fromfile(path, np.uint8) if path.exists() else np.zeros(0, np.uint8)
+
+
+class _Reader:
+    """Reads numbers and bytes of a file that may end anywhere."""
+
+    def __init__(self, data: Bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def bytes(self, size: int) -> Bytes:
+        start, self._position = self._position, self._position + size
+        if self._position > self._data.size:
+            raise EOFError
+        return self._data[start : self._position]
+
+    def number(self) -> int:
+        return int(np.frombuffer(self.bytes(4).tobytes(), np.int32)[0])

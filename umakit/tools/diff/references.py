@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runtimes that share no code with umakit, asked for every tensor of a model by its own name."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from umakit.errors import InputError
+from umakit.frontend.onnx.files import name_nodes
+from umakit.partition.report import OperatorPlacement
+from umakit.tools.diff.nodes import island_nodes
+from umakit.tools.diff.values import EveryValue, Value
+
+Array = npt.NDArray[Any]
+
+AUTOMATIC, CPU_KERNELS = "auto", "cpu"
+ONNX_RUNTIME, TFLITE_MICRO = "onnxruntime", "tflite-micro"
+REFERENCES = (AUTOMATIC, CPU_KERNELS, ONNX_RUNTIME, TFLITE_MICRO)
+PACKAGES = {ONNX_RUNTIME: "onnxruntime", TFLITE_MICRO: "tflite_micro"}
+SPOKEN = {
+    CPU_KERNELS: "umakit's CPU kernels",
+    ONNX_RUNTIME: "ONNX Runtime",
+    TFLITE_MICRO: "TensorFlow Lite Micro",
+}
+"""How messages call a reference."""
+
+FOLDING_OPERATORS = ("Add", "Conv", "Gemm", "MatMul")
+"""ONNX operators that a batch normalization behind them may be folded into."""
+
+ARENA_SLACK = 4 * 1024 * 1024
+"""Bytes of TensorFlow Lite Micro's arena beside the tensors of a model."""
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """What a runtime computed.
+
+    Attributes:
+        values: those of the network's values that it has under the same name, shape and dtype.
+        outputs: of the network, by name.
+    """
+
+    values: dict[Value, Array]
+    outputs: dict[str, Array]
+
+
+class Runtime(Protocol):
+    """An independent runtime with a model loaded; `name` is one of `REFERENCES`."""
+
+    name: str
+
+    def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
+        """One inference; inputs by name."""
+
+
+def choose_runtime(
+    wanted: str, source: Any, every: EveryValue, notice: list[str]
+) -> Runtime | None:
+    """The independent runtime to compare with; None for umakit's CPU kernels alone.
+
+    Args:
+        wanted: one of `REFERENCES`.
+        source: path of the model file, or an object that no other runtime knows.
+        every: the imported network.
+        notice: gets a sentence when the runtime that knows the format cannot be used.
+
+    Raises:
+        InputError: there is no such reference, or it cannot run this model.
+    """
+    if wanted not in REFERENCES:
+        raise InputError(
+            f"there is no reference {wanted!r}", fix=f"choose from {', '.join(REFERENCES)}"
+        )
+    if wanted == CPU_KERNELS:
+        return None
+    known = _runtime_for(source)
+    if wanted not in (AUTOMATIC, known):
+        raise InputError(f"{SPOKEN[wanted]} does not read this model", where=str(source))
+    if not known:
+        return None
+    problem = f"the package {PACKAGES[known]} is not installed"
+    if importlib.util.find_spec(PACKAGES[known]) is not None:
+        try:
+            return (_OnnxRuntime if known == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
+        except Exception as error:  # a runtime may refuse a model with whatever it raises
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            problem = f"it refuses the model: {lines[0]}"
+    if wanted != AUTOMATIC:
+        raise InputError(f"{SPOKEN[known]} cannot be the reference: {problem}", where=str(source))
+    notice.append(f"{SPOKEN[known]} is not the reference: {problem}")
+    return None
+
+
+def _runtime_for(source: Any) -> str:
+    """The runtime that knows a model's format; empty for an object or a PyTorch program."""
+    if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
+        return ""
+    with Path(source).open("rb") as stream:
+        return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
+
+
+def nodes_of(source: Any) -> dict[str, tuple[str, ...]]:
+    """Nodes of a model file by name of an operator that stands for several of them."""
+    return island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
+
+
+def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:
+    """The row that yields what a node of the user's model yields: the last one of its name."""
+    return {operator.name: row for row, operator in enumerate(operators)}
+
+
+def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Array]:
+    """Arrays that have the shape and dtype of the value they stand for."""
+    types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
+    return {
+        value: array
+        for value, array in arrays.items()
+        if types[every.names[value]] == (array.shape, str(array.dtype))
+    }
+
+
+class _OnnxRuntime:
+    """ONNX Runtime with intermediate values made outputs."""
+
+    name = ONNX_RUNTIME
+
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        import onnxruntime
+
+        proto = onnx.load(str(path))
+        name_nodes(proto)
+        self._every = every
+        self._outputs = [value.name for value in proto.graph.output]
+        self._names = _onnx_names(proto, every)
+        for name in dict.fromkeys(self._names.values()):
+            if name not in self._outputs:
+                proto.graph.output.append(onnx.ValueInfoProto(name=name))
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        self._session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
+        wanted = list(dict.fromkeys([*self._outputs, *self._names.values()]))
+        results = dict(zip(wanted, self._session.run(wanted, dict(inputs)), strict=True))
+        values = {value: results[name] for value, name in self._names.items()}
+        outputs = {name: results[name] for name in self._outputs}
+        return ReferenceRun(_fitting(self._every, values), outputs)
+
+
+def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
+    """Tensor of an ONNX graph by value of the imported network.
+
+    What batch normalization is folded into computes something else after import.
+    """
+    producers = {name: node for node in proto.graph.node for name in node.output}
+    folded: set[str] = set()
+    for node in proto.graph.node:
+        producer = None
+        if node.op_type == "BatchNormalization":
+            producer = producers.get(node.input[0])
+        while producer is not None and producer.op_type in FOLDING_OPERATORS:
+            folded.add(producer.name)
+            inner = producer.input if producer.op_type == "Add" else ()
+            producer = next((producers[name] for name in inner if name in producers), None)
+    rows = _last_rows(every.operators)
+    names = {}
+    for node in proto.graph.node:
+        if node.name in rows and node.name not in folded:
+            for number, output in enumerate(node.output):
+                value = (rows[node.name], number)
+                if output and value in every.names:
+                    names[value] = output
+    return names
+
+
+class _TfliteMicro:
+    """TensorFlow Lite Micro that keeps all tensors."""
+
+    name = TFLITE_MICRO
+
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        from tflite_micro.python.tflite_micro import runtime
+
+        from umakit.frontend.tflite_files import short_names
+        from umakit.frontend.tflite_graph import read_graph
+
+        data = path.read_bytes()
+        graph = read_graph(data, str(path))
+        self._every = every
+        self._inputs = [graph.tensors[number].name for number in graph.inputs]
+        self._outputs = [graph.tensors[number].name for number in graph.outputs]
+        rows = _last_rows(every.operators)
+        self._tensors = {
+            (rows[name], 0): number for number, name in short_names(graph).items() if name in rows
+        }
+        size = sum(
+            int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
+            for tensor in graph.tensors
+            if not tensor.constant and not tensor.dtype.startswith("type")
+        )
+        self._interpreter = runtime.Interpreter.from_bytes(
+            data,
+            arena_size=2 * size + ARENA_SLACK,
+            intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+        )
+
+    def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
+        for number, name in enumerate(self._inputs):
+            self._interpreter.set_input(inputs[name], number)
+        self._interpreter.invoke()
+        values = {
+            value: np.array(self._interpreter.GetTensor(number, 0)["tensor_data"])
+            for value, number in self._tensors.items()
+            if value in self._every.names
+        }
+        outputs = {
+            name: np.array(self._interpreter.get_output(number))
+            for number, name in enumerate(self._outputs)
+        }
+        return ReferenceRun(_fitting(self._every, values), outputs)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that yields the value of every operator: what a reference is computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.frontend.model import Model, TensorSpecification
+from umakit.partition.partitioner import partition
+from umakit.partition.report import OperatorPlacement
+
+Value = tuple[int, int]
+"""A tensor of a network: row of the offload report, and which of the operator's results."""
+
+
+@dataclass(frozen=True)
+class EveryValue:
+    """A network without accelerators whose outputs are the values of all its operators.
+
+    Attributes:
+        model: the network; its outputs are called `value_ROW_RESULT`.
+        operators: its offload report, by row.
+        names: output of `model` by value; a tuple that nothing takes apart has none.
+        reads: rows whose values a row reads.
+        results: values by name of the original network's outputs; those that no operator
+            computes are left out.
+    """
+
+    model: Model
+    operators: tuple[OperatorPlacement, ...]
+    names: Mapping[Value, str]
+    reads: Mapping[int, frozenset[int]]
+    results: Mapping[str, Value]
+
+
+def every_value(model: Model) -> EveryValue:
+    """Make every operator's value an output, which also keeps operators from being fused.
+
+    Args:
+        model: an imported network after `quantize_to_integers`.
+    """
+    partitioned = partition(model.module, [])
+    exposer = _Exposer(partitioned.module)
+    main = exposer.expose()
+    names = {value: f"value_{value[0]}_{value[1]}" for value in exposer.values}
+    outputs = tuple(
+        TensorSpecification(
+            names[value], tvm_api.static_shape(variable) or (), tvm_api.dtype_of(variable)
+        )
+        for value, variable in exposer.values.items()
+    )
+    exposed = replace(model, module=tvm_api.IRModule({"main": main}), outputs=outputs)
+    specified = zip(model.outputs, exposer.results, strict=True)
+    results = {item.name: value for item, value in specified if value is not None}
+    return EveryValue(exposed, partitioned.report.placements, names, exposer.reads, results)
+
+
+@tvm_api.mutator
+class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
+    """Binds every value to a variable that may leave its block.
+
+    Attributes:
+        values: variables of the new function by value.
+        reads: rows that each row reads.
+        results: value of each output of the function, None for one that is an input or constant.
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._main = module["main"]
+        self._origins: dict[Any, Value] = {}
+        self._tuples: dict[Any, Any] = {}
+        self.values: dict[Value, Any] = {}
+        self.reads: dict[int, frozenset[int]] = {}
+        self.results: list[Value | None] = []
+
+    def expose(self) -> Any:
+        """The function that returns the tuple of all values."""
+        body = self._main.body.body
+        visited = self.visit_expr(self._main)
+        whole = self._tuples.get(body, body)
+        fields = whole.fields if isinstance(whole, tvm_api.RelaxTuple) else [whole]
+        self.results = [self._origins.get(field) for field in fields]
+        relax = tvm_api.relax
+        everything = relax.Tuple(list(self.values.values()))
+        sequence = relax.BlockBuilder().normalize(relax.SeqExpr(visited.body.blocks, everything))
+        function = relax.Function(visited.params, sequence, sequence.ty, attrs=visited.attrs)
+        return function.with_attr("global_symbol", "main")
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        dataflow = self.builder_.current_block_is_dataflow()
+        emit = self.builder_.emit_output if dataflow else self.builder_.emit
+        variable = emit(value, str(binding.var.name))
+        self.set_var_remap(binding.var, variable)
+        if isinstance(binding.value, tvm_api.RelaxTuple):
+            self._tuples[binding.var] = binding.value
+        origin = self._origin(binding.value)
+        if origin is not None:
+            self._origins[binding.var] = origin
+            if tvm_api.static_shape(variable) is not None:
+                self.values.setdefault(origin, variable)
+
+    def _origin(self, expression: Any) -> Value | None:
+        """Which value an expression is."""
+        rows = tvm_api.rows_of(expression)
+        if rows:
+            read = [self._origins.get(v) for v in tvm_api.collect(expression, tvm_api.Var)]
+            self.reads[rows[0]] = frozenset(origin[0] for origin in read if origin is not None)
+            return rows[0], 0
+        if isinstance(expression, tvm_api.TupleGetItem):
+            inside = self._tuples.get(expression.tuple_value)
+            if inside is not None:
+                return self._origin(inside.fields[expression.index])
+            whole = self._origins.get(expression.tuple_value)
+            return None if whole is None else (whole[0], int(expression.index))
+        return self._origins.get(expression) if isinstance(expression, tvm_api.Var) else None

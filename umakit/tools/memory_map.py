@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of a memory plan: lifetimes of tensors against their offsets, one panel a pool."""
+
+from __future__ import annotations
+
+import colorsys
+import io
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from umakit.errors import LibraryError
+from umakit.files.outputs import MEMORY_MAP, check_parent
+from umakit.files.staging import write_file
+from umakit.text.escaping import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".svg", ".png")
+PANEL_HEIGHT = 4.0
+"""Inches."""
+
+STEP_WIDTH = 0.55
+"""Inches of a layer."""
+
+SMALLEST_LABELLED = 0.045
+"""Share of a panel's height that a tensor needs for its name to be written into it."""
+
+LONGEST_LABEL = 34
+GOLDEN_RATIO = 0.618034
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file whose name does not say SVG or PNG.
+
+    Raises:
+        LibraryError: names the formats.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise LibraryError(
+            "a memory map is drawn as SVG or PNG", where=str(path), fix="end its name in .svg"
+        )
+
+
+def draw_memory_map(
+    description: Mapping[str, Any],
+    path: Path,
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Draw the memory plan of a library. Equal plans give equal files.
+
+    Args:
+        description: `umakit` of the library's metadata.
+        path: ends in `.svg` or `.png`; written in full or not at all. A memory map that umakit drew
+            earlier is replaced.
+        inputs: files that were read and must stay.
+        force: whether a file that something else wrote is replaced too.
+
+    Raises:
+        LibraryError: another ending, or the file is not ours to write or cannot be written.
+    """
+    check_format(path)
+    check_parent(path)
+    import matplotlib
+
+    figure = _figure(description)
+    kind = path.suffix.lower().removeprefix(".")
+    mark = MEMORY_MAP.mark.decode()
+    metadata = {"Date": None, "Creator": mark} if kind == "svg" else {"Software": mark}
+    buffer = io.BytesIO()
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        # A name in a script that the font lacks is drawn as boxes in a PNG file.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
+    write_file(path, buffer.getvalue(), MEMORY_MAP, inputs, force=force)
+
+
+def _figure(description: Mapping[str, Any]) -> Figure:
+    from matplotlib.figure import Figure
+
+    memory, layers = description["memory"], description["layers"]
+    pools = [*memory["pools"], *memory["scratchpads"]]
+    width = min(40.0, max(7.0, 2.5 + STEP_WIDTH * len(layers)))
+    figure = Figure(figsize=(width, 1.6 + PANEL_HEIGHT * len(pools)), layout="constrained")
+    panels = figure.subplots(len(pools), 1, squeeze=False, sharex=True)[:, 0]
+    for axes, pool in zip(panels, pools, strict=True):
+        _draw_pool(axes, pool, len(layers))
+    _name_layers(panels[-1], layers)
+    figure.suptitle(
+        f"{description['name']}: {memory['arena_bytes']:,} B of working memory, "
+        f"live-set bound {memory['live_set_bound_bytes']:,} B"
+    )
+    return figure
+
+
+def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
+    used, size = pool["used_bytes"], pool["size_bytes"]
+    height = max(used, size or 0, 1)
+    taken = {tensor["takes_over"] for tensor in pool["tensors"]}
+    for number, tensor in enumerate(pool["tensors"]):
+        _draw_tensor(axes, tensor, lifetime(tensor, taken), _colour(number), height)
+    limit = f" of {size:,} B" if size else " B"
+    axes.set_title(f"{pool['name']}: {used:,}{limit}", loc="left", fontsize="medium")
+    axes.axhline(used, color="black", linewidth=1)
+    if size:
+        axes.axhline(size, color="tab:red", linewidth=1.5)
+    axes.set_xlim(0, max(steps, 1))
+    axes.set_ylim(0, height * 1.02)
+    axes.set_ylabel("offset in bytes")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_axisbelow(True)
+    axes.grid(axis="x", color="0.9")
+
+
+def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[float, float]:
+    """From where to where on the axis of layers a tensor is drawn.
+
+    Where one takes over another's memory, both get half of that layer.
+
+    Args:
+        tensor: of the memory plan, as in `metadata.json`.
+        taken: C names of the tensors whose memory is taken over.
+    """
+    start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
+    return start, tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)
+
+
+def _draw_tensor(
+    axes: Axes,
+    tensor: Mapping[str, Any],
+    span: tuple[float, float],
+    colour: tuple[float, float, float],
+    height: int,
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    start, length = span[0], span[1] - span[0]
+    scratch = tensor["role"] == "scratch"
+    patch = Rectangle(
+        (start, tensor["offset_bytes"]),
+        length,
+        tensor["size_bytes"],
+        facecolor="0.85" if scratch else colour,
+        edgecolor="0.25",
+        linewidth=0.6,
+        hatch="///" if scratch else None,
+    )
+    axes.add_patch(patch)
+    if tensor["size_bytes"] >= SMALLEST_LABELLED * height:
+        axes.text(
+            start + length / 2,
+            tensor["offset_bytes"] + tensor["size_bytes"] / 2,
+            _shortened(tensor["name"], length),
+            ha="center",
+            va="center",
+            fontsize=6,
+            clip_on=True,
+            parse_math=False,
+        )
+
+
+def _shortened(name: str, steps: float) -> str:
+    most = min(LONGEST_LABEL, int(10 * steps))
+    name = shown(name)
+    return name if len(name) <= most else f"{name[: most - 1]}\u2026"
+
+
+def _colour(number: int) -> tuple[float, float, float]:
+    """Light colours that differ from their neighbours' whatever their number."""
+    return colorsys.hls_to_rgb(number * GOLDEN_RATIO % 1.0, 0.78, 0.6)
+
+
+def _name_layers(axes: Axes, layers: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_xticks(
+        [number + 0.5 for number in range(len(layers))],
+        [_shortened(layer["name"], 4) for layer in layers],
+        rotation=60,
+        ha="right",
+        rotation_mode="anchor",
+        fontsize=7,
+        parse_math=False,
+    )
+    axes.set_xlabel("layer")

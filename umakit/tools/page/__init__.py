@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `uma report` shows of a network on an accelerator: figures, drawings, and the page.
+
+::
+
+    figures.py   Page           the figures, as `uma report --json` prints them
+    collect.py   make_page      compiles and runs a network, and collects them
+    words.py                    tilings, and what holds a layer, in words
+    timeline.py, roofline.py, memory.py    drawings: where each thing lies on the page
+    writing.py   html           the page itself, from the templates in `templates/report`
+"""
+
+from umakit.tools.page.collect import make_page
+from umakit.tools.page.figures import Page
+from umakit.tools.page.writing import html
+
+__all__ = ["Page", "html", "make_page"]

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles and runs a network, and collects what is to be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from umakit.backend.base import UMABackend
+from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
+from umakit.files.staging import temporary_folder
+from umakit.frontend import import_model
+from umakit.library.export import Library
+from umakit.lower.use_records import using_records
+from umakit.machine import Prediction, TilePlanner
+from umakit.partition.partitioner import partition
+from umakit.patterns import Composite
+from umakit.pipeline import ExportOptions, export_program
+from umakit.program.program import KernelCall, Program
+from umakit.quantization import quantize_to_integers
+from umakit.tools.diff.inputs import random_inference
+from umakit.tools.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
+from umakit.tools.page.words import explanation, kind_of, tiles_of_result, tiling_in_words
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def make_page(
+    source: Any,
+    backends: Sequence[UMABackend],
+    *,
+    inputs: Arrays | None = None,
+    inputs_name: str = "given inputs",
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
+    options: ExportOptions | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> Page:
+    """Compile a network, run it on the simulators of its accelerators, and say how it went.
+
+    Args:
+        source: of the network, as in `umakit.compile_model`.
+        backends: accelerators in order of priority.
+        inputs: arrays by input name; figures are the mean of the inferences they hold. Default:
+            one inference of random numbers.
+        inputs_name: what the page calls them.
+        seed: of the random numbers.
+        input_shapes, rounding, options, progress: as in `umakit.compile_model`.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    options = options or ExportOptions()
+    progress("importing the network")
+    imported = import_model(source, input_shapes=input_shapes, rounding=rounding)
+    model = quantize_to_integers(imported)
+    progress("partitioning")
+    partitioned = partition(model.module, backends)
+    with temporary_folder("umakit-report-") as temporary:
+        folder = Path(temporary) / "library"
+        library = export_program(model, partitioned, backends, folder, options, progress)
+        progress("building and running")
+        if inputs is None:
+            inputs, inputs_name = random_inference(imported, seed), f"random, seed {seed}"
+        result = run_library(
+            folder, select_inputs(folder, inputs), profile=True, record_commands=True
+        )
+    progress("predicting cycles")
+    file_name = Path(source).name if isinstance(source, (str, Path)) else model.name
+    with using_records(options.records, model, backends):
+        return page_of(file_name, library, backends, result, inputs_name)
+
+
+def page_of(
+    file_name: str,
+    library: Library,
+    backends: Sequence[UMABackend],
+    result: RunResult,
+    inputs_name: str,
+) -> Page:
+    """The figures of a library that was compiled here and run with a profile.
+
+    Args:
+        file_name: of the model.
+        library: that was compiled, with its program.
+        backends: that it was compiled for.
+        result: of its run.
+        inputs_name: what it was run with.
+    """
+    description, program = library.metadata["umakit"], library.program
+    if program is None:
+        raise ValueError("the library was read, not compiled")
+    accelerators = {backend.target_name: _accelerator(backend) for backend in backends}
+    planners = {backend.target_name: backend.tiling for backend in backends}
+    steps = zip(program.calls, result.layers, strict=True)
+    return Page(
+        model=file_name,
+        name=program.name,
+        fingerprint=description["model_sha256"],
+        umakit_version=description["version"],
+        inputs=inputs_name,
+        tilings=_tilings(description["tilings"], planners.values()),
+        notices=program.notices,
+        accelerators=tuple(accelerators.values()),
+        offload=library.report,
+        layers=tuple(
+            _layer(number, call, profile, library, planners, accelerators)
+            for number, (call, profile) in enumerate(steps, start=1)
+        ),
+        memory=description["memory"],
+        buffers=_buffer_names(program),
+    )
+
+
+def _tilings(tuned: Mapping[str, int] | None, planners: Iterable[TilePlanner | None]) -> str:
+    if not any(planner is not None for planner in planners):
+        return ""
+    if tuned is None:
+        return "each layer's own choice"
+    return f"tuned for {tuned['tuned']} of {tuned['layers']} layers"
+
+
+def _accelerator(backend: UMABackend) -> Accelerator:
+    configuration, planner = backend.configuration, backend.tiling
+    array = configuration.array
+    has_dma = configuration.device.simulator == "systolic_array"
+    return Accelerator(
+        backend.target_name,
+        configuration.accelerator.description,
+        array.rows,
+        array.columns,
+        configuration.dma.bytes_per_cycle if has_dma else None,
+        planner is not None,
+    )
+
+
+def _layer(
+    number: int,
+    call: KernelCall,
+    profile: LayerProfile,
+    library: Library,
+    planners: Mapping[str, TilePlanner | None],
+    accelerators: Mapping[str, Accelerator],
+) -> LayerFigures:
+    assert library.program is not None
+    planner = planners.get(call.target)
+    known = library.program.kernels[call.kernel].known if call.kernel else None
+    layer = LayerFigures(
+        number=number,
+        name=call.label,
+        where=call.target,
+        operators=tuple(library.report.placements[row].operator for row in call.rows),
+        kind=kind_of(known),
+        macs=call.macs,
+        clock_cycles=profile.clock_cycles,
+        moved_bytes=profile.moved_bytes,
+        commands=profile.commands,
+        commands_left_out=profile.commands_left_out,
+        beside=tuple(range(number + 1, number + 1 + call.beside)),
+        tiled=_tiled(known, planner) if known is not None and planner is not None else None,
+    )
+    if layer.tiled is None:
+        return layer
+    return replace(layer, explanation=explanation(layer, accelerators[call.target].cells))
+
+
+def _tiled(known: Composite, planner: TilePlanner) -> TiledLayer:
+    tiles = planner.tiles_of(known)
+    prediction = planner.predict(tiles)
+    return TiledLayer(
+        tiling=tiling_in_words(tiles),
+        dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
+        tiles=tiles_of_result(tiles),
+        double_buffered=any(buffer.tiles > 1 for buffer in tiles.buffers.values()),
+        predicted_cycles=prediction.cycles,
+        compute_bound=prediction.bound.compute,
+        memory_bound=prediction.bound.memory,
+        spent=_spent(prediction),
+    )
+
+
+def _spent(prediction: Prediction) -> Spent:
+    held = prediction.run.held_by
+    return Spent(
+        full_array=prediction.bound.compute,
+        partial_array=held.compute - prediction.bound.compute,
+        drain=held.drain,
+        loads=held.load,
+        stores=held.store,
+        # When everything is done, the driver still closes the layer.
+        driver=held.driver + prediction.cycles - held.cycles,
+    )
+
+
+def _buffer_names(program: Program) -> dict[str, str]:
+    """How the backend's pass calls working memory, by the name it has in the program."""
+    names: dict[str, str] = {}
+    for call in program.calls:
+        if call.kernel:
+            scratch = program.kernels[call.kernel].scratch
+            for name, parameter in zip(call.scratch, scratch, strict=True):
+                names.setdefault(name, str(parameter.variable.name))
+    return names

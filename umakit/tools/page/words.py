@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tilings, and what holds a layer, in words."""
+
+from __future__ import annotations
+
+import math
+
+from umakit import patterns
+from umakit.machine import Tiles
+from umakit.machine.tiles import AXES, INPUT_CHANNELS
+from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Spent
+
+
+def kind_of(known: patterns.Composite | None) -> str:
+    """What a layer computes, for example `depthwise convolution`; empty for anything unknown."""
+    kinds = {
+        patterns.QDepthwise: "depthwise convolution",
+        patterns.QConv2dAdd: "convolution with a sum",
+        patterns.QConv2d: "convolution",
+        patterns.QDense: "fully connected",
+        patterns.QMaxPool2d: "max pool",
+        patterns.QAveragePool2d: "average pool",
+    }
+    return next((name for kind, name in kinds.items() if isinstance(known, kind)), "")
+
+
+def tiles_of_result(tiles: Tiles) -> int:
+    """How many tiles the result is cut into, those of all images."""
+    return math.prod(n for axis, n in tiles.extents.items() if axis != INPUT_CHANNELS)
+
+
+def tiling_in_words(tiles: Tiles) -> str:
+    """How a layer is cut, the outer loop first.
+
+    For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
+    loaded once; 4 buffers`.
+    """
+    tiling, layer = tiles.tiling, tiles.layer
+    sizes = {
+        "output_channels": (tiling.output_channels, layer.output_channels),
+        "rows": (tiling.rows, layer.output_size[0]),
+        "columns": (tiling.columns, layer.output_size[1]),
+    }
+    cut = [axis for axis in tiles.loops if axis in AXES]
+    parts = [f"{sizes[axis][0]:,} of {sizes[axis][1]:,} {axis.replace('_', ' ')}" for axis in cut]
+    count = tiles_of_result(tiles)
+    words = [] if layer.is_pool else [tiling.dataflow.value.replace("_", " ")]
+    if parts:
+        words.append(f"{count:,} tiles of {' x '.join(parts)}")
+    else:
+        words.append("in one piece" if count == 1 else f"image by image, {count:,} of them")
+    steps = tiles.extents[INPUT_CHANNELS]
+    if steps > 1:
+        words.append(f"{steps:,} steps of {tiling.input_channels:,} input channels")
+    stays = [name for name in ("data", "weights") if _stays(tiles, name)]
+    if count * steps > 1 and stays:
+        words.append(f"{' and '.join(stays)} loaded once")
+    if count * steps > 1:
+        words.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
+    return "; ".join(words)
+
+
+def _stays(tiles: Tiles, name: str) -> bool:
+    """Whether each of a tensor's tiles is loaded once, though several tiles need it."""
+    if name not in tiles.buffers:
+        return False
+    own = math.prod(tiles.extents[axis] for axis in tiles.loops if axis in tiles.axes_of(name))
+    everything = math.prod(tiles.extents[axis] for axis in tiles.loops)
+    return tiles.copies(name) == own < everything
+
+
+def explanation(layer: LayerFigures, cells: int) -> str:
+    """What holds a layer that takes more than `NEAR_THE_BOUND` times its bound; else empty.
+
+    Args:
+        cells: of the accelerator's array.
+    """
+    ratio = layer.ratio
+    if layer.tiled is None or ratio is None or ratio <= NEAR_THE_BOUND:
+        return ""
+    spent = layer.tiled.spent
+    return f"{spent.held_by}: {_details(spent, layer, cells)}"
+
+
+def _details(spent: Spent, layer: LayerFigures, cells: int) -> str:
+    working = spent.full_array + spent.partial_array
+    if spent.held_by == "array":
+        if not layer.macs:
+            return f"the pooling stage works for {working:,} cycles"
+        share = 100 * layer.macs / (working * cells)
+        return f"{share:.0f} % of its cells have work in {working:,} cycles"
+    return {
+        "drain": f"for {spent.drain:,} cycles results leave the array and nothing enters",
+        "loads": f"the array waits {spent.loads:,} cycles for data",
+        "stores": f"the array waits {spent.stores:,} cycles for results to leave the scratchpad",
+        "driver": f"the array waits {spent.driver:,} cycles for register accesses",
+    }[spent.held_by]

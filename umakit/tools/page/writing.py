@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page itself: one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from umakit.text.rendering import render_html
+from umakit.tools.page import roofline, timeline
+from umakit.tools.page.figures import NEAR_THE_BOUND, Page, Spent
+from umakit.tools.page.memory import HEIGHT, panels_of
+from umakit.tools.page.roofline import roofline_of
+from umakit.tools.page.timeline import timeline_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of a layer's cycles.
+
+    Attributes:
+        name: what the array does in them; also the class in the style sheet.
+        meaning: the same in words.
+    """
+
+    name: str
+    meaning: str
+
+    def of(self, spent: Spent) -> int:
+        """Its cycles."""
+        return int(getattr(spent, self.name))
+
+
+PARTS = (
+    Part("full_array", "needed with every cell at work"),
+    Part("partial_array", "array partly used, or pooling"),
+    Part("drain", "results leave the array"),
+    Part("loads", "array waits for loads"),
+    Part("stores", "array waits for stores"),
+    Part("driver", "array waits for the driver"),
+)
+
+
+def html(page: Page) -> str:
+    """The page; it opens from a file, without a network, and reads without JavaScript."""
+    drawn = (roofline_of(each, page.layers) for each in page.accelerators)
+    return render_html(
+        "report/page.html.j2",
+        page=page,
+        parts=PARTS,
+        near=NEAR_THE_BOUND,
+        timeline=timeline_of(page.layers),
+        timeline_width=timeline.WIDTH,
+        letter=timeline.LETTER,
+        rooflines=[each for each in drawn if each is not None],
+        plot=roofline,
+        panels=panels_of(page.memory, page.buffers, len(page.layers)),
+        panel_height=HEIGHT,
+    )

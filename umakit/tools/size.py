@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an exported library needs on a device: code, constants, arena and stack, layer by layer.
+
+Code comes from the object files of the compiler that is asked about, the stack from its call
+graph, the rest from `metadata.json`. Imports neither TVM nor the pipeline.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from umakit.devices import HOST, Device
+from umakit.devices.build import call_compiler, file_argument, library_sources
+from umakit.errors import LibraryError
+from umakit.files.staging import temporary_folder
+from umakit.library.metadata import read_description
+from umakit.library.schema import Description, LayerView
+from umakit.tools.call_graph import (
+    CALL_GRAPH_FLAG,
+    RED_ZONE_BYTES,
+    CallGraph,
+    Stack,
+    worst_case_stack,
+)
+from umakit.tools.object_file import ObjectFile, Section, read_object
+
+FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """What one layer needs, in bytes.
+
+    Attributes:
+        name: what the user sees, for example `conv1 + relu1`.
+        where: `cpu` or a backend.
+        kernel: name of its kernel; empty for a plain copy.
+        text_bytes: its kernel and everything of the library that this calls. What several layers
+            share is in each of them.
+        constants_bytes: the constants it reads; shared ones are in each layer.
+        arena_bytes: what is alive in the arena while it runs.
+        stack_bytes: from its kernel down, None without a bound.
+    """
+
+    name: str
+    where: str
+    kernel: str
+    text_bytes: int
+    constants_bytes: int
+    arena_bytes: int
+    stack_bytes: int | None
+
+
+@dataclass(frozen=True)
+class LibrarySize:
+    """What a library needs, in bytes.
+
+    Attributes:
+        compiler: the command line that the sizes are for.
+        arena_bytes: working memory.
+        live_set_bound_bytes: the most that is alive at once.
+        constants_bytes: parameters of the network.
+        text_bytes: machine code without the simulator, each function once.
+        shared_text_bytes: part of it that no layer reaches: the run functions, status texts.
+        read_only_bytes: read-only data beside the constants: strings, tables, padding.
+        static_bytes: variables of drivers and kernels, without the arena.
+        simulator_text_bytes: machine code that a board leaves out.
+        stack_bytes: of a call of `tvmgen_NAME_run_unpacked` down to the device, without what the
+            external functions need; None without a bound.
+        stack_bytes_of: the same for each function of the interface that runs the network.
+        stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
+        stack_external_calls: functions on the way that are not part of the library: of libc, of
+            the compiler's runtime, of the device.
+        stack_findings: why there is no bound.
+        layers: in the order in which they run.
+    """
+
+    compiler: str
+    arena_bytes: int
+    live_set_bound_bytes: int
+    constants_bytes: int
+    text_bytes: int
+    shared_text_bytes: int
+    read_only_bytes: int
+    static_bytes: int
+    simulator_text_bytes: int
+    stack_bytes: int | None
+    stack_bytes_of: dict[str, int | None]
+    stack_with_simulator_bytes: int | None
+    stack_external_calls: tuple[str, ...]
+    stack_findings: tuple[str, ...]
+    layers: tuple[LayerSize, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        values = asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+
+def library_size(
+    library: Path,
+    command: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda stage: None,
+    device: Device = HOST,
+) -> LibrarySize:
+    """Compile a library for a device and say what it needs.
+
+    Args:
+        library: an exported library.
+        command: a compiler and its flags; default: the device's.
+        progress: called with each stage.
+        device: what to compile for.
+
+    Raises:
+        LibraryError: the library is missing, damaged or of another version.
+        BuildError: the compiler is missing, refused, or does not write ELF objects.
+    """
+    description = read_description(library)
+    command = list(command) or device.compiler()
+    with temporary_folder("umakit-size-") as folder:
+        flags = [*FLAGS, *_call_graph_flag(command, folder)]
+        objects = []
+        for source in library_sources(library):
+            progress(f"compiling {source.name}")
+            target = folder / f"{source.stem}.o"
+            named = _on_one_line(source, folder)
+            line = [*command, *flags, "-c", file_argument(named), "-o", file_argument(target)]
+            call_compiler(line, shlex.join(command), source.parent, device)
+            objects.append(target)
+        progress("reading the objects")
+        read = {path.stem: read_object(path) for path in objects}
+        graphs = {
+            path.stem: path.with_suffix(".ci").read_text(encoding="utf-8", errors="surrogateescape")
+            for path in objects
+            if len(flags) > len(FLAGS)
+        }
+    simulator = {Path(name).stem for name in description.sources.simulated}
+    if description.interface not in read.keys() - simulator:
+        raise LibraryError(
+            f"has no code of {description.interface!r}, which its metadata names",
+            where=str(library),
+            fix="export the library again",
+        )
+    whole = _Program(read, graphs, description.interface)
+    whole.resolve_tables(simulator)
+    product = _Program(
+        {name: item for name, item in read.items() if name not in simulator},
+        graphs,
+        description.interface,
+    )
+    return _summarize(description, shlex.join([*command, *FLAGS]), product, whole)
+
+
+def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
+    """The flag, if the compiler knows it; a missing compiler fails later, with a message."""
+    probe = folder / "probe.c"
+    probe.write_text("int probe;\n", encoding="utf-8")
+    line = [*command, CALL_GRAPH_FLAG, "-c", str(probe), "-o", str(folder / "probe.out")]
+    try:
+        known = subprocess.run(line, capture_output=True, check=False).returncode == 0
+    except OSError:
+        known = False
+    return [CALL_GRAPH_FLAG] if known and (folder / "probe.ci").exists() else []
+
+
+def _on_one_line(source: Path, folder: Path) -> Path:
+    """A path of a source that gcc's call graph can hold: it has a line for each function."""
+    if str(source.parent).isprintable() and '"' not in str(source.parent):
+        return source
+    link = folder / "sources"
+    if not link.is_symlink():
+        link.symlink_to(source.parent.resolve(), target_is_directory=True)
+    return link / source.name
+
+
+class _Program:
+    """The object files of a library, or of a part of it, and how they hang together."""
+
+    def __init__(
+        self, objects: dict[str, ObjectFile], graphs: dict[str, str], interface: str
+    ) -> None:
+        self.objects = objects
+        self._interface = interface
+        self._graph = CallGraph() if graphs else None
+        for name in objects.keys() & graphs.keys():
+            assert self._graph is not None
+            self._graph.add(graphs[name], name)
+        self._owner = {
+            symbol: (item.name, number)
+            for item in objects.values()
+            for symbol, number in item.exported.items()
+        }
+
+    @property
+    def text_bytes(self) -> int:
+        """Machine code of all files."""
+        return sum(item.text_bytes for item in self.objects.values())
+
+    def text_of(self, functions: Iterable[str]) -> int:
+        """Bytes of code that kernels consist of and reach, each function once."""
+        return sum(section.size for section in self._closure(functions) if section.is_code)
+
+    def resolve_tables(self, files: Collection[str]) -> None:
+        """See `CallGraph.resolve_tables`."""
+        if self._graph is not None:
+            self._graph.resolve_tables(files)
+
+    def stack(self, function: str) -> Stack:
+        """Worst case of a function of the network's own file, or of its interface."""
+        if self._graph is None:
+            return Stack(None, (), ("the compiler writes no call graph; use gcc 10 or later",))
+        zone = RED_ZONE_BYTES.get(self.objects[self._interface].machine, 0)
+        results = [worst_case_stack(self._graph, key, zone) for key in self._keys(function)]
+        external = {name for result in results for name in result.external_calls}
+        external |= {name for key in self._keys(function) for name in self._mentioned(key)}
+        findings = dict.fromkeys(text for result in results for text in result.findings)
+        size = None if findings else max(result.size or 0 for result in results)
+        return Stack(size, tuple(sorted(external)), tuple(findings))
+
+    def has(self, function: str) -> bool:
+        """Whether a function is among those compiled."""
+        return bool(self._sections_of(function))
+
+    def _keys(self, function: str) -> list[str]:
+        """Nodes of the call graph that a function became, clones for constant arguments too."""
+        assert self._graph is not None
+        wanted = (function, f"{self._interface}:{function}")
+        return [
+            key
+            for key in self._graph.frames
+            if key in wanted or key.startswith(tuple(f"{name}." for name in wanted))
+        ]
+
+    def _mentioned(self, start: str) -> set[str]:
+        """Names that the code below a function refers to and that no file defines.
+
+        The call graph lacks what is called only from assembly, such as helpers of the compiler.
+        """
+        assert self._graph is not None
+        names: set[str] = set()
+        for key in self._graph.reachable(start):
+            place = self._place(key)
+            if place is not None:
+                names |= self.objects[place[0]].sections[place[1]].symbols - self._owner.keys()
+        return names
+
+    def _place(self, key: str) -> tuple[str, int] | None:
+        """File and section of a node of the call graph."""
+        file_name, _, name = key.rpartition(":")
+        if not file_name:
+            return self._owner.get(name)
+        number = self.objects[file_name].local_functions.get(name)
+        return None if number is None else (file_name, number)
+
+    def _sections_of(self, function: str) -> list[tuple[str, int]]:
+        """Where a function of the network, and clones of it, are."""
+        item = self.objects[self._interface]
+        names = {**item.exported, **item.local_functions}
+        found = [
+            (item.name, number)
+            for name, number in names.items()
+            if name == function or name.startswith(f"{function}.")
+        ]
+        return found or [self._owner[name] for name in (function,) if name in self._owner]
+
+    def _closure(self, functions: Iterable[str]) -> list[Section]:
+        """All sections that some functions need, as a linker would keep them."""
+        waiting = [place for function in functions for place in self._sections_of(function)]
+        found = dict.fromkeys(waiting)
+        while waiting:
+            name, number = waiting.pop()
+            section = self.objects[name].sections[number]
+            places = [(name, other) for other in section.sections]
+            places += [self._owner[symbol] for symbol in section.symbols if symbol in self._owner]
+            for place in places:
+                if place not in found:
+                    found[place] = None
+                    waiting.append(place)
+        return [self.objects[name].sections[number] for name, number in found]
+
+
+def _summarize(
+    description: Description, command: str, product: _Program, whole: _Program
+) -> LibrarySize:
+    run = f"{description.interface}_run"
+    entry = f"{run}_unpacked"
+    functions = [layer.function for layer in description.layers if layer.function]
+    for function in (entry, *functions):
+        if not product.has(function):
+            raise LibraryError(
+                f"does not define {function}",
+                where=f"{description.interface}.c",
+                fix="export the library again",
+            )
+    stack = product.stack(entry)
+    arena_file = f"{description.interface}_workspace"
+    data = [
+        section
+        for name, item in product.objects.items()
+        if name != arena_file
+        for section in item.sections.values()
+        if section.is_writable
+    ]
+    read_only = sum(item.read_only_bytes for item in product.objects.values())
+    if description.weights == "c":
+        read_only -= description.memory.constants_bytes
+    return LibrarySize(
+        command,
+        description.memory.arena_bytes,
+        description.memory.live_set_bound_bytes,
+        description.memory.constants_bytes,
+        product.text_bytes,
+        product.text_bytes - product.text_of(functions),
+        read_only,
+        sum(section.size for section in data),
+        whole.text_bytes - product.text_bytes,
+        stack.size,
+        {name: product.stack(name).size for name in (entry, f"{run}_in", run)},
+        whole.stack(entry).size,
+        stack.external_calls,
+        stack.findings,
+        tuple(_layer_size(layer, product) for layer in description.layers),
+    )
+
+
+def _layer_size(layer: LayerView, product: _Program) -> LayerSize:
+    text, stack = 0, Stack(0, (), ())
+    if layer.function:
+        text, stack = product.text_of([layer.function]), product.stack(layer.function)
+    return LayerSize(
+        layer.name,
+        layer.where,
+        layer.kernel,
+        text,
+        layer.constants_bytes,
+        layer.arena_bytes,
+        stack.size,
+    )

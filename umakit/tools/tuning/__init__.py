@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search over tilings: what `uma tune` does, and what `uma compile --records` reads.
+
+::
+
+    layers.py     tiled_layers     what there is to tune
+    search.py     search           the best tiling of a layer
+    simulate.py   simulated_cycles a layer alone in the simulator
+    networks.py   network_of       a network of one layer
+    workers.py    Workers          who does the work
+    (lower/tiling_records.py: the file)
+    tune.py       tune_model       all layers of a model
+"""
+
+from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records
+from umakit.tools.tuning.tune import LayerProgress, TunedLayer, tune_model
+from umakit.tools.tuning.workers import Workers, cluster_workers, local_workers
+
+__all__ = [
+    "Effort",
+    "LayerProgress",
+    "Record",
+    "Records",
+    "TunedLayer",
+    "Workers",
+    "check_records_file",
+    "cluster_workers",
+    "local_workers",
+    "read_records",
+    "tune_model",
+]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network of one layer, made of the layer's sizes: what the simulator runs to count its cycles.
+
+Cycles depend on sizes only, so that weights are random and the arithmetic is any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.machine import Kind, Layer
+from umakit.quantization.operators import AveragePool2d, Conv2d, MaxPool2d
+
+ZERO_POINT = 3
+INT8 = (-128, 127)
+
+
+def network_of(layer: Layer) -> Any:
+    """A Relax module whose `main` takes the layer's data and computes it.
+
+    Raises:
+        ValueError: the layer adds a second tensor.
+    """
+    if layer.adds:
+        raise ValueError("a layer with an addition is more than one operator")
+    known, constants = _pool(layer) if layer.is_pool else _convolution(layer)
+    relax = tvm_api.relax
+    builder = relax.BlockBuilder()
+    shape = _shape(layer, layer.input_size, layer.input_channels)
+    data = relax.Var("data", relax.TensorType(shape, "int8"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
+            result = builder.emit_output(known.call(operands, None))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _convolution(layer: Layer) -> tuple[Conv2d, list[Any]]:
+    random = np.random.default_rng(0)
+    known = Conv2d(
+        **_common(layer),
+        dilation=layer.dilation,
+        groups=layer.input_channels if layer.per_channel else 1,
+        input_zero_point=ZERO_POINT,
+    )
+    inputs = 1 if layer.per_channel else layer.input_channels
+    shape = (layer.output_channels, *layer.kernel, inputs)
+    if layer.channels_first:
+        shape = (layer.output_channels, inputs, *layer.kernel)
+    weights = random.integers(-127, 128, shape).astype(np.int8)
+    bias = np.zeros(layer.output_channels, np.int32)
+    multipliers = np.full(layer.scales, 2**30, np.int32)
+    return known, [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
+
+
+def _pool(layer: Layer) -> tuple[MaxPool2d | AveragePool2d, list[Any]]:
+    pool = MaxPool2d if layer.kind is Kind.MAX_POOL else AveragePool2d
+    return pool(**_common(layer), window=layer.kernel), []
+
+
+def _common(layer: Layer) -> dict[str, Any]:
+    """Attributes of convolutions and pools."""
+    ends = [
+        max((output - 1) * stride + (taps - 1) * dilation + 1 - size - before, 0)
+        for output, stride, taps, dilation, size, before in zip(
+            layer.output_size, layer.strides, layer.kernel, layer.dilation, layer.input_size,
+            layer.padding, strict=True,
+        )
+    ]  # fmt: skip
+    return {
+        "output_shape": _shape(layer, layer.output_size, layer.output_channels),
+        "output_dtype": "int8",
+        "output_zero_point": ZERO_POINT,
+        "clip": INT8,
+        "rounding": "tflm",
+        "strides": layer.strides,
+        "padding": (*layer.padding, *ends),
+        "layout": "NCHW" if layer.channels_first else "NHWC",
+    }
+
+
+def _shape(layer: Layer, size: tuple[int, int], channels: int) -> tuple[int, ...]:
+    if layer.channels_first:
+        return (layer.images, channels, *size)
+    return (layer.images, *size, channels)

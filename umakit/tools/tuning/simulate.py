@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles of a layer in the simulator: a library of this layer alone, built and run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umakit.backend.base import UMABackend
+from umakit.devices.run import run_library
+from umakit.files.staging import temporary_folder
+from umakit.machine import Layer, Tiling
+from umakit.pipeline import compile_model
+from umakit.tools.tuning.networks import network_of
+
+
+def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int | None:
+    """Cycles of the device's clock that a layer takes, from its first register access to its last.
+
+    Args:
+        backend: that cuts layers into tiles.
+        layer: what is computed.
+        tiling: how it is cut.
+
+    Returns:
+        None where the layer is more than one operator, or the backend has no simulator.
+
+    Raises:
+        BuildError: there is no C compiler.
+        DeviceError: the run failed.
+    """
+    if layer.adds or backend.tiling is None or not has_simulator(backend):
+        return None
+    with (
+        temporary_folder("umakit-tune-") as temporary,
+        backend.tiling.using({layer: tiling}) as asked,
+    ):
+        library = compile_model(network_of(layer), [backend], temporary / "layer")
+        if asked != [layer]:
+            return None
+        (data,) = library.metadata["umakit"]["inputs"]
+        inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
+        profile = run_library(library.path, inputs, profile=True).layers
+        own = [each.clock_cycles for each in profile if each.where == backend.target_name]
+        return sum(cycles or 0 for cycles in own) or None
+
+
+def has_simulator(backend: UMABackend) -> bool:
+    """Whether umakit's simulator answers for a backend and counts its cycles."""
+    return backend.configuration.device.simulator != "none"
