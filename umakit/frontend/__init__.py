@@ -12,6 +12,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.files.inputs import is_special
 from umakit.frontend.constant_indices import check_constant_indices
 from umakit.frontend.element_types import check_element_types
 from umakit.frontend.model import (
@@ -29,7 +30,6 @@ from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch.archive import HOW_TO_EXPORT, is_torch_file
-from umakit.files.inputs import is_special
 
 __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.floats.roi_pooling import roi_pool
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
-from umakit.floats.roi_pooling import roi_pool
 
 relax = tvm_api.relax
 

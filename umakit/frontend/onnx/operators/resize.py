@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.floats.resampling import Table, resampled
 from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
-from umakit.floats.resampling import Table, resampled
 
 relax = tvm_api.relax
 
