@@ -89,7 +89,6 @@ BY_TVM: Mapping[str, Decision] = {
     "Reshape": Decision("allowzero", only={"shape": (ABSENT,)}),
     "Selu": Decision("alpha gamma"),
     "SequenceEmpty": Decision(ignored={"dtype": "what is inserted says it"}),
-    "Shape": Decision("start end"),
     "Shrink": Decision("bias lambd"),
     "Slice": Decision(only={"starts": (ABSENT,), "ends": (ABSENT,), "axes": (ABSENT,)}),
     "Squeeze": Decision("axes"),

@@ -10,6 +10,7 @@ import onnx
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
@@ -38,6 +39,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._path = path
         self._node_of_result: dict[str, str] = {}
         self._dequantized: set[str] = set()
+        self._sizes: set[str] = set()
         self._conditional = 0
         self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
@@ -82,10 +84,12 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     check_conditional(node, self._inputs_of(node), str(self._path))
                 if node.op_type == "If":
                     self._convert_if(node)
-                elif not self._convert(node):
+                elif not (self._compute(node) or self._convert(node)):
                     single = onnx.GraphProto()
                     single.node.append(node)
                     super()._construct_nodes(single)
+                if node.op_type in size_arithmetic.SOURCES:
+                    self._sizes.update(node.output)
                 self._bind_result(node)
                 self._check_types(node)
             except ModelError:
@@ -127,6 +131,23 @@ class NamingImporter(Importer):  # type: ignore[misc]
         results = [self._nodes[value.name] for value in graph.output]
         self._nodes = outside
         return results
+
+    def _compute(self, node: onnx.NodeProto) -> bool:
+        """Compute a node of sizes or indices that are known; False for other ones."""
+        inputs = self._inputs_of(node)
+        arrays = [None if each is None else tvm_api.constant_array(each) for each in inputs]
+        if any((a is None) != (i is None) for a, i in zip(arrays, inputs, strict=True)):
+            return False
+        of_sizes = not self._sizes.isdisjoint(node.input)
+        results = size_arithmetic.computed(node, arrays, self.opset, of_sizes=of_sizes)
+        if results is None:
+            return False
+        names = [name for name in node.output if name]
+        constants = [tvm_api.relax.const(result, str(result.dtype)) for result in results]
+        self._nodes.update(zip(names, constants, strict=True))
+        if of_sizes:
+            self._sizes.update(names)
+        return True
 
     def _convert(self, proto: onnx.NodeProto) -> bool:
         """Import a node by a converter of ours; False where it is left to TVM's importer."""

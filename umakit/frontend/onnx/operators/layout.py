@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SpaceToDepth, DepthToSpace, Split and Size."""
+"""SpaceToDepth, DepthToSpace and Split."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
@@ -85,13 +82,3 @@ def split(node: Node) -> None:
     uneven = size % max(count, 1) and node.opset < COUNTED_SPLIT_SINCE
     if count != results or uneven or size - largest * (count - 1) <= 0:
         raise node.refuse(f"splits {size} elements into {count} parts with {results} results")
-
-
-@converts("Size")
-def size(node: Node) -> Any | None:
-    """The number of elements of a tensor of a known shape, as a constant."""
-    data = node.inputs[0]
-    if isinstance(data, relax.ShapeExpr):
-        return relax.const(np.asarray(len(data.values)), "int64")
-    shape = tvm_api.static_shape(data)
-    return None if shape is None else relax.const(np.asarray(math.prod(shape)), "int64")

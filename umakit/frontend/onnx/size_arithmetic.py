@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What networks compute of the sizes of their tensors, which are known when they are imported.
+
+Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. Nodes of it are
+computed here, so that what decides about sizes is a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from umakit.frontend.onnx.checks import STANDARD_DOMAINS
+
+Array = npt.NDArray[Any]
+
+SOURCES = frozenset(("Shape", "Size"))
+"""Operators whose results are sizes."""
+
+COMPUTED = frozenset(
+    "Abs Add And Cast Ceil Concat ConstantOfShape CumSum Div Equal Expand Flatten Floor Gather "
+    "GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg "
+    "NonZero Not Or Range ReduceMax ReduceMin ReduceProd ReduceSum Reshape Round ScatterElements "
+    "ScatterND Sign Size Shape Slice Split Squeeze Sub Tile Transpose Unsqueeze Where".split()
+)
+"""Operators whose results have no rounding that depends on who computes them."""
+
+MOST_ELEMENTS = 4096
+"""Of an operand or a result; more of them are no sizes."""
+
+BROADCAST_SINCE = 7
+"""The opset from which on operands of different shapes are broadcast."""
+
+
+def computed(
+    node: onnx.NodeProto, operands: Sequence[Array | None], opset: int, *, of_sizes: bool
+) -> list[Array] | None:
+    """The results of a node of constant operands, None if it is not to be computed here.
+
+    Args:
+        node: of the standard domain.
+        operands: values of its inputs, None for those that are left out.
+        opset: of the model.
+        of_sizes: whether one of the operands comes from the size of a tensor. Otherwise only
+            int64 and bool are computed, which are indices and sizes that the file has itself.
+    """
+    given = [operand for operand in operands if operand is not None]
+    if node.op_type not in COMPUTED or node.domain not in STANDARD_DOMAINS or not given:
+        return None
+    if opset < BROADCAST_SINCE or any(operand.size > MOST_ELEMENTS for operand in given):
+        return None
+    if not of_sizes and any(str(operand.dtype) not in ("int64", "bool") for operand in given):
+        return None
+    if _is_undefined(node, given):
+        return None
+    results = _evaluated(node, operands, opset)
+    if results is None or any(result.size > MOST_ELEMENTS for result in results):
+        return None
+    return results
+
+
+def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
+    """Divisions by 0 and conversions of what is no number, which are refused or done elsewhere."""
+    if node.op_type in ("Div", "Mod"):
+        return bool(operands[1].dtype.kind in "iu" and not operands[1].all())
+    if node.op_type == "Cast" and operands[0].dtype.kind == "f":
+        return bool((np.abs(operands[0]) >= 2.0**31).any() or np.isnan(operands[0]).any())
+    return False
+
+
+def _evaluated(
+    node: onnx.NodeProto, operands: Sequence[Array | None], opset: int
+) -> list[Array] | None:
+    # Most networks need none of it.
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = {
+        name: operand
+        for name, operand in zip(node.input, operands, strict=True)
+        if operand is not None
+    }
+    undefined = onnx.TensorProto.UNDEFINED
+    graph = onnx.helper.make_graph(
+        [node],
+        "sizes",
+        [onnx.helper.make_tensor_value_info(name, undefined, None) for name in inputs],
+        [onnx.helper.make_tensor_value_info(name, undefined, None) for name in node.output if name],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(model).run(None, inputs)
+    except Exception:  # whatever it stumbles over is for the importer to refuse
+        return None
+    return [np.asarray(result) for result in results]
