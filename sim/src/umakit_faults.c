@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The faults that are pending on a device, and when they strike. */
+/* The faults that are pending on a device, and when they take effect. */
+#include "umakit/simulator_faults.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/faults.h"
 #include "umakit/simulator.h"
-#include "umakit/simulator_internal.h"
 
-static bool is_sound(const struct umakit_fault *fault)
+bool umakit_simulator_fault_is_valid(const struct umakit_fault *fault)
 {
     switch (fault->kind) {
     case UMAKIT_FAULT_BUS_ERROR:
@@ -28,21 +29,10 @@ static bool is_sound(const struct umakit_fault *fault)
     }
 }
 
-int umakit_simulator_inject(umakit_device *device, const struct umakit_fault *fault)
+int umakit_simulator_add_fault(struct umakit_device *device, const struct umakit_fault *fault)
 {
     size_t i;
-    int status;
 
-    if (!umakit_simulator_is_present(device)) {
-        return UMAKIT_NO_DEVICE;
-    }
-    if (fault == NULL || !is_sound(fault)) {
-        return UMAKIT_INVALID_ARGUMENT;
-    }
-    status = device->operations->inject(device, fault);
-    if (status != UMAKIT_OK || fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT) {
-        return status;
-    }
     for (i = 0u; i < UMAKIT_FAULT_COUNT; ++i) {
         struct umakit_fault_slot *slot = &device->faults[i];
 
@@ -54,21 +44,17 @@ int umakit_simulator_inject(umakit_device *device, const struct umakit_fault *fa
     return UMAKIT_TABLE_FULL;
 }
 
-void umakit_simulator_remove_faults(umakit_device *device)
+void umakit_simulator_clear_faults(struct umakit_device *device)
 {
     size_t i;
 
-    if (!umakit_simulator_is_present(device)) {
-        return;
-    }
     for (i = 0u; i < UMAKIT_FAULT_COUNT; ++i) {
         device->faults[i].is_used = false;
     }
-    device->operations->free_engines(device);
 }
 
 /* One more event for a fault; whether it is one that does harm. */
-static bool strikes(struct umakit_fault_slot *slot)
+static bool takes_effect(struct umakit_fault_slot *slot)
 {
     const struct umakit_fault *fault = &slot->fault;
     const uint32_t number = slot->events;
@@ -80,9 +66,9 @@ static bool strikes(struct umakit_fault_slot *slot)
            (fault->count == 0u || number - fault->skip < fault->count);
 }
 
-const struct umakit_fault *umakit_simulator_strike(struct umakit_device *device,
-                                                   enum umakit_fault_kind kind,
-                                                   enum umakit_engine engine)
+const struct umakit_fault *umakit_simulator_trigger_fault(struct umakit_device *device,
+                                                          enum umakit_fault_kind kind,
+                                                          enum umakit_engine engine)
 {
     const struct umakit_fault *found = NULL;
     size_t i;
@@ -92,8 +78,8 @@ const struct umakit_fault *umakit_simulator_strike(struct umakit_device *device,
         const bool concerns_engine =
             kind != UMAKIT_FAULT_STUCK_BUSY || slot->fault.engine == engine;
 
-        if (slot->is_used && slot->fault.kind == kind && concerns_engine && strikes(slot) &&
-            found == NULL) {
+        if (slot->is_used && slot->fault.kind == kind && concerns_engine &&
+            takes_effect(slot) && found == NULL) {
             found = &slot->fault;
         }
     }
@@ -112,7 +98,7 @@ bool umakit_simulator_bus_refuses(struct umakit_device *device, uint32_t bus_add
         const uint64_t end = (uint64_t)bus_address + bytes;
 
         if (slot->is_used && slot->fault.kind == UMAKIT_FAULT_BUS_ERROR &&
-            bus_address < fault_end && slot->fault.address < end && strikes(slot)) {
+            bus_address < fault_end && slot->fault.address < end && takes_effect(slot)) {
             *refused = bus_address > slot->fault.address ? bus_address : slot->fault.address;
             is_refused = true;
         }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The register file of the simulated MAC array. */
+#include "umakit/mac_array.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/device.h"
-#include "umakit/mac_array.h"
-#include "umakit/mac_array_internal.h"
+#include "umakit/mac_array_job.h"
 #include "umakit/mac_array_registers.h"
-#include "umakit/simulator_internal.h"
+#include "umakit/simulator_operations.h"
 #include "umakit/static_assert.h"
 
 UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_ID_RESET == 0x554D4131u, id_is_uma1);
@@ -36,10 +37,19 @@ static const struct umakit_mac_array *const_array_of(const struct umakit_device 
     return (const struct umakit_mac_array *)(const void *)device;
 }
 
-void umakit_mac_array_report(struct umakit_mac_array *array, enum umakit_status error)
+/* Keep the first error since the last CLEAR. */
+static void report(struct umakit_mac_array *array, enum umakit_status error)
 {
     if (array->error == UMAKIT_OK) {
         array->error = error;
+    }
+}
+
+/* What a job answered. */
+static void report_status(struct umakit_mac_array *array, int status)
+{
+    if (status != UMAKIT_OK) {
+        report(array, (enum umakit_status)status);
     }
 }
 
@@ -47,10 +57,10 @@ void umakit_mac_array_report(struct umakit_mac_array *array, enum umakit_status 
 static void report_at(struct umakit_device *device, enum umakit_status error, uint32_t address)
 {
     (void)address;
-    umakit_mac_array_report(array_of(device), error);
+    report(array_of(device), error);
 }
 
-bool umakit_mac_array_is_busy(const struct umakit_mac_array *array)
+static bool is_busy(const struct umakit_mac_array *array)
 {
     return array->job.remaining_cycles != 0u || array->is_stuck;
 }
@@ -90,8 +100,8 @@ static uint32_t *find_storage(struct umakit_mac_array_register_file *registers, 
 
 static uint32_t read_status(const struct umakit_mac_array *array)
 {
-    uint32_t status = umakit_mac_array_is_busy(array) ? UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK
-                                      : UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK;
+    uint32_t status = is_busy(array) ? UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK
+                                     : UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK;
 
     if (array->done) {
         status |= UMAKIT_MAC_ARRAY_STATUS_DONE_MASK;
@@ -141,7 +151,7 @@ static uint32_t read32(struct umakit_device *device, uint32_t offset)
     case UMAKIT_MAC_ARRAY_ARRAY_COLUMNS_OFFSET:
         return array->config.array_columns;
     default: /* nothing there, or write only */
-        umakit_mac_array_report(array, UMAKIT_INVALID_REGISTER);
+        report(array, UMAKIT_INVALID_REGISTER);
         return 0u;
     }
 }
@@ -149,17 +159,17 @@ static uint32_t read32(struct umakit_device *device, uint32_t offset)
 static void write_control(struct umakit_mac_array *array, uint32_t commands)
 {
     if ((commands & ~CONTROL_COMMANDS) != 0u) {
-        umakit_mac_array_report(array, UMAKIT_INVALID_ARGUMENT);
+        report(array, UMAKIT_INVALID_ARGUMENT);
         return;
     }
     if ((commands & UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK) != 0u) {
-        umakit_mac_array_abandon(array);
+        umakit_mac_array_abort(array);
         array->done = false;
         array->interrupt_is_lost = false;
         array->error = UMAKIT_OK;
     }
-    if (umakit_mac_array_is_busy(array)) {
-        umakit_mac_array_report(array, UMAKIT_BUSY);
+    if (is_busy(array)) {
+        report(array, UMAKIT_BUSY);
         return;
     }
     if ((commands & UMAKIT_MAC_ARRAY_CONTROL_RESET_COUNTERS_MASK) != 0u) {
@@ -169,7 +179,7 @@ static void write_control(struct umakit_mac_array *array, uint32_t commands)
         array->captured_macs_high = 0u;
     }
     if ((commands & UMAKIT_MAC_ARRAY_CONTROL_START_MASK) != 0u) {
-        umakit_mac_array_start(array);
+        report_status(array, umakit_mac_array_start(array));
     }
 }
 
@@ -184,9 +194,9 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
     }
     storage = find_storage(&array->registers, offset);
     if (storage == NULL) { /* nothing there, or read only */
-        umakit_mac_array_report(array, UMAKIT_INVALID_REGISTER);
-    } else if (umakit_mac_array_is_busy(array)) {
-        umakit_mac_array_report(array, UMAKIT_BUSY);
+        report(array, UMAKIT_INVALID_REGISTER);
+    } else if (is_busy(array)) {
+        report(array, UMAKIT_BUSY);
     } else {
         *storage = value;
     }
@@ -196,7 +206,9 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
 
 static void advance(struct umakit_device *device, uint64_t cycles)
 {
-    umakit_mac_array_advance(array_of(device), cycles);
+    struct umakit_mac_array *array = array_of(device);
+
+    report_status(array, umakit_mac_array_advance(array, cycles));
 }
 
 static uint64_t next_event(const struct umakit_device *device)
@@ -210,7 +222,7 @@ static bool interrupt_is_raised(const struct umakit_device *device)
 {
     const struct umakit_mac_array *array = const_array_of(device);
 
-    return !umakit_mac_array_is_busy(array) &&
+    return !is_busy(array) &&
            ((array->done && !array->interrupt_is_lost) || array->error != UMAKIT_OK);
 }
 
@@ -226,8 +238,8 @@ static void unmapping(struct umakit_device *device, uint32_t bus_address, size_t
     for (i = 0u; i < 3u; ++i) {
         if (array->job.remaining_cycles != 0u && used[i] >= bus_address &&
             used[i] - bus_address < bytes) {
-            umakit_mac_array_abandon(array);
-            umakit_mac_array_report(array, UMAKIT_BUS_ERROR);
+            umakit_mac_array_abort(array);
+            report(array, UMAKIT_BUS_ERROR);
         }
     }
 }
@@ -266,7 +278,9 @@ int umakit_mac_array_init(struct umakit_mac_array *array,
         config->array_columns == 0u) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    *array = (struct umakit_mac_array){.config = *config}; /* the rest is zero */
-    umakit_simulator_reset(&array->device, &operations, 4u);
+    *array = (struct umakit_mac_array){
+        .device = {.operations = &operations, .map_alignment = 4u},
+        .config = *config, /* the rest is zero */
+    };
     return UMAKIT_OK;
 }

@@ -10,9 +10,9 @@
  * results it belongs to. Each result still sees its products in the order
  * above, and the inner loop is one that compilers vectorise.
  */
-#include <stddef.h>
+#include "umakit/mac_array_convolution.h"
 
-#include "umakit/mac_array.h"
+#include <stddef.h>
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF /* gcc does not know it and needs -ffp-contract=off */

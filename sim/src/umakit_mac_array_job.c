@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a job of the simulated MAC array. */
+#include "umakit/mac_array_job.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/mac_array.h"
-#include "umakit/mac_array_internal.h"
-#include "umakit/simulator_internal.h"
+#include "umakit/mac_array_convolution.h"
+#include "umakit/simulator_faults.h"
+#include "umakit/simulator_windows.h"
 #include "umakit/static_assert.h"
 #include "umakit/systolic_cycles.h"
 
@@ -137,7 +140,7 @@ static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_a
     return UMAKIT_OK;
 }
 
-void umakit_mac_array_start(struct umakit_mac_array *array)
+int umakit_mac_array_start(struct umakit_mac_array *array)
 {
     struct umakit_mac_array_job job;
     int status;
@@ -147,18 +150,18 @@ void umakit_mac_array_start(struct umakit_mac_array *array)
     if (array->error != UMAKIT_OK) {
         /* What went wrong before may have spoiled the registers. */
         ++array->device.counters.failed_jobs;
-        return;
+        return UMAKIT_OK;
     }
     status = prepare_job(array, &job);
     if (status != UMAKIT_OK) {
         ++array->device.counters.failed_jobs;
-        umakit_mac_array_report(array, (enum umakit_status)status);
-        return;
+        return status;
     }
     array->job = job;
+    return UMAKIT_OK;
 }
 
-void umakit_mac_array_abandon(struct umakit_mac_array *array)
+void umakit_mac_array_abort(struct umakit_mac_array *array)
 {
     if (array->job.remaining_cycles != 0u) {
         array->job.remaining_cycles = 0u;
@@ -196,37 +199,37 @@ static void count_job(struct umakit_mac_array *array)
     counters->bytes_written += job->result_bytes;
 }
 
-static void finish_job(struct umakit_mac_array *array)
+static int finish_job(struct umakit_mac_array *array)
 {
     struct umakit_device *device = &array->device;
 
     if (bus_refuses_job(array)) {
-        umakit_mac_array_abandon(array);
-        umakit_mac_array_report(array, UMAKIT_BUS_ERROR);
-        return;
+        umakit_mac_array_abort(array);
+        return UMAKIT_BUS_ERROR;
     }
     umakit_mac_array_convolve(&array->job.convolution);
     array->job.remaining_cycles = 0u;
     count_job(array);
-    if (umakit_simulator_strike(device, UMAKIT_FAULT_STUCK_BUSY, UMAKIT_ENGINE_ARRAY) != NULL) {
+    if (umakit_simulator_trigger_fault(device, UMAKIT_FAULT_STUCK_BUSY, UMAKIT_ENGINE_ARRAY) !=
+        NULL) {
         array->is_stuck = true;
-        return;
+        return UMAKIT_OK;
     }
     array->done = true;
-    array->interrupt_is_lost = umakit_simulator_strike(device, UMAKIT_FAULT_LOST_INTERRUPT,
-                                                       UMAKIT_ENGINE_ARRAY) != NULL;
+    array->interrupt_is_lost =
+        umakit_simulator_trigger_fault(device, UMAKIT_FAULT_LOST_INTERRUPT,
+                                       UMAKIT_ENGINE_ARRAY) != NULL;
+    return UMAKIT_OK;
 }
 
-void umakit_mac_array_advance(struct umakit_mac_array *array, uint64_t cycles)
+int umakit_mac_array_advance(struct umakit_mac_array *array, uint64_t cycles)
 {
     const uint64_t remaining = array->job.remaining_cycles;
 
     if (cycles < remaining) {
         array->job.remaining_cycles -= cycles;
-        return;
+        return UMAKIT_OK;
     }
     array->device.counters.idle_cycles += cycles - remaining;
-    if (remaining != 0u) {
-        finish_job(array);
-    }
+    return remaining != 0u ? finish_job(array) : UMAKIT_OK;
 }

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of device.h for all simulated devices: they keep time, count
- * and record, and leave the rest to the operations of the device's kind. */
+/*
+ * The functions of device.h, and those with which tests inject faults, for all
+ * simulated devices: they keep time, count and record, and leave the rest to the
+ * operations of the device's kind.
+ */
+#include "umakit/simulator.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/device.h"
-#include "umakit/simulator.h"
-#include "umakit/simulator_internal.h"
+#include "umakit/faults.h"
+#include "umakit/simulator_faults.h"
+#include "umakit/simulator_operations.h"
+#include "umakit/simulator_windows.h"
 #include "umakit/static_assert.h"
+#include "umakit/trace.h"
 
 UMAKIT_STATIC_ASSERT(CHAR_BIT == 8, bytes_have_8_bits);
 UMAKIT_STATIC_ASSERT(sizeof(size_t) >= 4u, size_t_holds_a_window);
 
-bool umakit_simulator_is_present(const struct umakit_device *device)
+/* False for NULL and for a device that was never initialised. */
+static bool is_present(const struct umakit_device *device)
 {
     return device != NULL && device->operations != NULL;
-}
-
-void umakit_simulator_reset(struct umakit_device *device,
-                            const struct umakit_simulator_operations *operations,
-                            uint32_t map_alignment)
-{
-    *device = (struct umakit_device){.operations = operations, .map_alignment = map_alignment};
 }
 
 void umakit_simulator_read_counters(const umakit_device *device,
@@ -32,7 +34,7 @@ void umakit_simulator_read_counters(const umakit_device *device,
     if (counters == NULL) {
         return;
     }
-    if (umakit_simulator_is_present(device)) {
+    if (is_present(device)) {
         *counters = device->counters;
     } else {
         *counters = (struct umakit_simulator_counters){.jobs = 0u};
@@ -44,7 +46,7 @@ void umakit_simulator_read_counters(const umakit_device *device,
 void umakit_simulator_record(umakit_device *device, struct umakit_trace_entry *entries,
                              size_t capacity)
 {
-    if (umakit_simulator_is_present(device)) {
+    if (is_present(device)) {
         device->trace.entries = entries;
         device->trace.capacity = entries == NULL ? 0u : capacity;
         device->trace.count = 0u;
@@ -53,10 +55,10 @@ void umakit_simulator_record(umakit_device *device, struct umakit_trace_entry *e
 
 size_t umakit_simulator_recorded(const umakit_device *device)
 {
-    return umakit_simulator_is_present(device) ? device->trace.count : 0u;
+    return is_present(device) ? device->trace.count : 0u;
 }
 
-void umakit_simulator_add_trace(struct umakit_device *device, struct umakit_trace_entry entry)
+static void add_trace(struct umakit_device *device, struct umakit_trace_entry entry)
 {
     struct umakit_simulator_trace *trace = &device->trace;
 
@@ -81,26 +83,24 @@ uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
 {
     uint32_t value;
 
-    if (!umakit_simulator_is_present(device)) {
+    if (!is_present(device)) {
         return UINT32_MAX;
     }
     ++device->counters.register_reads;
     advance(device, 1u);
     value = device->operations->read32(device, offset);
-    umakit_simulator_add_trace(device,
-                               (struct umakit_trace_entry)UMAKIT_TRACE_READ(offset, value));
+    add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_READ(offset, value));
     return value;
 }
 
 void umakit_device_write32(umakit_device *device, uint32_t offset, uint32_t value)
 {
-    if (!umakit_simulator_is_present(device)) {
+    if (!is_present(device)) {
         return;
     }
     ++device->counters.register_writes;
     advance(device, 1u);
-    umakit_simulator_add_trace(device,
-                               (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(offset, value));
+    add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(offset, value));
     device->operations->write32(device, offset, value);
 }
 
@@ -128,19 +128,81 @@ int umakit_device_wait(umakit_device *device, uint32_t timeout_cycles)
 {
     int status;
 
-    if (!umakit_simulator_is_present(device)) {
+    if (!is_present(device)) {
         return UMAKIT_NO_DEVICE;
     }
     status = wait_for_interrupt(device, timeout_cycles);
-    umakit_simulator_add_trace(
-        device, (struct umakit_trace_entry)UMAKIT_TRACE_WAIT(timeout_cycles, status));
+    add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_WAIT(timeout_cycles, status));
     return status;
 }
 
 void umakit_device_barrier(umakit_device *device)
 {
     /* The simulator does everything in order. */
-    if (umakit_simulator_is_present(device)) {
-        umakit_simulator_add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_BARRIER);
+    if (is_present(device)) {
+        add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_BARRIER);
+    }
+}
+
+/* ---- Buffers ---- */
+
+int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
+                      enum umakit_direction direction, uint32_t *bus_address)
+{
+    int status;
+
+    if (!is_present(device)) {
+        return UMAKIT_NO_DEVICE;
+    }
+    status = umakit_simulator_map_window(device, memory, bytes, direction, bus_address);
+    add_trace(device,
+              (struct umakit_trace_entry){UMAKIT_ACCESS_MAP,
+                                          status == UMAKIT_OK ? *bus_address : 0u,
+                                          bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes,
+                                          (uint32_t)direction, status});
+    return status;
+}
+
+void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
+{
+    size_t bytes;
+
+    if (!is_present(device)) {
+        return;
+    }
+    add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_UNMAP(bus_address));
+    bytes = umakit_simulator_window_bytes(device, bus_address);
+    if (bytes == 0u) {
+        device->operations->report(device, UMAKIT_OUT_OF_RANGE, bus_address);
+        return;
+    }
+    device->operations->unmapping(device, bus_address, bytes);
+    umakit_simulator_free_window(device, bus_address);
+}
+
+/* ---- Faults ---- */
+
+int umakit_simulator_inject(umakit_device *device, const struct umakit_fault *fault)
+{
+    int status;
+
+    if (!is_present(device)) {
+        return UMAKIT_NO_DEVICE;
+    }
+    if (fault == NULL || !umakit_simulator_fault_is_valid(fault)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = device->operations->inject(device, fault);
+    if (status != UMAKIT_OK || fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT) {
+        return status;
+    }
+    return umakit_simulator_add_fault(device, fault);
+}
+
+void umakit_simulator_remove_faults(umakit_device *device)
+{
+    if (is_present(device)) {
+        umakit_simulator_clear_faults(device);
+        device->operations->free_engines(device);
     }
 }

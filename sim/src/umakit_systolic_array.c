@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The register file of the simulated systolic array. */
+/* The simulated systolic array as a kind of device, and its reset state. */
+#include "umakit/systolic_array.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/simulator_internal.h"
+#include "umakit/simulator_operations.h"
 #include "umakit/static_assert.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_commands.h"
+#include "umakit/systolic_engines.h"
+#include "umakit/systolic_read.h"
+#include "umakit/systolic_register_file.h"
+#include "umakit/systolic_scratchpad.h"
+#include "umakit/systolic_timeline.h"
+#include "umakit/systolic_write.h"
 
 #define OFFSET(name) UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET
-#define CONTROL(name) UMAKIT_SYSTOLIC_ARRAY_CONTROL_##name##_MASK
-#define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
-
-#define COMMANDS \
-    (CONTROL(DMA_START) | CONTROL(ARRAY_START) | CONTROL(CLEAR) | CONTROL(RESET_COUNTERS))
-#define INTERRUPTS (INTERRUPT(DMA_DONE) | INTERRUPT(ARRAY_DONE) | INTERRUPT(ERROR))
-
-/* Those of devices with a queue. */
-#define QUEUE_COMMANDS (CONTROL(ENQUEUE_DMA) | CONTROL(ENQUEUE_ARRAY))
-#define QUEUE_INTERRUPTS (INTERRUPT(QUEUE_DONE) | INTERRUPT(COMMAND_DONE))
 
 UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_ID_RESET == 0x554D4132u, id_is_uma2);
 UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
@@ -30,17 +28,6 @@ UMAKIT_STATIC_ASSERT(OFFSET(BYTES_OUT_HIGH) + 4u ==
                      every_counter_is_simulated);
 UMAKIT_STATIC_ASSERT(OFFSET(SUM_CLIP_HIGHEST) + 4u == UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES,
                      every_register_is_simulated);
-UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_DMA_DONE_MASK ==
-                             INTERRUPT(DMA_DONE) &&
-                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ARRAY_DONE_MASK ==
-                             INTERRUPT(ARRAY_DONE) &&
-                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_ERROR_MASK ==
-                             INTERRUPT(ERROR) &&
-                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_QUEUE_DONE_MASK ==
-                             INTERRUPT(QUEUE_DONE) &&
-                         UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_COMMAND_DONE_MASK ==
-                             INTERRUPT(COMMAND_DONE),
-                     enable_and_pending_have_the_same_bits);
 
 static struct umakit_systolic_array *array_of(struct umakit_device *device)
 {
@@ -52,106 +39,12 @@ static const struct umakit_systolic_array *const_array_of(const struct umakit_de
     return (const struct umakit_systolic_array *)(const void *)device;
 }
 
-uint32_t umakit_systolic_register(const struct umakit_systolic_array *array, uint32_t offset)
-{
-    return array->registers[offset / 4u];
-}
-
-void umakit_systolic_report(struct umakit_systolic_array *array, enum umakit_status error,
-                            uint32_t address)
-{
-    if (array->error == UMAKIT_OK) {
-        array->error = error;
-        array->error_address = address;
-        array->pending_interrupts |= INTERRUPT(ERROR);
-        umakit_systolic_drop_commands(array);
-    }
-}
-
-/* ---- Writing ---- */
-
-static bool has_queue(const struct umakit_systolic_array *array)
-{
-    return array->config.command_queue_depth != 0u;
-}
-
-static void write_control(struct umakit_systolic_array *array, uint32_t commands)
-{
-    const uint32_t known = COMMANDS | (has_queue(array) ? QUEUE_COMMANDS : 0u);
-
-    if ((commands & ~known) != 0u) {
-        umakit_systolic_report(array, UMAKIT_INVALID_ARGUMENT, OFFSET(CONTROL));
-        return;
-    }
-    if ((commands & CONTROL(CLEAR)) != 0u) {
-        umakit_systolic_stop(array);
-        array->pending_interrupts = 0u;
-        array->error = UMAKIT_OK;
-        array->error_address = 0u;
-    }
-    if ((commands & CONTROL(RESET_COUNTERS)) != 0u) {
-        size_t i;
-
-        array->at_reset = array->device.counters;
-        for (i = 0u; i < UMAKIT_SYSTOLIC_ARRAY_COUNTER_COUNT; ++i) {
-            array->captured_high[i] = 0u;
-        }
-    }
-    if ((commands & CONTROL(DMA_START)) != 0u) {
-        umakit_systolic_start(array, UMAKIT_ENGINE_DMA);
-    }
-    if ((commands & CONTROL(ARRAY_START)) != 0u) {
-        umakit_systolic_start(array, UMAKIT_ENGINE_ARRAY);
-    }
-    if ((commands & CONTROL(ENQUEUE_DMA)) != 0u) {
-        umakit_systolic_enqueue(array, UMAKIT_ENGINE_DMA);
-    }
-    if ((commands & CONTROL(ENQUEUE_ARRAY)) != 0u) {
-        umakit_systolic_enqueue(array, UMAKIT_ENGINE_ARRAY);
-    }
-}
-
-static void write_interrupts(struct umakit_systolic_array *array, uint32_t offset,
-                             uint32_t value)
-{
-    const uint32_t known = INTERRUPTS | (has_queue(array) ? QUEUE_INTERRUPTS : 0u);
-
-    if ((value & ~known) != 0u) {
-        umakit_systolic_report(array, UMAKIT_INVALID_ARGUMENT, offset);
-    } else if (offset == OFFSET(INTERRUPT_PENDING)) {
-        array->pending_interrupts &= ~value;
-    } else {
-        array->registers[offset / 4u] = value;
-    }
-}
-
-static bool is_locked(const struct umakit_systolic_array *array, uint32_t offset)
-{
-    return !has_queue(array) &&
-           umakit_systolic_is_busy(array, umakit_systolic_is_dma_register(offset)
-                                              ? UMAKIT_ENGINE_DMA
-                                              : UMAKIT_ENGINE_ARRAY);
-}
+/* ---- A kind of device ---- */
 
 static void write32(struct umakit_device *device, uint32_t offset, uint32_t value)
 {
-    struct umakit_systolic_array *array = array_of(device);
-
-    if (offset == OFFSET(CONTROL)) {
-        write_control(array, value);
-    } else if (offset == OFFSET(INTERRUPT_ENABLE) || offset == OFFSET(INTERRUPT_PENDING)) {
-        write_interrupts(array, offset, value);
-    } else if (!umakit_systolic_is_dma_register(offset) &&
-               !umakit_systolic_is_job_register(offset)) { /* nothing there, or read only */
-        umakit_systolic_report(array, UMAKIT_INVALID_REGISTER, offset);
-    } else if (is_locked(array, offset)) {
-        umakit_systolic_report(array, UMAKIT_BUSY, offset);
-    } else {
-        array->registers[offset / 4u] = value;
-    }
+    umakit_systolic_write(array_of(device), offset, value);
 }
-
-/* ---- A kind of device ---- */
 
 static uint32_t read32(struct umakit_device *device, uint32_t offset)
 {
@@ -189,7 +82,7 @@ static void report(struct umakit_device *device, enum umakit_status error, uint3
 static int inject(struct umakit_device *device, const struct umakit_fault *fault)
 {
     return fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT
-               ? umakit_systolic_flip(array_of(device), fault->address, fault->bit)
+               ? umakit_systolic_flip_bit(array_of(device), fault->address, fault->bit)
                : UMAKIT_OK;
 }
 
@@ -211,17 +104,30 @@ static const struct umakit_simulator_operations operations = {
     .free_engines = free_engines,
 };
 
-struct umakit_systolic_array *umakit_systolic_array_of(umakit_device *device)
+/* ---- The timeline ---- */
+
+static bool is_systolic_array(const umakit_device *device)
 {
-    return device != NULL && device->operations == &operations ? array_of(device) : NULL;
+    return device != NULL && device->operations == &operations;
 }
 
-const struct umakit_systolic_array *umakit_systolic_const_array_of(const umakit_device *device)
+void umakit_systolic_record_timeline(umakit_device *device,
+                                     struct umakit_systolic_timeline_entry *entries,
+                                     size_t capacity)
 {
-    return device != NULL && device->operations == &operations ? const_array_of(device) : NULL;
+    if (is_systolic_array(device)) {
+        umakit_systolic_begin_timeline(array_of(device), entries, capacity);
+    }
 }
 
-static bool is_sound(const struct umakit_systolic_array_config *config)
+size_t umakit_systolic_timeline(const umakit_device *device)
+{
+    return is_systolic_array(device) ? const_array_of(device)->timeline.count : 0u;
+}
+
+/* ---- The reset state ---- */
+
+static bool is_valid(const struct umakit_systolic_array_config *config)
 {
     const uint32_t banks = config->scratchpad_banks;
 
@@ -247,14 +153,16 @@ int umakit_systolic_array_init(struct umakit_systolic_array *array,
         OFFSET(SCALE_COUNT)};
     size_t i;
 
-    if (array == NULL || config == NULL || !is_sound(config)) {
+    if (array == NULL || config == NULL || !is_valid(config)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    *array = (struct umakit_systolic_array){.config = *config}; /* the rest is zero */
+    *array = (struct umakit_systolic_array){
+        /* Buffers at less than the alignment could not be reached. */
+        .device = {.operations = &operations, .map_alignment = config->dma_alignment},
+        .config = *config, /* the rest is zero */
+    };
     for (i = 0u; i < sizeof(ones) / sizeof(ones[0]); ++i) {
         array->registers[ones[i] / 4u] = 1u;
     }
-    /* Buffers at less than the alignment could not be reached. */
-    umakit_simulator_reset(&array->device, &operations, config->dma_alignment);
     return UMAKIT_OK;
 }

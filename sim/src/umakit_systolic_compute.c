@@ -10,12 +10,16 @@
  * copied first, inputs without their zero point and 0 where there is none, so
  * that the inner loop has neither bounds nor strides to look after.
  */
+#include "umakit/systolic_compute.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "umakit/static_assert.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_output.h"
+#include "umakit/systolic_taps.h"
 
 /* Sizes of a tile, which lies on the stack: 5 KiB. */
 #define POSITIONS 16u
@@ -32,38 +36,6 @@
 UMAKIT_STATIC_ASSERT(LANES == 4u && CHANNELS % LANES == 0u && DEPTH % VECTOR == 0u,
                      tiles_are_whole);
 
-struct umakit_systolic_taps umakit_systolic_taps_of(const struct umakit_systolic_job *job,
-                                                    int axis, uint32_t output)
-{
-    const int64_t dilation = job->dilation[axis];
-    const int64_t size = job->input[axis];
-    const int64_t start =
-        (int64_t)output * job->stride[axis] - (int64_t)job->pad[axis];
-    struct umakit_systolic_taps taps = {0u, 0u, 0u};
-    int64_t first = 0;
-    int64_t end;
-
-    if (start < 0) {
-        first = (-start + dilation - 1) / dilation;
-    }
-    if (start >= size || first >= (int64_t)job->kernel[axis]) {
-        return taps;
-    }
-    end = (size - start + dilation - 1) / dilation;
-    if (end > (int64_t)job->kernel[axis]) {
-        end = (int64_t)job->kernel[axis];
-    }
-    if (end <= first) {
-        return taps;
-    }
-    taps.first = (uint32_t)first;
-    taps.end = (uint32_t)end;
-    taps.input = (uint32_t)(start + first * dilation);
-    return taps;
-}
-
-/* ---- The array ---- */
-
 struct tile {
     uint32_t position; /* the first */
     uint32_t positions;
@@ -71,7 +43,7 @@ struct tile {
     uint32_t channels;
     uint32_t depth;
     int16_t inputs[POSITIONS][DEPTH];
-    uint32_t sums[POSITIONS][CHANNELS];
+    uint32_t accumulators[POSITIONS][CHANNELS];
 };
 
 static uint32_t smaller(uint32_t left, uint32_t right)
@@ -95,7 +67,7 @@ static void copy_inputs(int16_t *restrict line, const int8_t *restrict inputs, s
     }
 }
 
-/* What one position of the result needs from `depth` on. */
+/* The inputs of one position of the result from `depth` on. */
 static void gather_inputs(const struct umakit_systolic_job *job, const int8_t *ifmap,
                           uint32_t position, uint32_t depth, int16_t *line)
 {
@@ -141,8 +113,8 @@ static const int8_t *weights_of(const struct umakit_systolic_job *job, const int
     return weights + (block * total_depth + depth) * job->columns + channel % job->columns;
 }
 
-/* The weights of a few channels, which need not lie in one block; beyond the
- * tile's channels those of its last, whose sums nobody asks for, and beyond the
+/* The weights of a few channels, which may lie in different blocks; beyond the
+ * tile's channels those of its last, whose sums are not used, and beyond the
  * depth 0. */
 static void gather_weights(const struct umakit_systolic_job *job, const int8_t *weights,
                            uint32_t total_depth, uint32_t depth, const struct tile *tile,
@@ -215,7 +187,7 @@ static void convolve_tile(const struct umakit_systolic_job *job,
         for (channel = 0u; channel < tile->channels; channel += LANES) {
             gather_weights(job, operands->weights, total_depth, depth, tile, channel, weights);
             for (position = 0u; position < tile->positions; ++position) {
-                add_products(&tile->sums[position][channel], tile->inputs[position],
+                add_products(&tile->accumulators[position][channel], tile->inputs[position],
                              (const int16_t(*)[DEPTH])weights, tile->depth);
             }
         }
@@ -269,7 +241,7 @@ static void convolve_depthwise(const struct umakit_systolic_job *job,
                     operands->weights +
                         ((size_t)row * job->kernel[1] + column) * job->output[2] +
                         tile->channel,
-                    tile->channel, tile->channels, tile->sums[position]);
+                    tile->channel, tile->channels, tile->accumulators[position]);
         }
     }
 }
@@ -279,10 +251,11 @@ static void compute_tile(const struct umakit_systolic_job *job,
 {
     uint32_t position;
 
-    memset(tile->sums, 0, sizeof(tile->sums));
+    memset(tile->accumulators, 0, sizeof(tile->accumulators));
     for (position = 0u; position < tile->positions; ++position) {
-        umakit_systolic_first_sums(job, operands, tile->position + position, tile->channel,
-                                   tile->channels, tile->sums[position]);
+        umakit_systolic_load_accumulators(job, operands, tile->position + position,
+                                          tile->channel, tile->channels,
+                                          tile->accumulators[position]);
     }
     if (job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE) {
         for (position = 0u; position < tile->positions; ++position) {
@@ -292,8 +265,9 @@ static void compute_tile(const struct umakit_systolic_job *job,
         convolve_tile(job, operands, tile);
     }
     for (position = 0u; position < tile->positions; ++position) {
-        umakit_systolic_put_sums(job, operands, tile->position + position, tile->channel,
-                                 tile->channels, tile->sums[position]);
+        umakit_systolic_store_accumulators(job, operands, tile->position + position,
+                                           tile->channel, tile->channels,
+                                           tile->accumulators[position]);
     }
 }
 

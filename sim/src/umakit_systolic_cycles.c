@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Cycles of a product of matrices, in closed form: systolic_cycles.h says how. */
 #include "umakit/systolic_cycles.h"
 
 #include <stdint.h>
 
-static uint64_t saturating_product(uint64_t left, uint64_t right)
-{
-    if (left != 0u && right > UINT64_MAX / left) {
-        return UINT64_MAX;
-    }
-    return left * right;
-}
-
-static uint64_t saturating_sum(uint64_t left, uint64_t right)
-{
-    return right > UINT64_MAX - left ? UINT64_MAX : left + right;
-}
-
-static uint64_t divide_rounding_up(uint64_t dividend, uint64_t divisor)
-{
-    /* Not (dividend + divisor - 1) / divisor, which can overflow. */
-    return dividend / divisor + (dividend % divisor != 0u ? 1u : 0u);
-}
+#include "umakit/saturating.h"
 
 struct umakit_product_cycles umakit_systolic_cycles(enum umakit_dataflow dataflow,
                                                     struct umakit_product_size product,
@@ -55,15 +39,18 @@ struct umakit_product_cycles umakit_systolic_cycles(enum umakit_dataflow dataflo
         array.columns == 0u) {
         return cycles;
     }
-    cycles.folds = saturating_product(divide_rounding_up(along_rows, array.rows),
-                                      divide_rounding_up(along_columns, array.columns));
+    cycles.folds =
+        umakit_saturating_product(umakit_divide_rounding_up(along_rows, array.rows),
+                                  umakit_divide_rounding_up(along_columns, array.columns));
     overhead = (uint64_t)(array.rows - 1u) + (array.columns - 1u);
     if (dataflow != UMAKIT_OUTPUT_STATIONARY) {
         overhead += array.rows;
     }
-    cycles.compute = saturating_product(cycles.folds, saturating_sum(through, overhead));
-    cycles.drain = saturating_product(cycles.folds, array.drain_cycles);
-    cycles.slots = saturating_product(
-        cycles.folds, saturating_product((uint64_t)array.rows * array.columns, through));
+    cycles.compute =
+        umakit_saturating_product(cycles.folds, umakit_saturating_sum(through, overhead));
+    cycles.drain = umakit_saturating_product(cycles.folds, array.drain_cycles);
+    cycles.slots = umakit_saturating_product(
+        cycles.folds,
+        umakit_saturating_product((uint64_t)array.rows * array.columns, through));
     return cycles;
 }

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers between the bus and the scratchpad of the systolic array. */
+#include "umakit/systolic_dma.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "umakit/simulator_internal.h"
+#include "umakit/simulator_faults.h"
+#include "umakit/simulator_windows.h"
 #include "umakit/static_assert.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_costs.h"
+#include "umakit/systolic_register_file.h"
+#include "umakit/systolic_scratchpad.h"
 
 UMAKIT_STATIC_ASSERT(sizeof(size_t) >= 4u, size_t_holds_an_offset);
 
@@ -39,28 +46,6 @@ static bool is_aligned(const struct umakit_systolic_region *region, uint32_t ali
     return region->start % alignment == 0u &&
            (region->sizes[0] == 1u || region->strides[0] % alignment == 0u) &&
            (region->sizes[1] == 1u || region->strides[1] % alignment == 0u);
-}
-
-static uint64_t divide_rounding_up(uint32_t dividend, uint32_t divisor)
-{
-    return dividend / divisor + (dividend % divisor != 0u ? 1u : 0u);
-}
-
-static void plan(const struct umakit_systolic_array_config *config,
-                 struct umakit_systolic_command *command)
-{
-    const uint32_t *sizes = command->transfer.bus.sizes;
-    const uint32_t row_bytes = sizes[2];
-    const uint32_t burst_bytes =
-        config->dma_burst_bytes == 0u ? row_bytes : config->dma_burst_bytes;
-    uint64_t row_cycles = divide_rounding_up(row_bytes, config->dma_bytes_per_cycle);
-
-    if (config->dma_outstanding) {
-        command->tail = config->dma_latency_cycles;
-    } else {
-        row_cycles += divide_rounding_up(row_bytes, burst_bytes) * config->dma_latency_cycles;
-    }
-    command->busy = umakit_systolic_product((uint64_t)sizes[0] * sizes[1], row_cycles);
 }
 
 static int check_registers(const struct umakit_systolic_array *array,
@@ -120,10 +105,10 @@ int umakit_systolic_prepare_dma(struct umakit_systolic_array *array,
     command->stream = transfer->is_out ? UMAKIT_SYSTOLIC_STORE : UMAKIT_SYSTOLIC_LOAD;
     *(transfer->is_out ? &command->reads : &command->writes) =
         umakit_systolic_banks(array, &transfer->scratchpad);
-    plan(&array->config, command);
+    umakit_systolic_set_transfer_cycles(&array->config, command);
 
-    fault = umakit_simulator_strike(&array->device, UMAKIT_FAULT_DMA_STOPS,
-                                    UMAKIT_ENGINE_DMA);
+    fault = umakit_simulator_trigger_fault(&array->device, UMAKIT_FAULT_DMA_STOPS,
+                                           UMAKIT_ENGINE_DMA);
     if (fault != NULL && fault->bytes < transfer->bytes) {
         const uint64_t cycles_per_byte = command->busy / transfer->bytes;
 
@@ -162,7 +147,7 @@ static int move_row(struct umakit_systolic_array *array,
         array->device.counters.bytes_written += bytes;
     } else {
         memcpy(scratchpad, memory, bytes);
-        umakit_systolic_heal(array, &row);
+        umakit_systolic_set_parity(array, &row);
         array->device.counters.bytes_read += bytes;
     }
     transfer->moved += bytes;

@@ -2,28 +2,26 @@
 /*
  * The DMA engine and the array on one clock: how far each command is, and what
  * happens when it completes. Every cycle is the array's compute, drain, stall or
- * idle cycle; DMA cycles are counted beside them.
+ * idle cycle; DMA cycles are counted in addition.
  */
+#include "umakit/systolic_engines.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/simulator_internal.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/simulator_faults.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_commands.h"
+#include "umakit/systolic_dma.h"
+#include "umakit/systolic_register_file.h"
+#include "umakit/systolic_run.h"
+#include "umakit/systolic_timeline.h"
 
 #define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
 
-uint64_t umakit_systolic_product(uint64_t left, uint64_t right)
-{
-    return left != 0u && right > UINT64_MAX / left ? UINT64_MAX : left * right;
-}
-
-uint64_t umakit_systolic_sum(uint64_t left, uint64_t right)
-{
-    return right > UINT64_MAX - left ? UINT64_MAX : left + right;
-}
-
-/* Whether a command gets on with time. */
+/* Whether time takes a command further. */
 static bool runs(const struct umakit_systolic_array *array,
                  const struct umakit_systolic_command *command)
 {
@@ -70,7 +68,7 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
     uint32_t interrupts =
         name == UMAKIT_ENGINE_DMA ? INTERRUPT(DMA_DONE) : INTERRUPT(ARRAY_DONE);
 
-    if (umakit_simulator_strike(&array->device, UMAKIT_FAULT_STUCK_BUSY, name) != NULL) {
+    if (umakit_simulator_trigger_fault(&array->device, UMAKIT_FAULT_STUCK_BUSY, name) != NULL) {
         get_stuck(array, command);
         return;
     }
@@ -83,7 +81,8 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
         umakit_systolic_engine_at(array, name)->is_done = true;
     }
     if ((enabled & interrupts) != 0u &&
-        umakit_simulator_strike(&array->device, UMAKIT_FAULT_LOST_INTERRUPT, name) != NULL) {
+        umakit_simulator_trigger_fault(&array->device, UMAKIT_FAULT_LOST_INTERRUPT, name) !=
+            NULL) {
         return;
     }
     array->pending_interrupts |= interrupts;

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of the systolic array: what the registers ask for and whether it is
- * sound. */
+ * valid. */
+#include "umakit/systolic_job.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/simulator_internal.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/saturating.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_costs.h"
+#include "umakit/systolic_operands.h"
+#include "umakit/systolic_register_file.h"
+#include "umakit/systolic_scratchpad.h"
+#include "umakit/systolic_taps.h"
 
 #define REGISTER(name) umakit_systolic_register(array, UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET)
 
 /* So that no product of two sizes, strides or paddings overflows. */
-#define LARGEST_SIZE 0xFFFFu
-#define MOST_CHANNELS 0xFFFFFFu
+#define MAX_SIZE 0xFFFFu
+#define MAX_CHANNELS 0xFFFFFFu
 
 /* Differences of bytes, shifted, fit 32 bits. */
-#define MOST_ADD_SHIFT 22u
-
-bool umakit_systolic_is_pool(const struct umakit_systolic_job *job)
-{
-    return job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_MAX_POOL ||
-           job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_AVERAGE_POOL;
-}
+#define MAX_ADD_SHIFT 22u
 
 /* Two's complement without a conversion that depends on the compiler. */
 static int64_t signed_value(uint32_t value)
@@ -34,16 +36,6 @@ static int32_t signed_byte(uint32_t value)
     const int64_t number = signed_value(value);
 
     return number < -128 || number > 127 ? INT32_MAX : (int32_t)number;
-}
-
-bool umakit_systolic_continues(const struct umakit_systolic_job *job)
-{
-    return (job->accumulate & UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_CONTINUE_MASK) != 0u;
-}
-
-bool umakit_systolic_keeps(const struct umakit_systolic_job *job)
-{
-    return (job->accumulate & UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK) != 0u;
 }
 
 /* A register that is none of a pool's. */
@@ -82,10 +74,8 @@ static void read_job(const struct umakit_systolic_array *array, struct umakit_sy
 static struct umakit_systolic_scale scale(uint32_t multiplier, uint32_t shift)
 {
     /* A negative multiplier and a shift too far become what is refused. */
-    const int32_t known_shift = signed_byte(shift);
-
     return (struct umakit_systolic_scale){
-        multiplier <= INT32_MAX ? (int32_t)multiplier : -1, known_shift};
+        multiplier <= INT32_MAX ? (int32_t)multiplier : -1, signed_byte(shift)};
 }
 
 static void read_addition(const struct umakit_systolic_array *array,
@@ -104,31 +94,31 @@ static void read_addition(const struct umakit_systolic_array *array,
     };
 }
 
-/* ---- What is sound ---- */
+/* ---- What is valid ---- */
 
-static bool is_between(uint32_t value, uint32_t most)
+static bool is_size(uint32_t value, uint32_t max)
 {
-    return value != 0u && value <= most;
+    return value != 0u && value <= max;
 }
 
-static bool sizes_are_sound(const struct umakit_systolic_job *job)
+static bool sizes_are_valid(const struct umakit_systolic_job *job)
 {
     int axis;
 
     for (axis = 0; axis < 2; ++axis) {
-        if (!is_between(job->input[axis], LARGEST_SIZE) ||
-            !is_between(job->output[axis], LARGEST_SIZE) ||
-            !is_between(job->kernel[axis], LARGEST_SIZE) ||
-            !is_between(job->stride[axis], LARGEST_SIZE) ||
-            !is_between(job->dilation[axis], LARGEST_SIZE) || job->pad[axis] > LARGEST_SIZE) {
+        if (!is_size(job->input[axis], MAX_SIZE) ||
+            !is_size(job->output[axis], MAX_SIZE) ||
+            !is_size(job->kernel[axis], MAX_SIZE) ||
+            !is_size(job->stride[axis], MAX_SIZE) ||
+            !is_size(job->dilation[axis], MAX_SIZE) || job->pad[axis] > MAX_SIZE) {
             return false;
         }
     }
-    return is_between(job->input[2], MOST_CHANNELS) &&
-           is_between(job->output[2], MOST_CHANNELS);
+    return is_size(job->input[2], MAX_CHANNELS) &&
+           is_size(job->output[2], MAX_CHANNELS);
 }
 
-static bool channels_are_sound(const struct umakit_systolic_job *job)
+static bool channels_are_valid(const struct umakit_systolic_job *job)
 {
     if (umakit_systolic_is_pool(job)) {
         return job->input[2] == job->output[2];
@@ -137,7 +127,7 @@ static bool channels_are_sound(const struct umakit_systolic_job *job)
            job->output[2] % job->input[2] == 0u;
 }
 
-static bool values_are_sound(const struct umakit_systolic_job *job)
+static bool values_are_valid(const struct umakit_systolic_job *job)
 {
     if (job->lowest == INT32_MAX || job->highest == INT32_MAX || job->lowest > job->highest) {
         return false;
@@ -148,18 +138,18 @@ static bool values_are_sound(const struct umakit_systolic_job *job)
             (job->scale_count == 1u || job->scale_count == job->output[2]));
 }
 
-static bool scale_is_sound(struct umakit_systolic_scale scale)
+static bool scale_is_valid(struct umakit_systolic_scale scale)
 {
-    return scale.multiplier >= 0 && scale.shift >= -UMAKIT_SYSTOLIC_MOST_SHIFT_RIGHT &&
-           scale.shift <= UMAKIT_SYSTOLIC_MOST_SHIFT_LEFT;
+    return scale.multiplier >= 0 && scale.shift >= -UMAKIT_SYSTOLIC_MAX_SHIFT_RIGHT &&
+           scale.shift <= UMAKIT_SYSTOLIC_MAX_SHIFT_LEFT;
 }
 
-static bool addition_is_sound(const struct umakit_systolic_addition *add)
+static bool addition_is_valid(const struct umakit_systolic_addition *add)
 {
     return add->is_used == 0u ||
-           (add->is_used == 1u && add->left_shift <= MOST_ADD_SHIFT &&
-            add->addend_zero_point != INT32_MAX && scale_is_sound(add->result) &&
-            scale_is_sound(add->addend) && scale_is_sound(add->sum) &&
+           (add->is_used == 1u && add->left_shift <= MAX_ADD_SHIFT &&
+            add->addend_zero_point != INT32_MAX && scale_is_valid(add->result) &&
+            scale_is_valid(add->addend) && scale_is_valid(add->sum) &&
             add->zero_point != INT32_MAX && add->lowest != INT32_MAX &&
             add->highest != INT32_MAX && add->lowest <= add->highest);
 }
@@ -204,7 +194,8 @@ static bool is_supported(const struct umakit_systolic_array *array,
     }
 }
 
-/* Bytes of the sums that a job has at a time for what stays in the array. */
+/* Bytes of the accumulators that a job uses at a time for what stays in the
+ * array. */
 static uint64_t working_bytes(const struct umakit_systolic_array_config *config,
                               const struct umakit_systolic_job *job)
 {
@@ -214,22 +205,22 @@ static uint64_t working_bytes(const struct umakit_systolic_array_config *config,
 
     switch (job->dataflow) {
     case UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_WEIGHT_STATIONARY:
-        return umakit_systolic_product(4u * m, n < columns ? n : columns);
+        return umakit_saturating_product(4u * m, n < columns ? n : columns);
     case UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY:
-        return umakit_systolic_product(4u * n, m < columns ? m : columns);
+        return umakit_saturating_product(4u * n, m < columns ? m : columns);
     default:
         return 0u;
     }
 }
 
-/* Whether there is an accumulator, and room for the sums in it. */
+/* Whether there is an accumulator memory, and room in it. */
 static int check_accumulation(const struct umakit_systolic_array *array,
                               const struct umakit_systolic_job *job, uint32_t *address)
 {
     const struct umakit_systolic_array_config *config = &array->config;
     const uint32_t bytes = config->accumulator_bytes;
     const uint32_t start = job->accumulator_start;
-    const uint64_t sums = umakit_systolic_product(
+    const uint64_t used = umakit_saturating_product(
         4u * (uint64_t)job->output[0] * job->output[1], job->output[2]);
 
     *address = UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET;
@@ -250,7 +241,7 @@ static int check_accumulation(const struct umakit_systolic_array *array,
     if (start % 4u != 0u) {
         return UMAKIT_MISALIGNED;
     }
-    return start > bytes || sums > bytes - start ? UMAKIT_OUT_OF_RANGE : UMAKIT_OK;
+    return start > bytes || used > bytes - start ? UMAKIT_OUT_OF_RANGE : UMAKIT_OK;
 }
 
 /* *address becomes the register that is wrong, as far as there is one. */
@@ -273,15 +264,15 @@ static int check_job(const struct umakit_systolic_array *array,
         return UMAKIT_UNSUPPORTED;
     }
     *address = UMAKIT_SYSTOLIC_ARRAY_INPUT_HEIGHT_OFFSET;
-    if (!sizes_are_sound(job) || !channels_are_sound(job)) {
+    if (!sizes_are_valid(job) || !channels_are_valid(job)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
     *address = UMAKIT_SYSTOLIC_ARRAY_CLIP_LOWEST_OFFSET;
-    if (!values_are_sound(job)) {
+    if (!values_are_valid(job)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
     *address = UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET;
-    if (!addition_is_sound(&job->add)) {
+    if (!addition_is_valid(&job->add)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
     status = check_accumulation(array, job, address);
@@ -289,12 +280,13 @@ static int check_job(const struct umakit_systolic_array *array,
         return status;
     }
     *address = UMAKIT_SYSTOLIC_ARRAY_PAD_TOP_OFFSET;
-    return umakit_systolic_is_pool(job) && !windows_have_inputs(job) ? UMAKIT_INVALID_ARGUMENT : UMAKIT_OK;
+    return umakit_systolic_is_pool(job) && !windows_have_inputs(job) ? UMAKIT_INVALID_ARGUMENT
+                                                                     : UMAKIT_OK;
 }
 
 /* ---- The command ---- */
 
-int umakit_systolic_prepare_job(struct umakit_systolic_array *array,
+int umakit_systolic_prepare_job(const struct umakit_systolic_array *array,
                                 struct umakit_systolic_command *command, uint32_t *address)
 {
     struct umakit_systolic_job *job = &command->job;
@@ -315,7 +307,7 @@ int umakit_systolic_prepare_job(struct umakit_systolic_array *array,
     if (status != UMAKIT_OK) {
         return status;
     }
-    umakit_systolic_plan(&array->config, command);
+    umakit_systolic_set_job_cycles(&array->config, command);
     for (i = 0; i < UMAKIT_SYSTOLIC_OPERAND_COUNT; ++i) {
         if (job->is_used[i]) {
             *(i == UMAKIT_SYSTOLIC_OFMAP ? &command->writes : &command->reads) |=

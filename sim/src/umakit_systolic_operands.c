@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operands of a job of the systolic array: where they lie, whether they may
- * lie there, and running the job on them. */
+/* The operands of a job of the systolic array: where they lie, and whether they
+ * may lie there. */
+#include "umakit/systolic_operands.h"
+
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/systolic_array_internal.h"
+#include "umakit/saturating.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_register_file.h"
+#include "umakit/systolic_scratchpad.h"
 
 #define REGISTER(name) umakit_systolic_register(array, UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET)
 
@@ -19,8 +24,6 @@ enum {
     OFMAP = UMAKIT_SYSTOLIC_OFMAP,
     OPERANDS = UMAKIT_SYSTOLIC_OPERAND_COUNT
 };
-
-/* ---- Where it lies ---- */
 
 static struct umakit_systolic_region bytes_at(uint32_t start, uint32_t elements,
                                               uint32_t element_bytes)
@@ -69,9 +72,9 @@ void umakit_systolic_find_operands(const struct umakit_systolic_array *array,
                                                       {window, 1u, job->output[2]},
                                                       {job->output[2], 0u, 1u}};
     if (!is_depthwise) {
-        const uint64_t row = umakit_systolic_product(job->input[2], job->columns);
+        const uint64_t row = umakit_saturating_product(job->input[2], job->columns);
         const uint32_t row_bytes = row > UINT32_MAX ? UINT32_MAX : (uint32_t)row;
-        const uint64_t rows = umakit_systolic_product(blocks, window);
+        const uint64_t rows = umakit_saturating_product(blocks, window);
 
         region[WEIGHTS].sizes[0] = rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
         region[WEIGHTS].sizes[2] = row_bytes;
@@ -87,9 +90,9 @@ int umakit_systolic_check_operands(const struct umakit_systolic_array *array,
 {
     const struct umakit_systolic_region *ofmap = &job->region[OFMAP];
     const uint64_t inputs =
-        umakit_systolic_product((uint64_t)job->input[0] * job->input[1], job->input[2]);
+        umakit_saturating_product((uint64_t)job->input[0] * job->input[1], job->input[2]);
     const uint64_t outputs =
-        umakit_systolic_product((uint64_t)job->output[0] * job->output[1], job->output[2]);
+        umakit_saturating_product((uint64_t)job->output[0] * job->output[1], job->output[2]);
     int i;
 
     for (i = 0; i < OPERANDS; ++i) {
@@ -117,73 +120,6 @@ int umakit_systolic_check_operands(const struct umakit_systolic_array *array,
             umakit_systolic_ranges_overlap(&job->region[i], ofmap)) {
             return UMAKIT_INVALID_ARGUMENT;
         }
-    }
-    return UMAKIT_OK;
-}
-
-/* ---- Running it ---- */
-
-static int check_values(const struct umakit_systolic_array *array,
-                        const struct umakit_systolic_job *job, uint32_t *address)
-{
-    const int8_t *shifts = (const int8_t *)array->config.scratchpad;
-    uint32_t i;
-
-    for (i = 0u; i < OFMAP; ++i) {
-        if (job->is_used[i] &&
-            !umakit_systolic_parity_holds(array, &job->region[i], address)) {
-            return UMAKIT_PARITY_ERROR;
-        }
-    }
-    if (!job->is_used[SHIFTS]) {
-        return UMAKIT_OK;
-    }
-    for (i = 0u; i < job->scale_count; ++i) {
-        *address = job->region[SHIFTS].start + i;
-        if (shifts[*address] < -UMAKIT_SYSTOLIC_MOST_SHIFT_RIGHT || shifts[*address] > UMAKIT_SYSTOLIC_MOST_SHIFT_LEFT) {
-            return UMAKIT_INVALID_ARGUMENT;
-        }
-    }
-    return UMAKIT_OK;
-}
-
-int umakit_systolic_run_job(struct umakit_systolic_array *array,
-                            const struct umakit_systolic_job *job, uint32_t *address)
-{
-    const int status = check_values(array, job, address);
-    struct umakit_systolic_operands operands;
-    unsigned char *at[OPERANDS];
-    uint32_t *sums = NULL;
-    size_t i;
-
-    if (status != UMAKIT_OK) {
-        return status;
-    }
-    for (i = 0u; i < OPERANDS; ++i) {
-        at[i] = job->is_used[i] ? (unsigned char *)array->config.scratchpad +
-                                      job->region[i].start
-                                : NULL;
-    }
-    if (job->accumulate != 0u) {
-        sums = (uint32_t *)array->config.accumulator + job->accumulator_start / 4u;
-    }
-    operands = (struct umakit_systolic_operands){
-        .ifmap = (const int8_t *)at[IFMAP],
-        .weights = (const int8_t *)at[WEIGHTS],
-        .bias = at[BIAS],
-        .multipliers = at[MULTIPLIERS],
-        .shifts = (const int8_t *)at[SHIFTS],
-        .addend = (const int8_t *)at[ADDEND],
-        .ofmap = (int8_t *)at[OFMAP],
-        .sums = sums,
-    };
-    if (umakit_systolic_is_pool(job)) {
-        umakit_systolic_pool(job, &operands);
-    } else {
-        umakit_systolic_convolve(job, &operands);
-    }
-    if (job->is_used[OFMAP]) {
-        umakit_systolic_heal(array, &job->region[OFMAP]);
     }
     return UMAKIT_OK;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pooling stage of the systolic array. Padding does not take part. */
+#include "umakit/systolic_pooling.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_command.h"
+#include "umakit/systolic_taps.h"
 
 /* One channel of a window, from its first input on. */
 struct window {

@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the registers of the simulated systolic array show. */
+#include "umakit/systolic_read.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/simulator_internal.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/saturating.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_commands.h"
+#include "umakit/systolic_register_file.h"
 
 #define OFFSET(name) UMAKIT_SYSTOLIC_ARRAY_##name##_OFFSET
 #define STATUS(name) UMAKIT_SYSTOLIC_ARRAY_STATUS_##name##_MASK
 #define FEATURE(name) UMAKIT_SYSTOLIC_ARRAY_FEATURES_##name##_MASK
-
-bool umakit_systolic_is_dma_register(uint32_t offset)
-{
-    return offset % 4u == 0u && offset >= OFFSET(DMA_BUS_ADDRESS) &&
-           offset <= OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE);
-}
-
-bool umakit_systolic_is_job_register(uint32_t offset)
-{
-    return offset % 4u == 0u &&
-           ((offset >= OFFSET(OPERATION) && offset <= OFFSET(SCALE_COUNT)) ||
-            (offset >= OFFSET(ACCUMULATE) && offset <= OFFSET(ACCUMULATOR_START)) ||
-            (offset >= OFFSET(ADD) && offset <= OFFSET(SUM_CLIP_HIGHEST)));
-}
 
 /* ---- State ---- */
 
@@ -93,7 +83,7 @@ static uint32_t saturated(uint64_t value)
     return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-/* Whether a command started, or does so as soon as its banks are free. */
+/* Whether a command started, or will as soon as its banks are free. */
 static bool has_left_the_queue(const struct umakit_systolic_command *command)
 {
     return !command->is_enqueued || command->state != UMAKIT_SYSTOLIC_WAITING;
@@ -117,7 +107,7 @@ static uint32_t read_bytes_left(const struct umakit_systolic_array *array)
 /* Until the last of what the array runs completes. */
 static uint32_t read_cycles_left(const struct umakit_systolic_array *array)
 {
-    uint64_t most = 0u;
+    uint64_t longest = 0u;
     uint32_t i;
 
     for (i = 0u; i < array->command_count; ++i) {
@@ -128,15 +118,15 @@ static uint32_t read_cycles_left(const struct umakit_systolic_array *array)
             continue;
         }
         if (command->state == UMAKIT_SYSTOLIC_WAITING) {
-            left = umakit_systolic_sum(command->busy, command->tail);
+            left = umakit_saturating_sum(command->busy, command->tail);
         } else if (command->state == UMAKIT_SYSTOLIC_BUSY) {
-            left = umakit_systolic_sum(command->left, command->tail);
+            left = umakit_saturating_sum(command->left, command->tail);
         } else if (command->state == UMAKIT_SYSTOLIC_TAIL) {
             left = command->left;
         }
-        most = left > most ? left : most;
+        longest = left > longest ? left : longest;
     }
-    return array->array.is_stuck ? 0u : saturated(most);
+    return array->array.is_stuck ? 0u : saturated(longest);
 }
 
 /* ---- Counters ---- */

@@ -6,11 +6,14 @@
  * of its bits since it was written, so the model keeps a list of those bytes in
  * place of the bits, and reads and writes cost nothing while it is empty.
  */
+#include "umakit/systolic_scratchpad.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
 
 uint64_t umakit_systolic_extent(const struct umakit_systolic_region *region)
 {
@@ -101,7 +104,7 @@ bool umakit_systolic_parity_holds(const struct umakit_systolic_array *array,
     return true;
 }
 
-void umakit_systolic_heal(struct umakit_systolic_array *array,
+void umakit_systolic_set_parity(struct umakit_systolic_array *array,
                           const struct umakit_systolic_region *region)
 {
     uint32_t i = 0u;
@@ -116,7 +119,8 @@ void umakit_systolic_heal(struct umakit_systolic_array *array,
     }
 }
 
-int umakit_systolic_flip(struct umakit_systolic_array *array, uint32_t offset, uint32_t bit)
+int umakit_systolic_flip_bit(struct umakit_systolic_array *array, uint32_t offset,
+                             uint32_t bit)
 {
     unsigned char *bytes = (unsigned char *)array->config.scratchpad;
 

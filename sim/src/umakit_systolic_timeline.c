@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What commands of the systolic array did when. */
+#include "umakit/systolic_timeline.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
 
-void umakit_systolic_record_timeline(umakit_device *device,
-                                     struct umakit_systolic_timeline_entry *entries,
-                                     size_t capacity)
+void umakit_systolic_begin_timeline(struct umakit_systolic_array *array,
+                                    struct umakit_systolic_timeline_entry *entries,
+                                    size_t capacity)
 {
-    struct umakit_systolic_array *array = umakit_systolic_array_of(device);
-
-    if (array != NULL) {
-        array->timeline = (struct umakit_systolic_timeline_record){
-            .entries = entries,
-            .capacity = entries == NULL ? 0u : capacity,
-            .first = array->command_number,
-        };
-    }
-}
-
-size_t umakit_systolic_timeline(const umakit_device *device)
-{
-    const struct umakit_systolic_array *array = umakit_systolic_const_array_of(device);
-
-    return array == NULL ? 0u : array->timeline.count;
+    array->timeline = (struct umakit_systolic_timeline_record){
+        .entries = entries,
+        .capacity = entries == NULL ? 0u : capacity,
+        .first = array->command_number,
+    };
 }
 
 void umakit_systolic_record(struct umakit_systolic_array *array,

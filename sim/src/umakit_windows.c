@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table that gives host memory a 32-bit bus address. */
+#include "umakit/simulator_windows.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "umakit/device.h"
 #include "umakit/simulator.h"
-#include "umakit/simulator_internal.h"
 #include "umakit/static_assert.h"
 
 UMAKIT_STATIC_ASSERT((UMAKIT_SIMULATOR_WINDOW_COUNT + 1u) <=
@@ -37,8 +38,8 @@ static bool is_direction(enum umakit_direction direction)
            direction == UMAKIT_BIDIRECTIONAL;
 }
 
-static int map(struct umakit_device *device, const void *memory, size_t bytes,
-               enum umakit_direction direction, uint32_t *bus_address)
+int umakit_simulator_map_window(struct umakit_device *device, const void *memory, size_t bytes,
+                                enum umakit_direction direction, uint32_t *bus_address)
 {
     uint32_t slot;
 
@@ -65,40 +66,24 @@ static int map(struct umakit_device *device, const void *memory, size_t bytes,
     return UMAKIT_TABLE_FULL;
 }
 
-int umakit_device_map(umakit_device *device, const void *memory, size_t bytes,
-                      enum umakit_direction direction, uint32_t *bus_address)
-{
-    int status;
-
-    if (!umakit_simulator_is_present(device)) {
-        return UMAKIT_NO_DEVICE;
-    }
-    status = map(device, memory, bytes, direction, bus_address);
-    umakit_simulator_add_trace(
-        device, (struct umakit_trace_entry){UMAKIT_ACCESS_MAP,
-                                            status == UMAKIT_OK ? *bus_address : 0u,
-                                            bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes,
-                                            (uint32_t)direction, status});
-    return status;
-}
-
-void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
+size_t umakit_simulator_window_bytes(const struct umakit_device *device, uint32_t bus_address)
 {
     uint32_t slot;
 
-    if (!umakit_simulator_is_present(device)) {
-        return;
+    if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address) {
+        return 0u;
     }
-    umakit_simulator_add_trace(device,
-                               (struct umakit_trace_entry)UMAKIT_TRACE_UNMAP(bus_address));
-    if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address ||
-        device->windows[slot].memory == NULL) {
-        device->operations->report(device, UMAKIT_OUT_OF_RANGE, bus_address);
-        return;
+    return device->windows[slot].bytes;
+}
+
+void umakit_simulator_free_window(struct umakit_device *device, uint32_t bus_address)
+{
+    uint32_t slot;
+
+    if (find_slot(bus_address, &slot)) {
+        device->windows[slot].memory = NULL;
+        device->windows[slot].bytes = 0u;
     }
-    device->operations->unmapping(device, bus_address, device->windows[slot].bytes);
-    device->windows[slot].memory = NULL;
-    device->windows[slot].bytes = 0u;
 }
 
 int umakit_simulator_resolve(const struct umakit_device *device, uint32_t bus_address,

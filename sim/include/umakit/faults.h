@@ -36,7 +36,7 @@ enum umakit_fault_kind {
      * the end of a job of `engine`. */
     UMAKIT_FAULT_STUCK_BUSY = 4,
     /* Flips bit `bit` of the byte at scratchpad offset `address`, once and now.
-     * Parity finds it when the byte is read; writing the byte heals it. */
+     * Parity finds it when the byte is read; writing the byte restores it. */
     UMAKIT_FAULT_SCRATCHPAD_BIT = 5
 };
 

@@ -11,9 +11,9 @@
 #define UMAKIT_MAC_ARRAY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+#include "mac_array_convolution.h"
 #include "simulator.h"
 
 #ifdef __cplusplus
@@ -43,21 +43,6 @@ struct umakit_mac_array_register_file {
     uint32_t kernel_width;
     uint32_t pad_top;
     uint32_t pad_left;
-};
-
-/* A convolution whose addresses and sizes are known to be sound. */
-struct umakit_mac_array_convolution {
-    const float *ifmap;
-    const float *weights;
-    float *result;
-    size_t input_channels;
-    size_t height;
-    size_t width;
-    size_t output_channels;
-    size_t kernel_height;
-    size_t kernel_width;
-    size_t pad_top;
-    size_t pad_left;
 };
 
 struct umakit_mac_array_job {
@@ -90,9 +75,6 @@ struct umakit_mac_array {
  * UMAKIT_INVALID_ARGUMENT: NULL, or an array without rows or columns. */
 UMAKIT_MUST_USE int umakit_mac_array_init(struct umakit_mac_array *array,
                                           const struct umakit_mac_array_config *config);
-
-/* Compute a convolution. The result overlaps neither operand. */
-void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convolution);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
  * simulator; misuse shows up in the STATUS and ERROR registers.
  *
  * Simulated time: every register access takes a cycle, umakit_device_wait
- * takes what it waits.
+ * takes as long as it waits.
  */
 #ifndef UMAKIT_SIMULATOR_H
 #define UMAKIT_SIMULATOR_H
@@ -47,7 +47,7 @@ struct umakit_simulator_counters {
     uint64_t drain_cycles;   /* results move out of the array */
     uint64_t stall_cycles;   /* the DMA engine works, the array does not */
     uint64_t idle_cycles;    /* no engine works */
-    uint64_t dma_cycles;     /* the DMA engine works, beside the array or alone */
+    uint64_t dma_cycles;     /* the DMA engine works, whether the array does or not */
     uint64_t bytes_read;     /* over the bus by the device */
     uint64_t bytes_written;  /* over the bus by the device */
     uint64_t register_reads;

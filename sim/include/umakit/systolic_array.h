@@ -6,7 +6,7 @@
  *
  * Results. A transfer moves its bytes and a job reads its operands and writes
  * its result in one go when it completes, so that one that is stopped or fails
- * leaves the rest as it was. Sums have 32 bits and wrap.
+ * leaves the rest as it was. Accumulators have 32 bits and wrap.
  *
  * Jobs. A START runs a job or a transfer, one at a time on each engine. An
  * ENQUEUE appends a command, with the registers as they are then, to the queue;
@@ -38,8 +38,8 @@
  *   pool       busy = output height * output width * kernel height * kernel width
  *                     * ceil(channels / pooling lanes)
  *
- * and tail = 0. The requantize stage and the fused addition work beside the
- * drain and take no time of their own. With `dma_outstanding` requests are sent
+ * and tail = 0. The requantize stage and the fused addition work during
+ * the drain and take no time of their own. With `dma_outstanding` requests are sent
  * ahead of the answers, and latency is paid once:
  *
  *   transfer   busy = planes * rows * ceil(row bytes / bytes per cycle)
@@ -92,12 +92,13 @@
 
 #include "simulator.h"
 #include "systolic_array_registers.h"
+#include "systolic_command.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Most commands of a queue. */
+/* The largest queue, in commands. */
 #define UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH 32u
 
 struct umakit_systolic_array_config {
@@ -125,9 +126,10 @@ struct umakit_systolic_array_config {
     uint32_t dma_burst_bytes;     /* most bytes of a burst; 0: a row is one burst */
     uint32_t dma_alignment;       /* a power of two, see DMA_ALIGNMENT */
     bool dma_outstanding;         /* see above; false: each burst waits for the last */
-    /* Sums of jobs that are continued. The caller's, as the scratchpad is, at a
-     * multiple of 4; with 0 bytes NULL. Jobs that are weight or input stationary
-     * need room for the sums of a block of columns then. */
+    /* Memory for the accumulators of jobs that are continued. The caller's, as the
+     * scratchpad is, at a multiple of 4; with 0 bytes NULL. With it, jobs that are
+     * weight or input stationary have to fit the accumulators of a block of columns
+     * into it. */
     void *accumulator;
     uint32_t accumulator_bytes;   /* a multiple of 4 */
     uint32_t command_queue_depth; /* 0: no queue; to UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH */
@@ -143,12 +145,6 @@ struct umakit_systolic_timeline_entry {
     uint64_t start;
     uint64_t end_of_busy;
     uint64_t completion;
-};
-
-enum umakit_systolic_stream {
-    UMAKIT_SYSTOLIC_LOAD = 0,
-    UMAKIT_SYSTOLIC_ARRAY = 1,
-    UMAKIT_SYSTOLIC_STORE = 2
 };
 
 /*
@@ -171,110 +167,6 @@ size_t umakit_systolic_timeline(const umakit_device *device);
 
 /* The queue, and a job of a START on each engine. */
 #define UMAKIT_SYSTOLIC_ARRAY_COMMAND_COUNT (UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH + 2u)
-
-/* What a job reads, and last what it writes. */
-enum umakit_systolic_operand {
-    UMAKIT_SYSTOLIC_IFMAP,
-    UMAKIT_SYSTOLIC_WEIGHTS,
-    UMAKIT_SYSTOLIC_BIAS,
-    UMAKIT_SYSTOLIC_MULTIPLIERS,
-    UMAKIT_SYSTOLIC_SHIFTS,
-    UMAKIT_SYSTOLIC_ADDEND,
-    UMAKIT_SYSTOLIC_OFMAP,
-    UMAKIT_SYSTOLIC_OPERAND_COUNT
-};
-
-/* Bytes of the scratchpad or on the bus: along each dimension `sizes` of them,
- * `strides` apart. Sizes are at least 1. */
-struct umakit_systolic_region {
-    uint32_t start;
-    uint32_t sizes[3];
-    uint32_t strides[3];
-};
-
-struct umakit_systolic_transfer {
-    struct umakit_systolic_region bus; /* planes, rows, bytes */
-    struct umakit_systolic_region scratchpad;
-    bool is_out;
-    unsigned char *memory; /* behind the bus address */
-    uint32_t bytes;
-    uint32_t moved;
-    uint32_t stops_at; /* bytes; UINT32_MAX: does not stop */
-    enum umakit_fault_ending ending;
-};
-
-struct umakit_systolic_scale {
-    int32_t multiplier;
-    int32_t shift;
-};
-
-/* The fused addition. */
-struct umakit_systolic_addition {
-    uint32_t is_used;
-    uint32_t left_shift;
-    int32_t addend_zero_point;
-    struct umakit_systolic_scale result;
-    struct umakit_systolic_scale addend;
-    struct umakit_systolic_scale sum;
-    int32_t zero_point;
-    int32_t lowest;
-    int32_t highest;
-};
-
-/* Height, width and channels, in this order, wherever there are three. */
-struct umakit_systolic_job {
-    uint32_t operation;
-    uint32_t dataflow;
-    uint32_t input[3];
-    uint32_t output[3];
-    uint32_t kernel[2];
-    uint32_t stride[2];
-    uint32_t dilation[2];
-    uint32_t pad[2];
-    uint32_t ifmap_stride[3];
-    uint32_t ofmap_stride[3];
-    uint32_t columns; /* of the array */
-    int32_t input_zero_point;
-    int32_t output_zero_point;
-    int32_t lowest;
-    int32_t highest;
-    uint32_t rounding;
-    uint32_t scale_count;
-    uint32_t accumulate; /* bits of ACCUMULATE */
-    uint32_t accumulator_start;
-    struct umakit_systolic_addition add;
-    bool is_used[UMAKIT_SYSTOLIC_OPERAND_COUNT];
-    struct umakit_systolic_region region[UMAKIT_SYSTOLIC_OPERAND_COUNT];
-    uint64_t folds;
-    uint64_t fold_cycles; /* without the drain */
-    uint64_t macs;
-    uint64_t useful_macs;
-};
-
-enum umakit_systolic_state {
-    UMAKIT_SYSTOLIC_WAITING = 0,
-    UMAKIT_SYSTOLIC_BUSY,
-    UMAKIT_SYSTOLIC_TAIL,
-    UMAKIT_SYSTOLIC_STOPPED /* or stuck: its engine gets no further */
-};
-
-/* A job or a transfer, of a START or an ENQUEUE. */
-struct umakit_systolic_command {
-    enum umakit_systolic_stream stream;
-    enum umakit_systolic_state state;
-    bool is_enqueued;
-    uint32_t reads; /* a bit for each bank that it reads */
-    uint32_t writes;
-    uint64_t busy; /* cycles */
-    uint64_t tail;
-    uint64_t left; /* cycles of its state, BUSY or TAIL */
-    uint64_t number; /* since the device was initialised */
-    uint64_t issued; /* these on the device's clock */
-    uint64_t start;  /* of those on an engine each is different */
-    uint64_t end_of_busy;
-    struct umakit_systolic_transfer transfer;
-    struct umakit_systolic_job job;
-};
 
 struct umakit_systolic_timeline_record {
     struct umakit_systolic_timeline_entry *entries;

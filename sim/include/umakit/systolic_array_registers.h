@@ -229,8 +229,8 @@
 
 /*
  * SCRATCHPAD_BANKS, read only. Banks of equal size, one after the other. A
- * bank serves one engine at a time: an engine that needs a bank of the other
- * engine's running job waits for that job's end.
+ * bank serves one engine at a time: a job that accesses a bank of the other
+ * engine's running job starts when that one has ended.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SCRATCHPAD_BANKS_OFFSET 0x004Cu
 #define UMAKIT_SYSTOLIC_ARRAY_SCRATCHPAD_BANKS_RESET 0x00000000u
@@ -241,7 +241,7 @@
 
 /*
  * DMA_ALIGNMENT, read only. What DMA_BUS_ADDRESS, DMA_SCRATCHPAD_START and
- * the strides in use are multiples of. DMA_ROW_BYTES need not be.
+ * the strides in use are multiples of. DMA_ROW_BYTES is any number.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ALIGNMENT_OFFSET 0x0054u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ALIGNMENT_RESET 0x00000000u
@@ -586,8 +586,8 @@
 #define UMAKIT_SYSTOLIC_ARRAY_SCALE_COUNT_RESET 0x00000001u
 
 /*
- * ARRAY_CYCLES_LEFT, read only. Cycles that what the array runs still needs,
- * at most 2^32 - 1; 0 after a job that ran to its end.
+ * ARRAY_CYCLES_LEFT, read only. Cycles until what the array runs ends, at
+ * most 2^32 - 1; 0 after a job that ran to its end.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ARRAY_CYCLES_LEFT_OFFSET 0x0128u
 #define UMAKIT_SYSTOLIC_ARRAY_ARRAY_CYCLES_LEFT_RESET 0x00000000u
@@ -694,9 +694,9 @@
 #define UMAKIT_SYSTOLIC_ARRAY_IDLE_CYCLES_HIGH_RESET 0x00000000u
 
 /*
- * DMA_CYCLES_LOW, read only. Cycles in which the DMA engine worked, beside
- * the array or alone since RESET_COUNTERS, bits 0 to 31. Reading it captures
- * DMA_CYCLES_HIGH.
+ * DMA_CYCLES_LOW, read only. Cycles in which the DMA engine worked, whether
+ * the array did or not, since RESET_COUNTERS, bits 0 to 31. Reading it
+ * captures DMA_CYCLES_HIGH.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_CYCLES_LOW_OFFSET 0x0168u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_CYCLES_LOW_RESET 0x00000000u

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long jobs of the systolic array take. */
+/* How long transfers and jobs of the systolic array take. */
+#include "umakit/systolic_costs.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "umakit/saturating.h"
 #include "umakit/static_assert.h"
-#include "umakit/systolic_array_internal.h"
+#include "umakit/systolic_array.h"
+#include "umakit/systolic_command.h"
 #include "umakit/systolic_cycles.h"
 
 UMAKIT_STATIC_ASSERT((unsigned int)UMAKIT_OUTPUT_STATIONARY ==
@@ -15,22 +19,38 @@ UMAKIT_STATIC_ASSERT((unsigned int)UMAKIT_OUTPUT_STATIONARY ==
                              UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY,
                      dataflows_are_those_of_the_register);
 
-static uint64_t divide_rounding_up(uint64_t dividend, uint64_t divisor)
+/* ---- Transfers ---- */
+
+void umakit_systolic_set_transfer_cycles(const struct umakit_systolic_array_config *config,
+                                         struct umakit_systolic_command *command)
 {
-    return dividend / divisor + (dividend % divisor != 0u ? 1u : 0u);
+    const uint32_t *sizes = command->transfer.bus.sizes;
+    const uint32_t row_bytes = sizes[2];
+    const uint32_t burst_bytes =
+        config->dma_burst_bytes == 0u ? row_bytes : config->dma_burst_bytes;
+    uint64_t row_cycles = umakit_divide_rounding_up(row_bytes, config->dma_bytes_per_cycle);
+
+    if (config->dma_outstanding) {
+        command->tail = config->dma_latency_cycles;
+    } else {
+        row_cycles +=
+            umakit_divide_rounding_up(row_bytes, burst_bytes) * config->dma_latency_cycles;
+    }
+    command->busy = umakit_saturating_product((uint64_t)sizes[0] * sizes[1], row_cycles);
 }
 
-static void plan_pool(const struct umakit_systolic_array_config *config,
-                      struct umakit_systolic_command *command)
+/* ---- Jobs ---- */
+
+static void set_pool_cycles(const struct umakit_systolic_array_config *config,
+                            struct umakit_systolic_command *command)
 {
     struct umakit_systolic_job *job = &command->job;
     const uint64_t window = (uint64_t)job->kernel[0] * job->kernel[1];
 
     job->folds = 1u;
-    job->fold_cycles =
-        umakit_systolic_product((uint64_t)job->output[0] * job->output[1],
-                                window * divide_rounding_up(job->output[2],
-                                                            config->pooling_lanes));
+    job->fold_cycles = umakit_saturating_product(
+        (uint64_t)job->output[0] * job->output[1],
+        window * umakit_divide_rounding_up(job->output[2], config->pooling_lanes));
     command->busy = job->fold_cycles;
 }
 
@@ -40,12 +60,12 @@ static uint64_t packed_folds(const struct umakit_systolic_array_config *config,
                              struct umakit_product_size size)
 {
     const uint64_t rest = size.n % config->array_columns;
-    const uint64_t folds = size.n / config->array_columns *
-                           divide_rounding_up(size.m, config->array_rows);
+    const uint64_t folds =
+        size.n / config->array_columns * umakit_divide_rounding_up(size.m, config->array_rows);
 
     return rest == 0u
                ? folds
-               : folds + divide_rounding_up(
+               : folds + umakit_divide_rounding_up(
                              size.m, config->array_columns / rest * config->array_rows);
 }
 
@@ -55,11 +75,12 @@ static uint64_t preload_cycles(const struct umakit_systolic_array_config *config
 {
     const uint32_t rows = config->preload_rows == 0u ? 1u : config->preload_rows;
 
-    return dataflow == UMAKIT_OUTPUT_STATIONARY ? 0u
-                                                : divide_rounding_up(config->array_rows, rows);
+    return dataflow == UMAKIT_OUTPUT_STATIONARY
+               ? 0u
+               : umakit_divide_rounding_up(config->array_rows, rows);
 }
 
-/* Cycles of a fold beside others: what moves through the array, while what stays
+/* Cycles of a fold between others: what moves through the array, while what stays
  * for the next one comes in. */
 static uint64_t preloaded_fold_cycles(const struct umakit_systolic_array_config *config,
                                       uint32_t dataflow, struct umakit_product_size size)
@@ -72,8 +93,8 @@ static uint64_t preloaded_fold_cycles(const struct umakit_systolic_array_config 
     return through > preload ? through : preload;
 }
 
-static void plan_product(const struct umakit_systolic_array_config *config,
-                         struct umakit_systolic_command *command)
+static void set_product_cycles(const struct umakit_systolic_array_config *config,
+                               struct umakit_systolic_command *command)
 {
     struct umakit_systolic_job *job = &command->job;
     const bool is_depthwise = job->operation == UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE;
@@ -90,27 +111,28 @@ static void plan_product(const struct umakit_systolic_array_config *config,
     job->folds = cycles.folds;
     job->fold_cycles = cycles.compute / cycles.folds;
     job->macs = cycles.slots;
-    job->useful_macs = umakit_systolic_product(umakit_systolic_product(size.m, size.n), size.k);
+    job->useful_macs =
+        umakit_saturating_product(umakit_saturating_product(size.m, size.n), size.k);
     if (config->pack_columns && !stays) {
         job->folds = packed_folds(config, size);
-        job->macs = umakit_systolic_product(cycles.slots / cycles.folds, job->folds);
+        job->macs = umakit_saturating_product(cycles.slots / cycles.folds, job->folds);
     }
     if (config->preload) {
         job->fold_cycles = preloaded_fold_cycles(config, job->dataflow, size);
-        command->busy = umakit_systolic_product(job->folds, job->fold_cycles);
+        command->busy = umakit_saturating_product(job->folds, job->fold_cycles);
         command->tail = (uint64_t)(config->array_rows - 1u) + (config->array_columns - 1u) +
                         drain + preload_cycles(config, job->dataflow);
     } else {
-        command->busy = umakit_systolic_product(job->folds, job->fold_cycles + drain);
+        command->busy = umakit_saturating_product(job->folds, job->fold_cycles + drain);
     }
 }
 
-void umakit_systolic_plan(const struct umakit_systolic_array_config *config,
-                          struct umakit_systolic_command *command)
+void umakit_systolic_set_job_cycles(const struct umakit_systolic_array_config *config,
+                                    struct umakit_systolic_command *command)
 {
     if (umakit_systolic_is_pool(&command->job)) {
-        plan_pool(config, command);
+        set_pool_cycles(config, command);
     } else {
-        plan_product(config, command);
+        set_product_cycles(config, command);
     }
 }
