@@ -141,7 +141,7 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
             where=str(path),
             fix="pip install 'umakit[tflite]'",
         )
-    from umakit.frontend.tflite_files import import_tflite
+    from umakit.frontend.tflite.files import import_tflite
 
     return import_tflite(path, name, input_shapes)
 

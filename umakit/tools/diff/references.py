@@ -192,8 +192,8 @@ class _TfliteMicro:
     def __init__(self, path: Path, every: EveryValue) -> None:
         from tflite_micro.python.tflite_micro import runtime
 
-        from umakit.frontend.tflite_files import short_names
-        from umakit.frontend.tflite_graph import read_graph
+        from umakit.frontend.tflite.files import short_names
+        from umakit.frontend.tflite.graph import read_graph
 
         data = path.read_bytes()
         graph = read_graph(data, str(path))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from umakit.errors import ModelError
-from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor
+from umakit.frontend.tflite.graph import TfliteGraph, TfliteOperator, TfliteTensor
 
 MOVEMENTS = frozenset(
     "RESHAPE PAD PADV2 CONCATENATION SQUEEZE EXPAND_DIMS TRANSPOSE STRIDED_SLICE SLICE SPLIT "

@@ -12,10 +12,10 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.tflite_graph import TfliteOperator
+from umakit.frontend.tflite.graph import TfliteOperator
 
 if TYPE_CHECKING:
-    from umakit.frontend.tflite_converter import Converter
+    from umakit.frontend.tflite.converter import Converter
 
 relax = tvm_api.relax
 

@@ -24,9 +24,9 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
-from umakit.frontend.tflite_checks import check_operator, operator_label
-from umakit.frontend.tflite_converter import Converter
-from umakit.frontend.tflite_graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
+from umakit.frontend.tflite.checks import check_operator, operator_label
+from umakit.frontend.tflite.converter import Converter
+from umakit.frontend.tflite.graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
 from umakit.text.names import symbol_part
 
 

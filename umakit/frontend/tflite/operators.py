@@ -14,11 +14,11 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.tflite_graph import TfliteOperator
-from umakit.frontend.tflite_movements import MOVEMENTS, Convert
+from umakit.frontend.tflite.graph import TfliteOperator
+from umakit.frontend.tflite.movements import MOVEMENTS, Convert
 
 if TYPE_CHECKING:
-    from umakit.frontend.tflite_converter import Converter
+    from umakit.frontend.tflite.converter import Converter
 
 relax = tvm_api.relax
 

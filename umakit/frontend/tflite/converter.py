@@ -12,14 +12,14 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.tflite_checks import DATA_INPUTS
-from umakit.frontend.tflite_graph import (
+from umakit.frontend.tflite.checks import DATA_INPUTS
+from umakit.frontend.tflite.graph import (
     TfliteGraph,
     TfliteOperator,
     TfliteTensor,
     quantized_axis,
 )
-from umakit.frontend.tflite_operators import CONVERTERS
+from umakit.frontend.tflite.operators import CONVERTERS
 
 frontend = tvm_api.tflite_frontend()
 OperatorConverter: Any = frontend.OperatorConverter
