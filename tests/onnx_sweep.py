@@ -289,16 +289,14 @@ def instance_normalization(draw: Draw) -> Network:
     return Network(draw.attributes(epsilon=[0.1, 1e-3]), [x, *values], (1, 2))
 
 
-@makes("LayerNormalization RMSNormalization")
-def layer_normalization(draw: Draw) -> Network:
+@makes("RMSNormalization")
+def rms_normalization(draw: Draw) -> Network:
     dtype = draw.dtype()
     shape = draw.shape(draw.integer(1, 4), 2)
     axis = draw.integer(-len(shape), len(shape) - 1)
-    values = [draw.array(shape[axis % len(shape) :], dtype) for _ in range(draw.integer(1, 2))]
-    outputs = draw.of([1, 1, 3]) if draw.operator == "LayerNormalization" else 1
+    scale = draw.array(shape[axis % len(shape) :], dtype)
     attributes = {"axis": axis, **draw.attributes(epsilon=[0.1, 1e-3])}
-    values = values[:1] if draw.operator == "RMSNormalization" else values
-    return Network(attributes, [draw.array(shape, dtype), *values], (1, 2)[: len(values)], outputs)
+    return Network(attributes, [draw.array(shape, dtype), scale], (1,))
 
 
 @makes("GroupNormalization")

@@ -64,11 +64,16 @@ def computed(
 
 
 def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
-    """Divisions by 0 and conversions of what is no number, which are refused or done elsewhere."""
+    """Divisions by 0, conversions of what is no number, slices that Python takes otherwise.
+
+    They are refused or done elsewhere.
+    """
     if node.op_type in ("Div", "Mod"):
         return bool(operands[1].dtype.kind in "iu" and not operands[1].all())
     if node.op_type == "Cast" and operands[0].dtype.kind == "f":
         return bool((np.abs(operands[0]) >= 2.0**31).any() or np.isnan(operands[0]).any())
+    if node.op_type == "Slice" and len(operands) > 4:
+        return bool((operands[4] < 0).any() and (operands[1] < -operands[0].size).any())
     return False
 
 

@@ -125,7 +125,7 @@ LEGACY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@converts(" ".join(LEGACY), "axis broadcast")
+@converts("Add And Div Equal Greater Less Mul Or Sub Xor", "axis broadcast")
 def legacy_broadcast(node: Node) -> Any | None:
     """Operators of two inputs before opset 7: dimensions of the second one start at `axis`."""
     axis = node.attribute("axis")
