@@ -156,8 +156,8 @@ def test_devices_of_both_kinds_live_in_one_program(tmp_path: Path) -> None:
         assert built.count(f"{source}.o") == 1, source
 
 
-def test_the_readme_shows_a_valid_accel_toml(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+def test_the_docs_show_a_valid_accel_toml(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs/simulator.md").read_text(encoding="utf-8")
     (sections,) = re.findall(r"```toml\n(\[array\].*?)```", text, re.DOTALL)
     path = tmp_path / "accel.toml"
     path.write_text(f'[accelerator]\nname = "n"\n{sections}', encoding="utf-8")
