@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 import umakit
 from umakit.library.export import Library
-from umakit.tools.call_graph import CALL_GRAPH_FLAG, CallGraph, Stack, worst_case_stack
-from umakit.tools.object_file import read_object
+from umakit.tools.size.call_graph import CALL_GRAPH_FLAG, CallGraph, Stack, worst_case_stack
+from umakit.tools.size.object_file import read_object
 
 
 class NotAvailable(Exception):

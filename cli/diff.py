@@ -27,7 +27,7 @@ from umakit.cli.options import (
 )
 
 from umakit.errors import InputError
-from umakit.files.outputs import NPZ_RESULTS, check_file, input_files, status_of
+from umakit.files.outputs import NPZ_RESULTS, check_file, status_of
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def diff(
     _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.backend.inputs import input_files
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files

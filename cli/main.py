@@ -49,7 +49,6 @@ from umakit.files.outputs import (
     check_distinct,
     check_file,
     check_parent,
-    input_files,
 )
 from umakit.text.escaping import shell_word
 from umakit.version import __version__
@@ -191,6 +190,7 @@ def compile_(
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
+        from umakit.backend.inputs import input_files
         from umakit.frontend import model_files
         from umakit.pipeline import compile_model
 

@@ -22,7 +22,7 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import NOT_MEASURED, Table, new_table, offload_summary
 
-from umakit.files.outputs import PAGE, check_file, check_parent, input_files
+from umakit.files.outputs import PAGE, check_file, check_parent
 
 if TYPE_CHECKING:
     from umakit.tools.page.figures import LayerFigures, Page
@@ -78,6 +78,7 @@ def report(
         check_parent(destination)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.backend.inputs import input_files
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.pipeline import ExportOptions

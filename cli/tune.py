@@ -23,7 +23,6 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import new_table
 
-from umakit.files.outputs import input_files
 from umakit.text.escaping import shell_word, shown
 
 if TYPE_CHECKING:
@@ -105,6 +104,7 @@ def tune(
     shapes = parse_shapes(input_shapes)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.backend.inputs import input_files
         from umakit.frontend import import_model, model_files
         from umakit.tools.tuning import Effort, check_records_file, tune_model
         from umakit.tools.tuning.simulate import has_simulator

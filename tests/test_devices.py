@@ -33,6 +33,7 @@ from umakit.devices.build import compile_c
 from umakit.devices.device import SUPPORT
 from umakit.devices.run import RunResult, load_inputs, run_library, select_inputs
 from umakit.errors import BuildError, DeviceError, InputError
+from umakit.library.layout import RUNTIME
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
@@ -223,9 +224,8 @@ def functions_of(device: Device, folder: Path) -> Array:
     values[:2] = [float.fromhex("0x1.efce86p-5"), float.fromhex("0x1.aaa7fcp-4")]
     (folder / "in").write_bytes(values.tobytes())
     (folder / "main.c").write_text(FUNCTION_PROGRAM, encoding="utf-8")
-    sources = [folder / "main.c", *device.platform_sources(SUPPORT)]
-    flags = [f"-I{SUPPORT}", *device.program_flags()]
-    compile_c(sources, folder / "program", flags, device)
+    sources = [folder / "main.c", *device.platform_sources(RUNTIME)]
+    compile_c(sources, folder / "program", device.program_flags(), device)
     result = execute(device, folder / "program", ["in", "out"], folder, timeout=120)
     assert (result.returncode, result.stderr) == (0, "")
     read = np.frombuffer((folder / "out").read_bytes(), "float32")
@@ -332,8 +332,8 @@ def program(device: Device, text: str, folder: Path, *flags: str) -> list[int]:
     """The numbers that a C program for a device's platform prints."""
     source, built = folder / "main.c", folder / "program"
     source.write_text(text, encoding="utf-8")
-    sources = [source, *device.platform_sources(SUPPORT)]
-    compile_c(sources, built, [f"-I{SUPPORT}", *device.program_flags(), *flags], device)
+    sources = [source, *device.platform_sources(RUNTIME)]
+    compile_c(sources, built, [*device.program_flags(), *flags], device)
     result = execute(device, built, [], folder, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
     return [int(word) for word in result.stdout.split()]
@@ -524,10 +524,18 @@ def test_instructions_are_never_called_cycles_or_time(
 
 @pytest.mark.parametrize("device", OTHERS)
 def test_support_files_are_clean(device: Device, tmp_path: Path) -> None:
-    sources = device.platform_sources(SUPPORT)
-    command = [*device.compiler(), "-std=c99", "-O2", *STRICT, "-Wmissing-prototypes", "-c"]
+    sources = device.platform_sources(RUNTIME)
+    command = [
+        *device.compiler(),
+        "-std=c99",
+        "-O2",
+        *STRICT,
+        "-Wmissing-prototypes",
+        "-c",
+        f"-I{RUNTIME}",
+    ]
     subprocess.run([*command, *sources], cwd=tmp_path, check=True)
-    for path in SUPPORT.iterdir():
+    for path in (*SUPPORT.iterdir(), *RUNTIME.iterdir()):
         assert "SPDX-License-Identifier: Apache-2.0" in path.read_text(encoding="utf-8")
 
 

@@ -25,10 +25,10 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.devices.run import run_library
 from umakit.errors import LibraryError
+from umakit.library.build_files import needs_full_libc
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.build_files import needs_full_libc
 from umakit.library.packages.convert import package_library
-from umakit.library.packages.tar import library_folder, tar_bytes
+from umakit.library.tar_files import library_folder, tar_bytes
 
 IMAGE = normal(1, 3, 5, 7, seed=3)
 CROSS = {

@@ -25,7 +25,7 @@ from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_
 from umakit.files.staging import write_file, write_folder
 from umakit.library.metadata import LIBRARY_FOLDER
 from umakit.library.packages.arduino import ARDUINO_FOLDER
-from umakit.library.packages.tar import LIBRARY_TAR, tar_bytes, write_tar
+from umakit.library.tar_files import LIBRARY_TAR, tar_bytes, write_tar
 
 FIRST = {"README.md": "first", "src/a.c": "int a;\n", "src/gone.c": "int gone;\n"}
 SECOND = {"README.md": "second", "src/a.c": "int b;\n", "src/deep/new.c": "int n;\n"}

@@ -89,6 +89,7 @@ SHIPPED = {
     "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
     "the backends": (("backends",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),
+    "programs of libraries": (("umakit/library/runtime",), r"\.[ch]$", ""),
     "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake)$", ""),
     "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
 }

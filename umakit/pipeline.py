@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from umakit.backend.base import UMABackend
+from umakit.backend.inputs import input_files
 from umakit.codegen.driver_names import names_taken_by
 from umakit.errors import LibraryError, LoweringError, MemoryPlanError
-from umakit.files.outputs import input_files
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
 from umakit.lower import lower

@@ -26,13 +26,12 @@ from umakit.codegen.weights_blob import (
     code_identity,
     weights_blob,
 )
-from umakit.library.schema import PREFIX
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.partition.report import CPU
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.quantization import requantize
-from umakit.text.names import MEMORY_HEADER, symbol_part, unique
+from umakit.text.names import INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -64,7 +63,7 @@ class KernelSymbol:
 
 def interface_prefix(name: str) -> str:
     """`tvmgen_NAME`, what every symbol of a model starts with."""
-    return f"{PREFIX}{name}"
+    return f"{INTERFACE_PREFIX}{name}"
 
 
 def tensor_view(tensor: Tensor) -> dict[str, Any]:

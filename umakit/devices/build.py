@@ -17,8 +17,8 @@ from umakit import sim
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
-from umakit.library.layout import cache_folder
-from umakit.library.packages.tar import library_folder
+from umakit.library.layout import RUNTIME, cache_folder
+from umakit.library.tar_files import library_folder
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Without -ffast-math and contraction: every device rounds as the host does."""
@@ -223,7 +223,7 @@ def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
         (library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))
     ]
     if device is not HOST:
-        folders.append((SUPPORT, ("*",)))
+        folders += [(SUPPORT, ("*",)), (RUNTIME, ("*",))]
     for folder, patterns in folders:
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
             digest.update(str(path.relative_to(folder)).encode())

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.errors import BuildError
+from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
 SUPPORT = Path(__file__).parent / "support"
-"""Platforms, start-up code and linker scripts, in C and for the linker."""
+"""Platforms without an operating system, start-up code and linker scripts."""
 
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
-PLATFORM_HEADER = "umakit_platform.h"
-HOSTED_PLATFORM = "umakit_platform_hosted.c"
 BARE_METAL_PLATFORM = ("platform_semihosting.c", "semihosting.c")
 
 HOST_COMPILERS = ("cc", "gcc", "clang")
@@ -99,11 +98,11 @@ class Device:
     def program_flags(self) -> list[str]:
         """Flags of a whole program, beside those of the compiler."""
         if not self.is_bare_metal:
-            return list(self.linking)
+            return [f"-I{RUNTIME}", *self.linking]
         # What nothing calls is left out: memory is small.
         sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
         script = SUPPORT / f"{self.start_up}.ld"
-        return [*sections, "-nostartfiles", "-T", str(script), *self.linking]
+        return [f"-I{RUNTIME}", *sections, "-nostartfiles", "-T", str(script), *self.linking]
 
     def run_command(self, program: Path, arguments: Sequence[str]) -> list[str]:
         """The command that runs a program; file names are relative to the working directory.

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from umakit.errors import OutputError
 from umakit.files.manifest import read_manifest, sha256
-
-if TYPE_CHECKING:
-    from umakit.backend.base import UMABackend
 
 T = TypeVar("T")
 
@@ -68,35 +64,6 @@ class FolderKind:
 NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
 PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
 MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
-
-
-def input_files(
-    *paths: Path | None, backends: Iterable[UMABackend] = (), model: Iterable[Path] = ()
-) -> list[Path]:
-    """What a command reads.
-
-    Args:
-        paths: files, and folders that are read as a whole; None is left out.
-        backends: whose folders are read, but may hold other things beside what is read.
-        model: files of a model, see `frontend.model_files`.
-    """
-    found = [path for path in paths if path is not None]
-    found += model
-    for backend in backends:
-        found += _files_of(backend)
-    return found
-
-
-def _files_of(backend: UMABackend) -> Iterator[Path]:
-    """The files in a backend's folder, and what it takes from folders below: C and modules."""
-    yield from (path for path in backend.folder.iterdir() if path.is_file())
-    yield from (backend.folder / name for name in backend.driver.sources)
-    yield from (backend.folder / name for name in backend.driver.headers)
-    folder = str(backend.folder)
-    for module in list(sys.modules.values()):
-        file = vars(module).get("__file__")
-        if isinstance(file, str) and file.startswith(f"{folder}{os.sep}"):
-            yield Path(file)
 
 
 def check_parent(output: Path) -> None:

@@ -25,16 +25,16 @@ from umakit.codegen.model_source import (
     is_simulated,
 )
 from umakit.codegen.weights_blob import layout_weights
-from umakit.devices.device import HOSTED_PLATFORM, PLATFORM_HEADER, SUPPORT
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
+from umakit.library.build_files import build_files
 from umakit.library.description import constants_size, describe
+from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
-from umakit.library.packages.build_files import build_files
-from umakit.library.packages.roles import find_roles
-from umakit.library.packages.tar import LIBRARY_TAR, SUFFIX, write_tar
+from umakit.library.roles import find_roles
+from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.memory import MemoryPlan
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
@@ -128,7 +128,7 @@ def write_library(
     files |= {
         "runtime/main.c": render("library/main.c.j2", **values),
         **{
-            f"runtime/{name}": (SUPPORT / name).read_text(encoding="utf-8")
+            f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8")
             for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
         },
         "README.md": render("library/README.md.j2", **values),

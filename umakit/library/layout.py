@@ -15,6 +15,12 @@ from umakit.errors import StorageError
 
 METADATA = "metadata.json"
 
+RUNTIME = Path(__file__).parent / "runtime"
+"""What the program `runtime/main.c` of a library asks of a machine, and an answer in C's stdio."""
+
+PLATFORM_HEADER = "umakit_platform.h"
+HOSTED_PLATFORM = "umakit_platform_hosted.c"
+
 
 def describes_library(text: str | bytes) -> bool:
     """Whether a `metadata.json` is umakit's, damaged or not."""

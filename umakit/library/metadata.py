@@ -14,9 +14,9 @@ from umakit.errors import LibraryError
 from umakit.files.manifest import NAME, read_manifest
 from umakit.files.outputs import FolderKind
 from umakit.library.layout import METADATA
-from umakit.library.packages.tar import library_folder
-from umakit.library.packages.version_0_1_0 import library_names
 from umakit.library.schema import Description, Metadata
+from umakit.library.tar_files import library_folder
+from umakit.library.version_0_1_0 import library_names
 from umakit.text.escaping import shortened
 
 __all__ = [

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-MODEL_LIBRARY_FORMAT_VERSION = 7
+from umakit.text.names import INTERFACE_PREFIX
 
-PREFIX = "tvmgen_"
+MODEL_LIBRARY_FORMAT_VERSION = 7
 
 DTYPE_BYTES = {
     **{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4},
@@ -228,8 +228,8 @@ class Description(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.interface != PREFIX + self.name:
-            raise ValueError(f"interface is not {PREFIX} and the name")
+        if self.interface != INTERFACE_PREFIX + self.name:
+            raise ValueError(f"interface is not {INTERFACE_PREFIX} and the name")
         c_names = [tensor.c_name for tensor in (*self.inputs, *self.outputs)]
         if len(set(c_names)) != len(c_names):
             raise ValueError("two inputs or outputs have one c_name")

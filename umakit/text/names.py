@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import re
 
+INTERFACE_PREFIX = "tvmgen_"
+"""Of the C interface of a model, as TVM's own ahead-of-time compiler has it."""
+
 SIGNIFICANT = 63
 """Characters by which C compilers must tell identifiers apart (C99, 5.2.4.1)."""
 

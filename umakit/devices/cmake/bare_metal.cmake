@@ -4,8 +4,9 @@
 #     start_up        stem of the start-up files and of the linker script in ../support
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_ASM_FLAGS_INIT "${architecture}")
+get_filename_component(UMAKIT_RUNTIME "${CMAKE_CURRENT_LIST_DIR}/../../library/runtime" ABSOLUTE)
 set(CMAKE_C_FLAGS_INIT
-  "${architecture} -ffp-contract=off -ffunction-sections -fdata-sections")
+  "${architecture} -I${UMAKIT_RUNTIME} -ffp-contract=off -ffunction-sections -fdata-sections")
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_C_STANDARD_LIBRARIES "-lm")

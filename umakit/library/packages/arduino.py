@@ -17,10 +17,10 @@ from umakit.errors import LibraryError, OutputError
 from umakit.files.manifest import NAME
 from umakit.files.outputs import FolderKind
 from umakit.files.staging import as_bytes
+from umakit.library.build_files import numeric_version
 from umakit.library.layout import METADATA
-from umakit.library.packages.build_files import numeric_version
-from umakit.library.packages.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
-from umakit.library.packages.version_0_1_0 import arduino_names
+from umakit.library.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
+from umakit.library.version_0_1_0 import arduino_names
 from umakit.text.rendering import render
 from umakit.version import __version__
 

@@ -10,7 +10,7 @@ from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.metadata import load_metadata
 from umakit.library.packages.arduino import ARDUINO_FOLDER, arduino_files, check_arduino_name
-from umakit.library.packages.tar import LIBRARY_TAR, SUFFIX, library_folder, write_tar
+from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, library_folder, write_tar
 
 FORMATS = ("tar", "arduino")
 LEFT_OUT = ("build", "__pycache__")

@@ -20,7 +20,6 @@ from umakit.pipeline import ExportOptions
 from umakit.quantization import quantize_to_integers
 from umakit.tools.diff.blame import find_blame, layer_results
 from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference
-from umakit.tools.diff.inputs import given_inferences, random_inferences
 from umakit.tools.diff.libraries import (
     compiled_library,
     keeps_results,
@@ -38,6 +37,7 @@ from umakit.tools.diff.references import (
 from umakit.tools.diff.result import Blame, DiffResult, LayerResult
 from umakit.tools.diff.session import Examined, Judgement, Reference, rewritten_notice
 from umakit.tools.diff.values import every_value
+from umakit.tools.inputs import given_inferences, random_inferences
 
 __all__ = [
     "AUTOMATIC",

@@ -20,11 +20,11 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
-from umakit.devices.device import SUPPORT
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
+from umakit.library.layout import RUNTIME
 from umakit.library.metadata import read_weights
-from umakit.library.packages.tar import library_folder
+from umakit.library.tar_files import library_folder
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -105,10 +105,10 @@ class Probe:
         source = self._program.with_suffix(".c")
         source.write_text(self._source(prefix), encoding="utf-8")
         flags = [f"-D{prefix.upper()}_PROFILE", f"-I{library / 'codegen/host/include'}"]
-        flags += [f"-I{SUPPORT}", *self._device.program_flags()]
+        flags += self._device.program_flags()
         if not self._device.is_bare_metal:
             flags.append("-DUMAKIT_PROBE_HOSTED")
-        platform = self._device.platform_sources(SUPPORT)
+        platform = self._device.platform_sources(RUNTIME)
         sources = [source, *library_sources(library), *platform]
         compile_c(sources, self._program, flags, self._device)
 

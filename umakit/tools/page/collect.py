@@ -22,7 +22,7 @@ from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program
 from umakit.program.program import KernelCall, Program
 from umakit.quantization import quantize_to_integers
-from umakit.tools.diff.inputs import random_inference
+from umakit.tools.inputs import random_inference
 from umakit.tools.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
 from umakit.tools.page.words import explanation, kind_of, tiles_of_result, tiling_in_words
 

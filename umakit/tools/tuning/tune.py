@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from umakit.backend.base import UMABackend
+from umakit.backend.inputs import input_files
 from umakit.errors import BackendError, RecordsError
-from umakit.files.outputs import input_files
 from umakit.frontend import Model
 from umakit.lower.tiling_records import (
     Effort,

@@ -21,7 +21,7 @@ from umakit.files.manifest import parse_manifest, sha256
 from umakit.files.outputs import FORCE, FileKind
 from umakit.files.staging import as_bytes, with_manifest, write_file, write_new_folder
 from umakit.library.layout import METADATA, cache_folder, describes_library
-from umakit.library.packages.version_0_1_0 import library_names
+from umakit.library.version_0_1_0 import library_names
 
 SUFFIX = ".tar"
 MOST_BYTES = 2**31

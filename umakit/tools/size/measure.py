@@ -20,14 +20,14 @@ from umakit.errors import LibraryError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_description
 from umakit.library.schema import Description, LayerView
-from umakit.tools.call_graph import (
+from umakit.tools.size.call_graph import (
     CALL_GRAPH_FLAG,
     RED_ZONE_BYTES,
     CallGraph,
     Stack,
     worst_case_stack,
 )
-from umakit.tools.object_file import ObjectFile, Section, read_object
+from umakit.tools.size.object_file import ObjectFile, Section, read_object
 
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from umakit import sim
 from umakit.files.staging import as_bytes
-from umakit.library.packages.roles import SOURCE_FOLDER, Sources
+from umakit.library.roles import SOURCE_FOLDER, Sources
 from umakit.text.rendering import render
 from umakit.version import __version__
 
