@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+LOCK := requirements.lock
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lint typecheck ctest cppcheck backends clean \
+.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate
 
 help:
@@ -21,6 +22,7 @@ help:
 	@echo "                each and SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
+	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
 
@@ -32,15 +34,23 @@ $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/installed: pyproject.toml $(VENV)/python
+$(VENV)/installed: pyproject.toml $(LOCK) $(VENV)/python
 	@echo "Installing umakit and TVM into $(VENV) (about a minute the first time)"
-	$(BIN)/python -m pip install -qq --editable .
+	$(BIN)/python -m pip install -qq --constraint $(LOCK) --editable .
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
 	@echo "Installing the test tools into $(VENV)"
-	$(BIN)/python -m pip install -qq --editable '.[test]'
+	$(BIN)/python -m pip install -qq --constraint $(LOCK) --editable '.[test]'
 	@touch $@
+
+# Newest versions that pyproject.toml allows, with which `make test` has to pass before they are committed.
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install -qq '.[test]'
+	(sed -n '/^#/p' $(LOCK); build/lock/bin/python -m pip freeze --exclude umakit) > build/lock/versions
+	mv build/lock/versions $(LOCK)
 
 install: $(VENV)/installed
 install-test: $(VENV)/installed-test

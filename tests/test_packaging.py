@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from umakit.tools.scaffold import TUTORIALS
 from umakit.version import __version__
@@ -185,3 +188,14 @@ def test_the_script_of_a_new_backend_works_from_the_wheel(installed: Path, tmp_p
     command(installed / "uma", "new", "script_npu", "--tutorial", "vanilla", cwd=tmp_path)
     printed = command(installed / "python", "script_npu/run.py", "out", cwd=tmp_path)
     assert "Generated files are in" in printed
+
+
+def test_the_lock_has_a_version_of_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    versions = dict(line.split("==") for line in lines if not line.startswith("#"))
+    locked = {canonicalize_name(name): version for name, version in versions.items()}
+    for text in [*project["dependencies"], *project["optional-dependencies"]["test"]]:
+        wanted = Requirement(text)
+        version = locked[canonicalize_name(wanted.name)]
+        assert wanted.specifier.contains(version, prereleases=True), f"{text}, locked is {version}"
