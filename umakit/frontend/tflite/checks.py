@@ -1,108 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators of a TensorFlow Lite file are imported, with which dtypes and scales."""
+"""Operators of a TensorFlow Lite file whose dtypes or scales kernels do not take are refused."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from umakit.errors import ModelError
-from umakit.frontend.tflite.graph import TfliteGraph, TfliteOperator, TfliteTensor
-
-MOVEMENTS = frozenset(
-    "RESHAPE PAD PADV2 CONCATENATION SQUEEZE EXPAND_DIMS TRANSPOSE STRIDED_SLICE SLICE SPLIT "
-    "SPLIT_V PACK UNPACK RESIZE_NEAREST_NEIGHBOR MAXIMUM MINIMUM".split()
+from umakit.frontend.tflite.graph import TfliteGraph
+from umakit.operators import load
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConversion,
+    TfliteOperator,
+    TfliteTensor,
+    conversions,
 )
-"""Operators that yield numbers of their operands."""
-
-FLOAT_OPERATORS = MOVEMENTS | frozenset(
-    "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED BATCH_MATMUL ADD SUB MUL AVERAGE_POOL_2D "
-    "MAX_POOL_2D MEAN SUM SOFTMAX RELU RELU6 LEAKY_RELU PRELU ELU HARD_SWISH LOGISTIC TANH "
-    "RESIZE_BILINEAR ARG_MAX ARG_MIN".split()
-)
-INTEGER_OPERATORS = FLOAT_OPERATORS | frozenset("TRANSPOSE_CONV QUANTIZE DEQUANTIZE".split())
-SAME_SCALE_OPERATORS = MOVEMENTS | frozenset("AVERAGE_POOL_2D MAX_POOL_2D RELU6".split())
-"""Operators that leave the scale alone: their kernels do not look at it."""
-
-INTEGER_DTYPES = {
-    "int8": INTEGER_OPERATORS,
-    "uint8": MOVEMENTS
-    | frozenset(
-        "CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED ADD SUB MUL AVERAGE_POOL_2D MAX_POOL_2D SOFTMAX "
-        "RELU RELU6 LEAKY_RELU LOGISTIC TANH ARG_MAX ARG_MIN QUANTIZE DEQUANTIZE".split()
-    ),
-    "int16": MOVEMENTS
-    | frozenset(
-        "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED BATCH_MATMUL ADD SUB MUL "
-        "AVERAGE_POOL_2D MAX_POOL_2D MEAN SUM SOFTMAX RELU RELU6 LEAKY_RELU PRELU LOGISTIC TANH "
-        "QUANTIZE DEQUANTIZE".split()
-    ),
-}
-"""Dtypes of quantized tensors, and which operators take them.
-
-TensorFlow Lite Micro has no kernels of uint8 any more. Those of TensorFlow Lite's reference
-(`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) do what today's do for int8, but that
-weights have zero points. Operators whose arithmetic differed between releases are left out.
-"""
-
-CONVERSIONS: dict[str, set[tuple[str, str]]] = {
-    "QUANTIZE": {
-        ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
-        ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
-        ("float32", "uint8"), ("uint8", "uint8"),
-    },
-    "DEQUANTIZE": {(dtype, "float32") for dtype in ("int8", "uint8", "int16")},
-    "SOFTMAX": {
-        ("float32", "float32"), ("int8", "int8"), ("int8", "int16"), ("int16", "int16"),
-        ("uint8", "uint8"),
-    },
-    "ARG_MAX": {(dtype, "int32") for dtype in ("float32", "int8", "uint8")},
-    "ARG_MIN": {(dtype, "int32") for dtype in ("float32", "int8", "uint8")},
-}  # fmt: skip
-"""Dtypes (operand, result) of operators where these may differ."""
-
-SAME_DTYPE_OPERATORS = frozenset(
-    "ADD SUB MUL MAXIMUM MINIMUM CONCATENATION PACK BATCH_MATMUL".split()
-)
-"""Operators whose operands all have one dtype."""
-
-DATA_INPUTS = {"SPLIT": 1, "TRANSPOSE_CONV": 2}
-"""Which input is the data, where it is not the first one."""
-
-LINEAR_OPERATORS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV")
 
 
 def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> None:
-    """Refuse an operator that would not be imported exactly."""
+    """Refuse an operator that would not be imported exactly.
+
+    Args:
+        graph: of the operator.
+        operator: to check.
+        where: the file, for messages.
+
+    Raises:
+        ModelError: it is not registered, or not for its dtypes and scales.
+    """
+    load()
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
         raise ModelError(f"operator {operator.code} has no input or no output", where=where)
     label = operator_label(graph, operator)
-    quantized = [tensor for tensor in tensors if tensor.dtype in INTEGER_DTYPES]
+    quantized = [tensor for tensor in tensors if tensor.dtype in QUANTIZED]
+    conversion = _conversion(operator, bool(quantized), label, where)
     for tensor in tensors:
-        allowed = INTEGER_DTYPES.get(tensor.dtype, INTEGER_OPERATORS)
-        # Unsupported operators are named as such below, whatever they work on.
-        known = operator.code in INTEGER_OPERATORS
-        if tensor.dtype.startswith("type") or (known and operator.code not in allowed):
+        foreign = tensor.dtype in QUANTIZED and not conversion.takes(tensor.dtype)
+        if tensor.dtype.startswith("type") or foreign:
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
                 where=where,
                 fix="quantize to int8",
             )
-    supported = INTEGER_OPERATORS if quantized else FLOAT_OPERATORS
-    if operator.code not in supported:
+    source, result = _check_dtypes(graph, operator, conversion, label, where)
+    if conversion.scaled:
+        symmetric = (source.dtype, result.dtype) not in conversion.asymmetric
+        for tensor in quantized:
+            _check_scale(tensor, symmetric, label, where)
+    if conversion.same_scale:
+        for tensor in quantized:
+            if not _same_quantization(tensor, result):
+                raise ModelError(
+                    f"{label} would change the scale of tensor {tensor.name!r}",
+                    where=where,
+                    fix="quantize its input and output with the same scale and zero point",
+                )
+
+
+def _conversion(
+    operator: TfliteOperator, quantized: bool, label: str, where: str
+) -> TfliteConversion:
+    """The registered conversion of an operator.
+
+    Raises:
+        ModelError: there is none, or none for quantized tensors.
+    """
+    registered = conversions()
+    conversion = registered.get(operator.code)
+    if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
+        supported = [
+            code for code, item in registered.items() if not quantized or item.takes_quantized
+        ]
         raise ModelError(
             f"{label} is not supported as {kind}",
             where=where,
             fix=f"supported are {', '.join(sorted(supported))}",
         )
-    # Only the result of a softmax of 8 bits has 16 that are not symmetric.
-    symmetric = operator.code != "DEQUANTIZE" and not (
-        operator.code == "SOFTMAX" and tensors[0].dtype == "int8"
-    )
-    for tensor in quantized:
-        _check_scale(tensor, symmetric, label, where)
-    _check_kinds(graph, operator, label, where)
+    return conversion
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
@@ -119,52 +95,37 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
         )
 
 
-def _check_kinds(graph: TfliteGraph, operator: TfliteOperator, label: str, where: str) -> None:
-    """Refuse mixtures of dtypes, and changes of scale that kernels do not make."""
-    position = DATA_INPUTS.get(operator.code, 0)
+def _check_dtypes(
+    graph: TfliteGraph,
+    operator: TfliteOperator,
+    conversion: TfliteConversion,
+    label: str,
+    where: str,
+) -> tuple[TfliteTensor, TfliteTensor]:
+    """Data and first result of an operator, whose dtypes its kernel takes together.
+
+    Raises:
+        ModelError: it does not, or there is no data.
+    """
+    position = conversion.data
     if len(operator.inputs) <= position or operator.inputs[position] < 0:
         raise ModelError(f"{label} lacks its input {position}", where=where)
     source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
-    if not _known_dtypes(graph, operator, source.dtype, result.dtype):
-        dtypes = [graph.tensors[number].dtype for number in operator.inputs if number >= 0]
+    dtypes = [graph.tensors[number].dtype for number in operator.inputs if number >= 0]
+    taken = (source.dtype, result.dtype) in conversion.pairs
+    if conversion.same_dtype:
+        taken = taken and set(dtypes) == {source.dtype}
+    if conversion.weights:
+        weights = "int8" if source.dtype == "int16" else source.dtype
+        taken = taken and len(dtypes) > 1 and dtypes[1] == weights
+    if not taken:
         raise ModelError(
             f"{label} has dtypes that its kernel does not take together: "
             f"{', '.join(dtypes)} to {result.dtype}",
             where=where,
             fix="quantize weights and activations to int8, or neither",
         )
-    if operator.code not in SAME_SCALE_OPERATORS:
-        return
-    for number in (*operator.inputs, *operator.outputs):
-        tensor = graph.tensors[number]
-        if tensor.dtype in INTEGER_DTYPES and not _same_quantization(tensor, result):
-            raise ModelError(
-                f"{label} would change the scale of tensor {tensor.name!r}",
-                where=where,
-                fix="quantize its input and output with the same scale and zero point",
-            )
-
-
-def _known_dtypes(graph: TfliteGraph, operator: TfliteOperator, source: str, result: str) -> bool:
-    """Whether an operator's kernel takes its dtypes together.
-
-    Args:
-        graph: of the operator.
-        operator: the operator.
-        source: dtype of its data.
-        result: dtype of its first result.
-    """
-    if operator.code in CONVERSIONS:
-        allowed = (source, result) in CONVERSIONS[operator.code]
-    else:
-        allowed = source == result
-    dtypes = [graph.tensors[number].dtype for number in operator.inputs if number >= 0]
-    if operator.code in SAME_DTYPE_OPERATORS:
-        allowed = allowed and set(dtypes) == {source}
-    if operator.code in (*LINEAR_OPERATORS, "PRELU"):
-        weights = "int8" if source == "int16" else source
-        allowed = allowed and len(dtypes) > 1 and dtypes[1] == weights
-    return allowed
+    return source, result
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,8 @@ import tflite
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.tflite.checks import DATA_INPUTS
-from umakit.frontend.tflite.graph import (
-    TfliteGraph,
-    TfliteOperator,
-    TfliteTensor,
-    quantized_axis,
-)
-from umakit.frontend.tflite.operators import CONVERTERS
+from umakit.frontend.tflite.graph import TfliteGraph, quantized_axis
+from umakit.operators.tflite import TfliteOperator, TfliteTensor, conversions
 
 frontend = tvm_api.tflite_frontend()
 OperatorConverter: Any = frontend.OperatorConverter
@@ -33,12 +27,9 @@ ACTIVATIONS = {
 }
 """Least and largest value that a fused activation lets through."""
 
-STEPS = ("StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FilterHeight", "FilterWidth")
-MOST_STEPS = 2**15
-
 
 class Converter(OperatorConverter):  # type: ignore[misc]
-    """Converts one operator at a time; values are known by tensor numbers, not by names.
+    """Converts one operator at a time; values go by tensor numbers, not by names.
 
     Attributes:
         values: Relax expressions by tensor number.
@@ -56,22 +47,28 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             ModelError: an option that is not supported.
             Exception: whatever TVM's converter raises.
         """
-        converters = {
-            "FULLY_CONNECTED": self._fully_connected,
-            "AVERAGE_POOL_2D": self._average_pool,
-            "SOFTMAX": self._softmax,
-        }
-        self._check_steps(operator)
-        self._check_wide_bias(operator)
-        if operator.code in CONVERTERS:
-            value = CONVERTERS[operator.code](self, operator)
-            if isinstance(value, list):
-                return [self.bb.normalize(item) for item in value]
-        elif operator.code in converters:
-            value = converters[operator.code](operator)
-        else:
-            value = self.convert_map[operator.code](op=operator.table)
+        value = conversions()[operator.code].convert(self, operator)
+        if isinstance(value, list):
+            return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
+
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Any:
+        """What TVM's own converter makes of an operator.
+
+        Args:
+            operator: the operator.
+            values: stand for some of its tensors.
+        """
+        before = dict(self.values)
+        self.values.update(values or {})
+        try:
+            return self.bb.normalize(self.convert_map[operator.code](op=operator.table))
+        finally:
+            self.values = before
+
+    def emit(self, value: Any) -> Any:
+        """A variable that is bound to an expression."""
+        return self.bb.emit(value)
 
     def value(self, number: int) -> Any:
         """The expression of a tensor, which may be a constant."""
@@ -93,7 +90,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The values of an input that must be a constant.
 
         Raises:
-            ModelError: it is not, or is left out.
+            ModelError: it is not, or is omitted.
         """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0 or not self._graph.tensors[number].constant:
@@ -112,13 +109,21 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             raise ModelError(f"its input {position} is {values.dtype}, not integer")
         return [int(value) for value in values.reshape(-1)]
 
-    def options(self, operator: TfliteOperator, kind: Any) -> Any:
-        """The operator's options of a kind, which must be there."""
+    def options(self, operator: TfliteOperator, kind: str) -> Any:
+        """The operator's options of a kind, which must be there.
+
+        Args:
+            operator: the operator.
+            kind: the schema's name, for example `Conv2DOptions`.
+
+        Raises:
+            ModelError: it has none, or of another kind.
+        """
         table = operator.table.BuiltinOptions()
-        number = getattr(tflite.BuiltinOptions, kind.__name__)
+        number = getattr(tflite.BuiltinOptions, kind)
         if table is None or operator.table.BuiltinOptionsType() != number:
             raise ModelError("its options are missing")
-        options = kind()
+        options = getattr(tflite, kind)()
         options.Init(table.Bytes, table.Pos)
         return options
 
@@ -160,12 +165,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         wrappers = super().get_tensors(tensors_idx_list)
         for wrapper in wrappers:
             if getattr(wrapper, "qnn_params", None):
-                known = wrapper.tensor.Quantization()
-                wrapper.qnn_params["axis"] = quantized_axis(known, wrapper.tensor.ShapeLength())
+                wrapper.qnn_params["axis"] = quantized_axis(
+                    wrapper.tensor.Quantization(), wrapper.tensor.ShapeLength()
+                )
         return wrappers
 
     def get_input_tensors(self, op: Any) -> Any:
-        """TVM's wrappers of an operator's inputs, without optional ones left out at the end."""
+        """TVM's wrappers of an operator's inputs, without optional ones omitted at the end."""
         wrappers = super().get_input_tensors(op)
         while wrappers and wrappers[-1].tensor_idx < 0:
             wrappers.pop()
@@ -201,110 +207,6 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             for bound in bounds
         )
         return relax.op.clip(expr, float(low), float(high))
-
-    # --- operators ----------------------------------------------------------------------------
-
-    def _check_steps(self, operator: TfliteOperator) -> None:
-        """Strides, dilations and windows must be positive: others divide by zero."""
-        options = self._options(operator)
-        for name in STEPS:
-            step = getattr(options, name, lambda: 1)()
-            if not 1 <= step <= MOST_STEPS:
-                raise ModelError(f"its {name} is {step}")
-
-    def _check_wide_bias(self, operator: TfliteOperator) -> None:
-        """Sums of 16-bit data have 64 bits, or those of the bias where the kernel has a choice.
-
-        So it is in TensorFlow Lite Micro (conv.cc, fully_connected.cc, depthwise_conv.cc,
-        transpose_conv.cc).
-        """
-        positions = {
-            "CONV_2D": 2,
-            "DEPTHWISE_CONV_2D": 2,
-            "FULLY_CONNECTED": 2,
-            "TRANSPOSE_CONV": 3,
-        }
-        if operator.code not in positions:
-            return
-        position = positions[operator.code]
-        if self.tensor(operator.inputs[DATA_INPUTS.get(operator.code, 0)]).dtype != "int16":
-            return
-        number = operator.inputs[position] if len(operator.inputs) > position else -1
-        dtype = self.tensor(number).dtype if number >= 0 else "int64"
-        chooses = operator.code in ("CONV_2D", "FULLY_CONNECTED")
-        allowed = ("int64", "int32") if chooses else ("int64",)
-        if dtype not in allowed:
-            raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
-        kind = getattr(self._options(operator), "QuantizedBiasType", None)
-        if chooses and number < 0 and kind is not None and kind() == tflite.TensorType.INT32:
-            raise ModelError("it has no bias but sums of 32 bits")
-
-    def _options(self, operator: TfliteOperator) -> Any:
-        """The operator's options, None when it has none that matter here."""
-        kinds = {
-            "CONV_2D": tflite.Conv2DOptions,
-            "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
-            "FULLY_CONNECTED": tflite.FullyConnectedOptions,
-            "AVERAGE_POOL_2D": tflite.Pool2DOptions,
-            "MAX_POOL_2D": tflite.Pool2DOptions,
-            "SOFTMAX": tflite.SoftmaxOptions,
-            "TRANSPOSE_CONV": tflite.TransposeConvOptions,
-        }
-        if operator.code not in kinds:
-            return None
-        return self.options(operator, kinds[operator.code])
-
-    def _result_shape(self, operator: TfliteOperator) -> tuple[int, ...]:
-        return self._graph.tensors[operator.outputs[0]].shape
-
-    def _fully_connected(self, operator: TfliteOperator) -> Any:
-        """Rows of inputs: TVM does not flatten data of more dimensions."""
-        options = self._options(operator)
-        if options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
-            raise ModelError("its weights are shuffled")
-        inputs = self._graph.tensors[operator.inputs[1]].shape[-1]
-        data = self.value(operator.inputs[0])
-        shape = tvm_api.static_shape(data) or ()
-        rows = math.prod(shape) // inputs
-        result_shape = self._result_shape(operator)
-        if rows * inputs != math.prod(shape):
-            raise ModelError(f"its data of shape {list(shape)} is not rows of {inputs}")
-        if shape != (rows, inputs):
-            flat = self.bb.normalize(relax.op.reshape(data, (rows, inputs)))
-            self.values[operator.inputs[0]] = self.bb.emit(flat)
-        try:
-            result = self.bb.normalize(self.convert_fully_connected(op=operator.table))
-        finally:
-            self.values[operator.inputs[0]] = data
-        if tvm_api.static_shape(result) == result_shape:
-            return result
-        return relax.op.reshape(self.bb.emit(result), result_shape)
-
-    def _average_pool(self, operator: TfliteOperator) -> Any:
-        """Between dequantize and quantize: TVM's own truncates where the mean is rounded."""
-        if self._graph.tensors[operator.inputs[0]].dtype == "float32":
-            return self.convert_pool2d(operator.table, "average")
-        data = self.value(operator.inputs[0])
-        options = self._options(operator)
-        padding = [0, 0, 0, 0]
-        extents = (tvm_api.static_shape(data) or ())[1:3]
-        window = (options.FilterHeight(), options.FilterWidth())
-        strides = (options.StrideH(), options.StrideW())
-        if options.Padding() == tflite.Padding.SAME:
-            (top, bottom), (left, right) = (
-                frontend.get_pad_value(*item) for item in zip(extents, window, strides, strict=True)
-            )
-            padding = [top, left, bottom, right]
-        pooled = relax.op.nn.avg_pool2d(
-            self.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
-        )
-        return self.quantized(operator, pooled, options.FusedActivationFunction())
-
-    def _softmax(self, operator: TfliteOperator) -> Any:
-        beta = self._options(operator).Beta()
-        if beta != 1.0:
-            raise ModelError(f"its beta is {beta}, only 1 is supported")
-        return self.convert_softmax(op=operator.table)
 
 
 def _activation_bounds(activation: int) -> tuple[float, float] | None:

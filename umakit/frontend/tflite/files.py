@@ -26,7 +26,8 @@ from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.frontend.tflite.checks import check_operator, operator_label
 from umakit.frontend.tflite.converter import Converter
-from umakit.frontend.tflite.graph import TfliteGraph, TfliteOperator, TfliteTensor, read_graph
+from umakit.frontend.tflite.graph import TfliteGraph, read_graph
+from umakit.operators.tflite import TfliteOperator, TfliteTensor
 from umakit.text.names import symbol_part
 
 
@@ -67,31 +68,31 @@ def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
         raise ModelError(f"{tensor.name!r} has no elements", where=where)
     if tensor.dtype.startswith("type"):
         raise ModelError(f"{tensor.name!r} has the unsupported {tensor.dtype}", where=where)
-    known = None
+    quantization = None
     if tensor.scales.size == 1:
-        known = Quantization(float(tensor.scales[0]), int(tensor.zero_points[0]))
-    return TensorSpecification(tensor.name, tensor.shape, tensor.dtype, known)
+        quantization = Quantization(float(tensor.scales[0]), int(tensor.zero_points[0]))
+    return TensorSpecification(tensor.name, tensor.shape, tensor.dtype, quantization)
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
     """Compare shapes with what the user wants, and say which sizes were decided."""
-    known: Mapping[str, TfliteTensor] = {
+    inputs: Mapping[str, TfliteTensor] = {
         graph.tensors[number].name: graph.tensors[number] for number in graph.inputs
     }
     for name, shape in wanted.items():
-        if name not in known:
+        if name not in inputs:
             raise ModelError(
-                f"there is no input {name!r}", where=where, fix=f"inputs are {', '.join(known)}"
+                f"there is no input {name!r}", where=where, fix=f"inputs are {', '.join(inputs)}"
             )
-        if tuple(shape) != known[name].shape:
+        if tuple(shape) != inputs[name].shape:
             raise ModelError(
-                f"input {name!r} has the shape {list(known[name].shape)}, not {list(shape)}",
+                f"input {name!r} has the shape {list(inputs[name].shape)}, not {list(shape)}",
                 where=where,
                 fix="a TensorFlow Lite file keeps the shape that it was exported with",
             )
     return [
         f"input {name!r}: dimension {axis} has no fixed size; it is {tensor.shape[axis]}, as stored"
-        for name, tensor in known.items()
+        for name, tensor in inputs.items()
         for axis in tensor.dynamic
         if axis < len(tensor.shape)
     ]

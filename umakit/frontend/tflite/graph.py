@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tflite
 
 from umakit.errors import ModelError
+from umakit.operators.tflite import TfliteOperator, TfliteTensor
 
 IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
@@ -35,46 +36,6 @@ DTYPES = {
     tflite.TensorType.INT64: "int64",
     tflite.TensorType.BOOL: "bool",
 }
-
-
-@dataclass(frozen=True)
-class TfliteTensor:
-    """A tensor of the graph.
-
-    Attributes:
-        name: unique in the graph; the file's own name where it is.
-        shape: static.
-        dtype: NumPy's name, or `type <number>` for what has no C type.
-        constant: whether the file holds its values.
-        dynamic: axes that the file says may have another size.
-        scales: float32 of quantization; empty when there is none.
-        zero_points: int64, as many.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    constant: bool
-    dynamic: tuple[int, ...]
-    scales: npt.NDArray[Any]
-    zero_points: npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class TfliteOperator:
-    """An operator of the graph.
-
-    Attributes:
-        code: `CONV_2D`, ...
-        inputs: tensor numbers; -1 for an optional input that is left out.
-        outputs: tensor numbers.
-        table: the flatbuffer's own object.
-    """
-
-    code: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    table: Any
 
 
 @dataclass(frozen=True)
@@ -226,12 +187,12 @@ class _Reader:
 
     def _quantization(self, table: Any, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Scales and zero points; scales that are there are positive numbers."""
-        known = table.Quantization()
-        if known is None or known.ScaleLength() == 0:
+        given = table.Quantization()
+        if given is None or given.ScaleLength() == 0:
             return np.zeros(0, np.float32), np.zeros(0, np.int64)
-        scales = np.array([known.Scale(i) for i in range(self._count(known.ScaleLength()))])
-        count = self._count(known.ZeroPointLength())
-        zero_points = np.array([known.ZeroPoint(i) for i in range(count)], np.int64)
+        scales = np.array([given.Scale(i) for i in range(self._count(given.ScaleLength()))])
+        count = self._count(given.ZeroPointLength())
+        zero_points = np.array([given.ZeroPoint(i) for i in range(count)], np.int64)
         if not np.isfinite(scales).all() or (scales < 0).any() or len(scales) != count:
             raise ModelError(
                 f"tensor {name!r} has scales that are no positive numbers, or other zero points "
@@ -239,7 +200,7 @@ class _Reader:
                 where=self._where,
             )
         rank = table.ShapeLength()
-        axis = quantized_axis(known, rank)
+        axis = quantized_axis(given, rank)
         if count > 1 and (not 0 <= axis < rank or table.Shape(axis) != count):
             raise ModelError(
                 f"tensor {name!r} has {count} scales, which is not its size along axis {axis}",
@@ -263,19 +224,19 @@ class _Reader:
 
     def _check_order(self, graph: TfliteGraph) -> None:
         """Every tensor that is read is an input, a constant, or written once before."""
-        known = {number for number, t in enumerate(graph.tensors) if t.constant}
-        if known & set(graph.inputs) or len(set(graph.inputs)) != len(graph.inputs):
+        written = {number for number, t in enumerate(graph.tensors) if t.constant}
+        if written & set(graph.inputs) or len(set(graph.inputs)) != len(graph.inputs):
             raise _damaged(self._where, "an input is a constant or listed twice")
-        known |= set(graph.inputs)
+        written |= set(graph.inputs)
         for operator in graph.operators:
             for number in operator.inputs:
-                if number >= 0 and number not in known:
+                if number >= 0 and number not in written:
                     name = graph.tensors[number].name
                     raise _damaged(self._where, f"tensor {name!r} is read before it is written")
-            if known & set(operator.outputs):
+            if written & set(operator.outputs):
                 raise _damaged(self._where, "a tensor is written twice")
-            known |= set(operator.outputs)
-        if not set(graph.outputs) <= known:
+            written |= set(operator.outputs)
+        if not set(graph.outputs) <= written:
             raise _damaged(self._where, "an output is never written")
 
 

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operators of TensorFlow Lite files are imported, and how: one registration for each.
+
+An operator's file registers how it is converted to Relax, and with which dtypes and scales. The
+import asks here; nothing else lists operators. Files get what they ask for through the protocol
+`TfliteConverter`, so that nothing here knows the import or the package that reads flatbuffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+
+QUANTIZED = ("int8", "uint8", "int16")
+"""Dtypes whose tensors have scales.
+
+TensorFlow Lite Micro has no kernels of uint8 any more. Those of TensorFlow Lite's reference
+(`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) do what today's do for int8, but that
+weights have zero points. Operators whose arithmetic differed between releases do not take it.
+"""
+
+WHOLE = ("int32", "int64")
+"""Integers that stand for themselves."""
+
+ANY = ("float32", *QUANTIZED, *WHOLE, "bool")
+"""Dtypes of operators that only move elements."""
+
+PADDING_SAME = 0
+"""Of the schema's enumeration `Padding`; 1 is VALID."""
+
+TYPE_INT32 = 2
+"""Of the schema's enumeration `TensorType`."""
+
+MOST_STEPS = 2**15
+"""Largest stride, dilation or window."""
+
+
+@dataclass(frozen=True)
+class TfliteTensor:
+    """A tensor of the graph.
+
+    Attributes:
+        name: unique in the graph; the file's own name where it is.
+        shape: static.
+        dtype: NumPy's name, or `type <number>` for what has no C type.
+        constant: whether the file holds its values.
+        dynamic: axes that the file says may have another size.
+        scales: float32 of quantization; empty when there is none.
+        zero_points: int64, as many.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    constant: bool
+    dynamic: tuple[int, ...]
+    scales: npt.NDArray[Any]
+    zero_points: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TfliteOperator:
+    """An operator of the graph.
+
+    Attributes:
+        code: `CONV_2D`, ...
+        inputs: tensor numbers; -1 for an optional input that is omitted.
+        outputs: tensor numbers.
+        table: the flatbuffer's own object.
+    """
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: Any
+
+
+class TfliteConverter(Protocol):
+    """What a conversion gets to read its operator and to build Relax expressions."""
+
+    def value(self, number: int) -> Any:
+        """The Relax expression of a tensor, which may be a constant."""
+
+    def tensor(self, number: int) -> TfliteTensor:
+        """What the file says about a tensor."""
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of a tensor."""
+
+    def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
+        """The values of an input; raises ModelError if it is omitted or no constant."""
+
+    def integers(self, operator: TfliteOperator, position: int) -> list[int]:
+        """The values of a constant input of integers, in one row; raises ModelError."""
+
+    def options(self, operator: TfliteOperator, kind: str) -> Any:
+        """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
+
+    def emit(self, value: Any) -> Any:
+        """A variable that is bound to an expression."""
+
+    def dequantized(self, number: int) -> Any:
+        """The real numbers of a tensor, bound to a variable."""
+
+    def quantized(self, operator: TfliteOperator, value: Any, activation: int = 0) -> Any:
+        """Real numbers as the operator's result, after a fused activation of the schema."""
+
+    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
+        """A function of the first input's real numbers, as the operator's result."""
+
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Any:
+        """What TVM's own converter makes of an operator; `values` stand for some tensors."""
+
+
+Convert = Callable[[TfliteConverter, TfliteOperator], Any]
+"""(converter, operator) -> the expression of its result, a list for several results."""
+
+Dtypes = str | tuple[str, str]
+"""Of data and result; one name where both are equal."""
+
+
+@dataclass(frozen=True)
+class TfliteConversion:
+    """How an operator is imported, and what it takes.
+
+    Attributes:
+        code: `CONV_2D`, ...
+        convert: to Relax.
+        dtypes: of data and first result, all that are taken.
+        data: which input is the data.
+        same_dtype: whether all inputs have the dtype of the data.
+        same_scale: whether the kernel leaves scales alone, so that inputs and results must have
+            one.
+        weights: whether input 1 is weights, which have 8 bits for data of 16.
+        scaled: whether tensors of 8 and 16 bits must have a scale.
+        asymmetric: pairs of dtypes for which int16 may have a zero point.
+    """
+
+    code: str
+    convert: Convert
+    dtypes: tuple[Dtypes, ...]
+    data: int = 0
+    same_dtype: bool = False
+    same_scale: bool = False
+    weights: bool = False
+    scaled: bool = True
+    asymmetric: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The dtypes of data and first result that are taken together."""
+        return frozenset((item, item) if isinstance(item, str) else item for item in self.dtypes)
+
+    def takes(self, dtype: str) -> bool:
+        """Whether data or result may have a dtype."""
+        return any(dtype in pair for pair in self.pairs)
+
+    @property
+    def takes_quantized(self) -> bool:
+        """Whether data or result may be quantized."""
+        return any(self.takes(dtype) for dtype in QUANTIZED)
+
+
+_CONVERSIONS: dict[str, TfliteConversion] = {}
+
+
+def register(*conversions: TfliteConversion) -> None:
+    """Add conversions; a file of an operator does so when it is imported."""
+    for conversion in conversions:
+        assert conversion.code not in _CONVERSIONS, conversion.code
+        _CONVERSIONS[conversion.code] = conversion
+
+
+def register_all(codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Any) -> None:
+    """Register operators that are converted by one function; see `TfliteConversion`."""
+    register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
+
+
+def conversions() -> Mapping[str, TfliteConversion]:
+    """All conversions by code; `umakit.operators.load` imports the files that register them."""
+    return _CONVERSIONS
+
+
+def imported(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """An operator that TVM's own converter imports as TensorFlow Lite computes it."""
+    return converter.imported(operator)
+
+
+def check_steps(options: Any, *names: str) -> None:
+    """Refuse strides, dilations and windows that are not positive: they divide by zero.
+
+    Args:
+        options: of an operator.
+        names: of the options, for example `StrideH`.
+
+    Raises:
+        ModelError: one is below 1 or absurdly large.
+    """
+    for name in names:
+        step = getattr(options, name)()
+        if not 1 <= step <= MOST_STEPS:
+            raise ModelError(f"its {name} is {step}")
+
+
+def one_axis(axes: list[int], rank: int) -> int:
+    """The only axis that an input says, counted from the front.
+
+    Raises:
+        ModelError: it says several, or one that is not there.
+    """
+    if len(axes) != 1 or not -rank <= axes[0] < rank:
+        raise ModelError(f"its axis is {axes}")
+    return axes[0] % rank
+
+
+def float32(value: float) -> Any:
+    """A float32 scalar for Relax operators."""
+    return tvm_api.relax.const(np.float32(value))
