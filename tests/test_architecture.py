@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms of umakit and the one direction in which its modules import each other."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from import_graph import Graph, circles, import_graph, joined, modules_of
+
+ROOT = Path(__file__).parents[1]
+
+# The four folders that pyproject.toml puts into the package from outside of umakit/.
+FOLDERS = {
+    "umakit": ROOT / "umakit",
+    **{f"umakit.{name}": ROOT / name for name in ("backends", "cli", "sim", "templates")},
+}
+
+ORDER = tuple(
+    "errors version tvm_api tir sim templates text files floats operators patterns machine backend "
+    "frontend quantization quantized partition lower program memory codegen library devices "
+    "pipeline testing tools umakit backends cli".split()
+)
+"""Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what
+users see of all of them."""
+
+MOST_FILES_AT_THE_TOP = 8
+
+EXCEPTIONS = {
+    ("umakit.backend.base", "umakit.partition.partitioner"): (
+        "UMABackend.partition is part of UMA's interface; it calls the stage and does nothing else"
+    ),
+    ("umakit.backend.base", "umakit.tools.byoc"): (
+        "UMABackend.register is part of UMA's interface; TVM gets its codegen from it"
+    ),
+    ("umakit.backend.registry", "umakit.backends"): (
+        "the reference backends are found by name, as those of any team are"
+    ),
+}
+
+# What is still to be mended; nothing may be added.
+REMAINING = {("patterns", "quantization"), ("program", "memory")}
+REMAINING_CIRCLES = {"patterns", "frontend"}
+
+
+def room(module: str) -> str:
+    """The folder below the package that a module is in, or the module itself at its top."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return import_graph(FOLDERS)
+
+
+@pytest.fixture(scope="module")
+def allowed(graph: Graph) -> Graph:
+    """The graph without the exceptions."""
+    return {
+        name: {
+            other
+            for other in others
+            if (name, other) not in EXCEPTIONS and (room(name), room(other)) not in REMAINING
+        }
+        for name, others in graph.items()
+    }
+
+
+def upwards(graph: Graph) -> set[tuple[str, str]]:
+    """Edges that lead to a room that is not before their own."""
+    return {
+        (name, other)
+        for name, others in graph.items()
+        for other in others
+        if room(name) != room(other) and ORDER.index(room(name)) <= ORDER.index(room(other))
+    }
+
+
+def test_every_room_has_its_place(graph: Graph) -> None:
+    assert {room(name) for name in graph} - set(ORDER) == set()
+
+
+def test_no_edge_leads_upwards(graph: Graph) -> None:
+    found = upwards(graph)
+    assert EXCEPTIONS.keys() <= found, "an exception that nothing needs"
+    rest = {edge for edge in found if (room(edge[0]), room(edge[1])) not in REMAINING}
+    assert rest - EXCEPTIONS.keys() == set()
+
+
+def test_exceptions_are_few_and_have_reasons() -> None:
+    assert len(EXCEPTIONS) <= 3 and all(EXCEPTIONS.values())
+
+
+def test_no_modules_form_a_circle(allowed: Graph) -> None:
+    found = circles(allowed)
+    assert [each for each in found if {room(name) for name in each} - REMAINING_CIRCLES] == []
+
+
+def test_no_rooms_form_a_circle(allowed: Graph) -> None:
+    assert circles(joined(allowed, {name: room(name) for name in allowed})) == []
+
+
+def test_few_files_stand_at_the_top() -> None:
+    assert len(list((ROOT / "umakit").glob("*.py"))) <= MOST_FILES_AT_THE_TOP
+
+
+def test_one_module_imports_tvm() -> None:
+    found = {
+        name
+        for name, path in modules_of(FOLDERS).items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for imported in imported_names(node)
+        if imported.partition(".")[0] in ("tvm", "tvm_ffi")
+    }
+    assert found == {"umakit.tvm_api"}
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """Names of modules that an import statement or a call with a string imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""] if not node.level else []
+    is_call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+    if is_call and node.args and isinstance(node.args[0], ast.Constant):
+        return [str(node.args[0].value)]
+    return []
+
+
+def test_nothing_but_the_command_line_imports_it(graph: Graph) -> None:
+    found = {
+        name
+        for name, others in graph.items()
+        if room(name) != "cli" and any(room(other) == "cli" for other in others)
+    }
+    assert found == set()
+
+
+# --- the graph itself: edges that are planted are found -------------------------------------------
+
+REGISTRY = """
+RULES = {}
+def register(name):
+    def note(rule):
+        RULES[name] = rule
+        return rule
+    return note
+class Table:
+    def __init__(self): self.rows = {}
+    def take(self, name): self.rows[name] = 1
+TABLE = Table()
+"""
+
+PLANTED = {
+    "in a function": ("low.a", "def f():\n    from kit.high import b\n"),
+    "in a function, whole": ("low.a", "def f():\n    import kit.high.b\n"),
+    "relative": ("low.a", "from ..high import b\n"),
+    "of a name": ("low.a", "from kit.high.b import something\n"),
+    "for types": ("low.a", "if TYPE_CHECKING:\n    from kit.high.b import T\n"),
+    "importlib": ("low.a", "import importlib\nimportlib.import_module('kit.high.b')\n"),
+    "importlib, constant": (
+        "low.a",
+        "from importlib import import_module\nPLACE = 'kit.high.b'\n"
+        "def f():\n    return import_module(PLACE)\n",
+    ),
+    "table of names": (
+        "low.a",
+        "import importlib\nHOMES = {'x': 'high.b'}\ndef __getattr__(name):\n"
+        "    return getattr(importlib.import_module(f'kit.{HOMES[name]}'), name)\n",
+    ),
+    "decorator": ("high.b", "from kit.low.a import register\n@register('x')\ndef f(): ...\n"),
+    "call": ("high.b", "from kit.low import a\na.register('x')(print)\n"),
+    "table of an object": ("high.b", "from kit.low.a import TABLE\nTABLE.take('x')\n"),
+    "dictionary": ("high.b", "from kit.low.a import RULES\nRULES.update(x=1)\n"),
+    "attribute": ("high.b", "from kit.low import a\ndef f():\n    a.RULES = {}\n"),
+}
+
+
+def planted(folder: Path, sources: dict[str, str]) -> Graph:
+    """The graph of a package of modules `low.a`, `high.b` and more, with their sources."""
+    for name, text in ({"low.a": "", "high.b": ""} | sources).items():
+        path = folder.joinpath(*name.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for package in (folder, path.parent):
+            (package / "__init__.py").touch()
+        path.write_text(text, encoding="utf-8")
+    return import_graph({"kit": folder})
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_an_edge_upwards_is_seen(kind: str, tmp_path: Path) -> None:
+    place, text = PLANTED[kind]
+    graph = planted(tmp_path, {"low.a": REGISTRY} | {place: REGISTRY * (place == "low.a") + text})
+    assert "kit.high.b" in graph["kit.low.a"]
+
+
+def test_folders_that_are_gone_through_are_seen(tmp_path: Path) -> None:
+    text = "import pkgutil\nfor each in pkgutil.iter_modules(__path__): ...\n"
+    graph = planted(tmp_path, {"low.__init__": text})
+    assert graph["kit.low"] == {"kit.low.a"}
+
+
+def test_a_registry_may_be_filled_by_its_own_folder(tmp_path: Path) -> None:
+    text = "from kit.low.a import register\n@register('x')\ndef f(): ...\n"
+    graph = planted(tmp_path, {"low.a": REGISTRY, "low.more.c": text})
+    assert graph["kit.low.a"] == set() and graph["kit.low.more.c"] == {"kit.low.a"}
+
+
+def test_calls_that_change_nothing_are_no_edges(tmp_path: Path) -> None:
+    low = REGISTRY + "def double(x): return [2 * x]\n"
+    high = "from kit.low.a import double\nX = double(1)\n"
+    graph = planted(tmp_path, {"low.a": low, "high.b": high})
+    assert graph["kit.low.a"] == set()
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set()}
+    assert circles(graph) == [["a", "b", "c"]]
+    assert circles(joined(graph, dict(zip("abcde", "xxyyz", strict=True)))) == [["x", "y"]]
