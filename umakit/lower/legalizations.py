@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from umakit.floats import float_rules
-from umakit.lower import ordering, positions, sampling, scans
+from umakit.lower import ordering, positions, recurrent, sampling, scans
 from umakit.lower.integer import Rule, legalizations
 
 
@@ -17,4 +17,5 @@ def all_legalizations() -> dict[str, Rule]:
         **sampling.rules(),
         **ordering.rules(),
         **scans.rules(),
+        **recurrent.rules(),
     }

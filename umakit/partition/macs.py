@@ -20,6 +20,9 @@ def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
         call: the Relax call.
         result: an expression of the call's type.
     """
+    if operator == "recurrent":
+        gates, weights = (tvm_api.static_shape(argument) for argument in call.args[:2])
+        return math.prod(gates) * weights[1] if gates and weights else 0
     output = tvm_api.static_shape(result)
     if output is None:
         return 0

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction of a recurrent layer: LSTM, GRU, or the plain recurrence, over all steps.
+
+recurrent  (gates [T, B, G * H], weights [G * H, H], state [B, H], then, where they are used,
+            cell [B, H], peepholes [3 * H], hidden_bias [H], lengths int32[B])
+           -> (outputs [T, B, H], state [B, H], cell or scratch [B, H])
+
+`gates` are products of the inputs with their weights, with all biases that can be added there.
+Gates come in the order of the ONNX operators: input, output, forget, cell; update, reset, hidden.
+Their number G is 4, 3 or 1. From a sequence's length on, outputs are 0 and states stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+
+OPERATOR = "recurrent"
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+"""By kind of cell."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function of one number, as the ONNX operator specification of LSTM lists them.
+
+    Attributes:
+        name: in lower case.
+        alpha, beta: of functions that have parameters.
+    """
+
+    name: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """For an attribute of a call."""
+        return f"{self.name} {self.alpha!r} {self.beta!r}"
+
+    @staticmethod
+    def of(text: str) -> Activation:
+        """The reverse of `text`."""
+        name, alpha, beta = text.split()
+        return Activation(name, float(alpha), float(beta))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a recurrent layer computes in each step.
+
+    Attributes:
+        kind: a key of `GATES`.
+        activations: f; g; h, as many as the kind has.
+        reverse: whether the last step comes first.
+        clip: limit of what activations get, None for no limit.
+        couples_gates: of LSTM: whether the forget gate is 1 minus the input gate.
+        resets_after: of GRU: whether the reset gate applies to the product of the state.
+    """
+
+    kind: str
+    activations: tuple[Activation, ...]
+    reverse: bool = False
+    clip: float | None = None
+    couples_gates: bool = False
+    resets_after: bool = False
+
+
+OPTIONAL = ("cell", "peepholes", "hidden_bias", "lengths")
+"""Operands that a call may have, after the first three, in this order."""
+
+
+def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> Any:
+    """A call of the operator.
+
+    Args:
+        cell: what is computed.
+        operands: gates, weights, state.
+        optional: some of `OPTIONAL` by name.
+    """
+    present = [name for name in OPTIONAL if name in optional]
+    attributes = {
+        "kind": cell.kind,
+        "activations": ";".join(activation.text for activation in cell.activations),
+        "reverse": int(cell.reverse),
+        "clip": "" if cell.clip is None else repr(cell.clip),
+        "couples_gates": int(cell.couples_gates),
+        "resets_after": int(cell.resets_after),
+        "optional": " ".join(present),
+    }
+    given = [*operands, *(optional[name] for name in present)]
+    return tvm_api.operator_call(OPERATOR, given, attributes)
+
+
+def cell_of(call: Any) -> tuple[Cell, list[str]]:
+    """The cell of a call, and which optional operands it has."""
+    attributes, clip = call.attrs, str(call.attrs["clip"])
+    activations = str(attributes["activations"]).split(";")
+    cell = Cell(
+        str(attributes["kind"]),
+        tuple(Activation.of(text) for text in activations),
+        reverse=bool(int(attributes["reverse"])),
+        clip=float(clip) if clip else None,
+        couples_gates=bool(int(attributes["couples_gates"])),
+        resets_after=bool(int(attributes["resets_after"])),
+    )
+    return cell, str(attributes["optional"]).split()
+
+
+def _infer(call: Any, _: Any) -> Any:
+    steps, _, _ = tvm_api.static_shape(call.args[0]) or (0, 0, 0)
+    batch, hidden = tvm_api.static_shape(call.args[2]) or (0, 0)
+    dtype = tvm_api.dtype_of(call.args[0])
+    state = tvm_api.tensor_type((batch, hidden), dtype)
+    outputs = tvm_api.tensor_type((steps, batch, hidden), dtype)
+    return tvm_api.relax.TupleType([outputs, state, state])
+
+
+tvm_api.register_operator(OPERATOR, str(__doc__), _infer)

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPU kernel of a recurrent layer, see `umakit.floats.recurrent`.
+
+Formulas are those of the ONNX operator specification of LSTM, GRU and RNN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.floats.recurrent import OPERATOR, Activation, Cell, cell_of
+from umakit.lower.integer.loops import buffer, int32, kernel, loop, loops, sequence
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+Rule = Callable[[Any, Any], Any]
+"""(block builder, call) -> call_tir."""
+
+
+def rules() -> dict[str, Rule]:
+    """Rules for `LegalizeOps`, by operator."""
+    return {f"relax.{OPERATOR}": _recurrent}
+
+
+def _recurrent(builder: Any, call: Any) -> Any:
+    cell, names = cell_of(call)
+    shapes = [tvm_api.static_shape(operand) or () for operand in call.args]
+    names = ["gates", "weights", "state", *names]
+    inputs = {
+        name: buffer(name, shape, tvm_api.dtype_of(operand))
+        for name, shape, operand in zip(names, shapes, call.args, strict=True)
+    }
+    dtype, (steps, batch, _), hidden = tvm_api.dtype_of(call.args[0]), shapes[0], shapes[2][1]
+    results = [
+        buffer(name, shape, dtype)
+        for name, shape in (
+            ("outputs", (steps, batch, hidden)),
+            ("last_state", (batch, hidden)),
+            ("last_cell", (batch, hidden)),
+        )
+    ]
+    layer = _Layer(cell, inputs, results, dtype, (steps, batch, hidden))
+    body = kernel([*inputs.values(), *results], layer.body())
+    variable = builder.add_func(body, cell.kind.lower())
+    return relax.call_tir(variable, relax.Tuple(list(call.args)), list(call.ty.fields))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The statements of one layer.
+
+    Attributes:
+        cell: what is computed.
+        inputs: buffers by name.
+        results: buffers of outputs, state and cell; the last is scratch where there is no cell.
+        dtype: of all floats.
+        sizes: steps, batch, hidden size.
+    """
+
+    cell: Cell
+    inputs: Mapping[str, Any]
+    results: Sequence[Any]
+    dtype: str
+    sizes: tuple[int, int, int]
+
+    def body(self) -> Any:
+        """All steps, one after the other."""
+        steps, batch, hidden = self.sizes
+        _, state, memory = self.results
+
+        def start(b: Any, j: Any) -> Any:
+            first = tirx.BufferStore(state, self.inputs["state"][b, j], [b, j])
+            source = self.inputs["cell"][b, j] if "cell" in self.inputs else self._number(0.0)
+            return sequence(first, tirx.BufferStore(memory, source, [b, j]))
+
+        def step(number: Any) -> Any:
+            t = int32(steps - 1) - number if self.cell.reverse else number
+            return loop("b", batch, lambda b: self._in_sequence(t, b))
+
+        return sequence(loops([("b", batch), ("j", hidden)], start), loop("step", steps, step))
+
+    def _in_sequence(self, t: Any, b: Any) -> Any:
+        """One step of one sequence, zeros after its end."""
+        outputs, state, _ = self.results
+        hidden = self.sizes[2]
+
+        def keep(j: Any) -> Any:
+            return tirx.BufferStore(state, outputs[t, b, j], [b, j])
+
+        compute = sequence(*self._step(t, b), loop("kept", hidden, keep))
+        if "lengths" not in self.inputs:
+            return compute
+        clear = loop("j", hidden, lambda j: tirx.BufferStore(outputs, self._number(0.0), [t, b, j]))
+        return tirx.IfThenElse(t < self.inputs["lengths"][b], compute, clear)
+
+    def _step(self, t: Any, b: Any) -> list[Any]:
+        """Statements that compute the outputs of a step from the state before it."""
+        hidden, kind = self.sizes[2], self.cell.kind
+        if kind == "GRU" and not self.cell.resets_after:
+            return [
+                loop("r", hidden, lambda j: self._reset_state(t, b, j)),
+                loop("j", hidden, lambda j: self._gru(t, b, j)),
+            ]
+        element = {"LSTM": self._lstm, "GRU": self._gru_reset_after, "RNN": self._rnn}[kind]
+        return [loop("j", hidden, lambda j: element(t, b, j))]
+
+    # --- cells ------------------------------------------------------------------------------------
+
+    def _rnn(self, t: Any, b: Any, j: Any) -> Any:
+        def compute(products: Sequence[Any]) -> list[Any]:
+            value = self._apply(0, self._gate(t, b, 0, j) + products[0])
+            return [tirx.BufferStore(self.results[0], value, [t, b, j])]
+
+        return self._with_products(b, j, (0,), compute)
+
+    def _lstm(self, t: Any, b: Any, j: Any) -> Any:
+        outputs, _, memory = self.results
+        names = ("input", "output", "forget", "candidate")
+
+        def compute(products: Sequence[Any]) -> list[Any]:
+            bind = _Bindings(self.dtype)
+            before = bind("before", memory[b, j])
+            gates = [
+                bind(f"{name}_sum", self._gate(t, b, number, j) + product)
+                for number, (name, product) in enumerate(zip(names, products, strict=True))
+            ]
+            i = bind("input", self._apply(0, gates[0] + self._peephole(0, j, before)))
+            if self.cell.couples_gates:
+                f = bind("forget", self._number(1.0) - i)
+            else:
+                f = bind("forget", self._apply(0, gates[2] + self._peephole(2, j, before)))
+            candidate = bind("candidate", self._apply(1, gates[3]))
+            after = bind("after", f * before + i * candidate)
+            o = bind("output", self._apply(0, gates[1] + self._peephole(1, j, after)))
+            result = o * self._apply(2, after, limited=False)
+            return [
+                *bind.statements,
+                tirx.BufferStore(memory, after, [b, j]),
+                tirx.BufferStore(outputs, result, [t, b, j]),
+            ]
+
+        return self._with_products(b, j, (0, 1, 2, 3), compute)
+
+    def _reset_state(self, t: Any, b: Any, j: Any) -> Any:
+        """The state times the reset gate, kept in the scratch."""
+        _, state, scratch = self.results
+
+        def compute(products: Sequence[Any]) -> list[Any]:
+            reset = self._apply(0, self._gate(t, b, 1, j) + products[0])
+            return [tirx.BufferStore(scratch, reset * state[b, j], [b, j])]
+
+        return self._with_products(b, j, (1,), compute)
+
+    def _gru(self, t: Any, b: Any, j: Any) -> Any:
+        """GRU whose state is reset before its product; z of the state, h of the reset state."""
+        scratch = self.results[2]
+
+        def outer(update: Sequence[Any]) -> list[Any]:
+            def inner(hidden: Sequence[Any]) -> list[Any]:
+                candidate = self._gate(t, b, 2, j) + hidden[0]
+                return self._mixed(t, b, j, update[0], candidate)
+
+            return [self._with_products(b, j, (2,), inner, source=scratch)]
+
+        return self._with_products(b, j, (0,), outer)
+
+    def _gru_reset_after(self, t: Any, b: Any, j: Any) -> Any:
+        def compute(products: Sequence[Any]) -> list[Any]:
+            bind = _Bindings(self.dtype)
+            reset = bind("reset", self._apply(0, self._gate(t, b, 1, j) + products[1]))
+            hidden = products[2]
+            if "hidden_bias" in self.inputs:
+                hidden = bind("hidden", hidden + self.inputs["hidden_bias"][j])
+            candidate = self._gate(t, b, 2, j) + reset * hidden
+            return [*bind.statements, *self._mixed(t, b, j, products[0], candidate)]
+
+        return self._with_products(b, j, (0, 1, 2), compute)
+
+    def _mixed(self, t: Any, b: Any, j: Any, update: Any, candidate: Any) -> list[Any]:
+        """(1 - z) * h + z * state."""
+        outputs, state, _ = self.results
+        bind = _Bindings(self.dtype)
+        z = bind("update", self._apply(0, self._gate(t, b, 0, j) + update))
+        h = bind("candidate", self._apply(1, candidate))
+        result = (self._number(1.0) - z) * h + z * state[b, j]
+        return [*bind.statements, tirx.BufferStore(outputs, result, [t, b, j])]
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _number(self, value: float) -> Any:
+        return tirx.FloatImm(self.dtype, value)
+
+    def _row(self, gate: int, j: Any) -> Any:
+        return int32(gate * self.sizes[2]) + j
+
+    def _gate(self, t: Any, b: Any, gate: int, j: Any) -> Any:
+        return self.inputs["gates"][t, b, self._row(gate, j)]
+
+    def _peephole(self, number: int, j: Any, cell: Any) -> Any:
+        if "peepholes" not in self.inputs:
+            return self._number(0.0)
+        return self.inputs["peepholes"][self._row(number, j)] * cell
+
+    def _with_products(
+        self,
+        b: Any,
+        j: Any,
+        gates: Sequence[int],
+        compute: Callable[[Sequence[Any]], list[Any]],
+        source: Any = None,
+    ) -> Any:
+        """Statements with the products of the state and the weights of some gates.
+
+        Args:
+            b: number of the sequence.
+            j: of the hidden unit.
+            gates: whose weights.
+            compute: from the products to statements.
+            source: what takes the place of the state.
+        """
+        source = self.results[1] if source is None else source
+        weights = self.inputs["weights"]
+        sums = tirx.decl_buffer([len(gates)], self.dtype, "sums", scope="local")
+        zeros = [tirx.BufferStore(sums, self._number(0.0), [int32(i)]) for i in range(len(gates))]
+
+        def add(k: Any) -> Any:
+            return sequence(
+                *(
+                    tirx.BufferStore(
+                        sums,
+                        sums[int32(i)] + weights[self._row(gate, j), k] * source[b, k],
+                        [int32(i)],
+                    )
+                    for i, gate in enumerate(gates)
+                )
+            )
+
+        bind = _Bindings(self.dtype)
+        products = [bind(f"product_{gate}", sums[int32(i)]) for i, gate in enumerate(gates)]
+        return sequence(
+            tirx.AllocBuffer(sums), *zeros, loop("k", self.sizes[2], add),
+            *bind.statements, *compute(products),
+        )  # fmt: skip
+
+    def _apply(self, number: int, value: Any, *, limited: bool = True) -> Any:
+        """An activation of a value, which is brought between the limits first."""
+        clip = self.cell.clip
+        if clip is not None and limited:
+            low, high = self._number(-clip), self._number(clip)
+            value = tirx.min(tirx.max(value, low), high)
+        return activated(self.cell.activations[number], value, self.dtype)
+
+
+class _Bindings:
+    """Variables for values, and the statements that bind them."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self.statements: list[Any] = []
+
+    def __call__(self, name: str, value: Any) -> Any:
+        variable = tirx.Var(name, self._dtype)
+        self.statements.append(tirx.Bind(variable, value))
+        return variable
+
+
+def activated(activation: Activation, x: Any, dtype: str) -> Any:
+    """A function of an expression.
+
+    Raises:
+        ValueError: there is no function of that name.
+    """
+
+    def number(value: float) -> Any:
+        return tirx.FloatImm(dtype, value)
+
+    zero, one = number(0.0), number(1.0)
+    alpha, beta = number(activation.alpha), number(activation.beta)
+    functions: dict[str, Callable[[], Any]] = {
+        "sigmoid": lambda: one / (one + tirx.exp(zero - x)),
+        "tanh": lambda: tirx.tanh(x),
+        "relu": lambda: tirx.max(x, zero),
+        "affine": lambda: alpha * x + beta,
+        "leakyrelu": lambda: tirx.Select(x < zero, alpha * x, x),
+        "thresholdedrelu": lambda: tirx.Select(x > alpha, x, zero),
+        "scaledtanh": lambda: alpha * tirx.tanh(beta * x),
+        "hardsigmoid": lambda: tirx.min(tirx.max(alpha * x + beta, zero), one),
+        "elu": lambda: tirx.Select(x < zero, alpha * (tirx.exp(x) - one), x),
+        "softsign": lambda: x / (one + tirx.abs(x)),
+        "softplus": lambda: tirx.max(x, zero) + tirx.log(one + tirx.exp(zero - tirx.abs(x))),
+    }
+    if activation.name not in functions:
+        raise ValueError(f"there is no activation {activation.name}")
+    return functions[activation.name]()
