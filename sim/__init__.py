@@ -75,7 +75,6 @@ KINDS: Mapping[str, Kind] = {
             "src/umakit_systolic_read.c",
             "src/umakit_systolic_run.c",
             "src/umakit_systolic_scratchpad.c",
-            "src/umakit_systolic_taps.c",
             "src/umakit_systolic_timeline.c",
             "src/umakit_systolic_write.c",
         ),
