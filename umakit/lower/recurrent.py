@@ -127,18 +127,22 @@ class _Layer:
                 bind(f"{name}_sum", self._gate(t, b, number, j) + product)
                 for number, (name, product) in enumerate(zip(names, products, strict=True))
             ]
-            i = bind("input", self._apply(0, gates[0] + self._peephole(0, j, before)))
+            i = self._apply(0, gates[0] + self._peephole(0, j, before))
+            f = self._apply(0, gates[2] + self._peephole(2, j, before))
+            candidate = self._apply(1, gates[3])
+            # What is used twice is kept in memory: TVM would compute it twice.
+            here, kept = [b, j], []
             if self.cell.couples_gates:
-                f = bind("forget", self._number(1.0) - i)
-            else:
-                f = bind("forget", self._apply(0, gates[2] + self._peephole(2, j, before)))
-            candidate = bind("candidate", self._apply(1, gates[3]))
-            after = bind("after", f * before + i * candidate)
-            o = bind("output", self._apply(0, gates[1] + self._peephole(1, j, after)))
+                kept = [tirx.BufferStore(memory, i, here)]
+                i = memory[b, j]
+                f = self._number(1.0) - i
+            after = memory[b, j]
+            o = self._apply(0, gates[1] + self._peephole(1, j, after))
             result = o * self._apply(2, after, limited=False)
             return [
                 *bind.statements,
-                tirx.BufferStore(memory, after, [b, j]),
+                *kept,
+                tirx.BufferStore(memory, f * before + i * candidate, here),
                 tirx.BufferStore(outputs, result, [t, b, j]),
             ]
 
@@ -182,11 +186,10 @@ class _Layer:
     def _mixed(self, t: Any, b: Any, j: Any, update: Any, candidate: Any) -> list[Any]:
         """(1 - z) * h + z * state."""
         outputs, state, _ = self.results
-        bind = _Bindings(self.dtype)
-        z = bind("update", self._apply(0, self._gate(t, b, 0, j) + update))
-        h = bind("candidate", self._apply(1, candidate))
-        result = (self._number(1.0) - z) * h + z * state[b, j]
-        return [*bind.statements, tirx.BufferStore(outputs, result, [t, b, j])]
+        z = self._apply(0, self._gate(t, b, 0, j) + update)
+        h, kept = self._apply(1, candidate), outputs[t, b, j]
+        mixed = (self._number(1.0) - kept) * h + kept * state[b, j]
+        return [tirx.BufferStore(outputs, value, [t, b, j]) for value in (z, mixed)]
 
     # --- parts ------------------------------------------------------------------------------------
 
