@@ -23,10 +23,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the devices that the simulator knows; `simulator = "..."` in `accel.toml`.
+    """One of the simulated devices; `simulator = "..."` in `accel.toml`.
 
     Attributes:
-        sources: C files beside `SIMULATOR_SOURCES`, relative to `source_directory()`.
+        sources: C files in addition to `SIMULATOR_SOURCES`, relative to `source_directory()`.
         driver_headers: what its drivers include, on a board too.
         headers: what only the simulator includes.
     """

@@ -36,7 +36,7 @@ struct mapping {
 };
 
 struct umakit_device {
-    /* What unmap needs to know and is not told. */
+    /* What unmap has no argument for. */
     struct mapping mappings[MAPPING_COUNT];
 };
 

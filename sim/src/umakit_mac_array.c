@@ -150,7 +150,7 @@ static uint32_t read32(struct umakit_device *device, uint32_t offset)
         return array->config.array_rows;
     case UMAKIT_MAC_ARRAY_ARRAY_COLUMNS_OFFSET:
         return array->config.array_columns;
-    default: /* nothing there, or write only */
+    default: /* no register, or write only */
         report(array, UMAKIT_INVALID_REGISTER);
         return 0u;
     }
@@ -193,7 +193,7 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
         return;
     }
     storage = find_storage(&array->registers, offset);
-    if (storage == NULL) { /* nothing there, or read only */
+    if (storage == NULL) { /* no register, or read only */
         report(array, UMAKIT_INVALID_REGISTER);
     } else if (is_busy(array)) {
         report(array, UMAKIT_BUSY);

@@ -48,28 +48,29 @@ static struct span valid_span(size_t extent, size_t kernel_position, size_t pad)
  * the trip count, which gcc does not do at -O2. */
 #define BLOCK 16u
 
-static void accumulate(float *restrict sums, const float *restrict inputs, float weight,
-                       size_t count)
+static void accumulate(float *restrict accumulators, const float *restrict inputs,
+                       float weight, size_t count)
 {
     while (count >= BLOCK) {
         size_t i;
 
         for (i = 0u; i < BLOCK; ++i) {
-            sums[i] += weight * inputs[i];
+            accumulators[i] += weight * inputs[i];
         }
-        sums += BLOCK;
+        accumulators += BLOCK;
         inputs += BLOCK;
         count -= BLOCK;
     }
     while (count > 0u) {
-        *sums++ += weight * *inputs++;
+        *accumulators++ += weight * *inputs++;
         --count;
     }
 }
 
 /* Add what one weight contributes to one plane of the result. */
-static void accumulate_plane(float *restrict sums, const float *restrict inputs, float weight,
-                             size_t width, struct span rows, struct span columns)
+static void accumulate_plane(float *restrict accumulators, const float *restrict inputs,
+                             float weight, size_t width, struct span rows,
+                             struct span columns)
 {
     size_t count;
     size_t row;
@@ -81,12 +82,12 @@ static void accumulate_plane(float *restrict sums, const float *restrict inputs,
     if (count == width) {
         /* Whole rows follow each other without a gap: one long row. This is
          * every weight of a 1x1 kernel. */
-        accumulate(sums + rows.begin * width, inputs + rows.first_input * width, weight,
+        accumulate(accumulators + rows.begin * width, inputs + rows.first_input * width, weight,
                    (rows.end - rows.begin) * width);
         return;
     }
     for (row = 0u; row < rows.end - rows.begin; ++row) {
-        accumulate(sums + (rows.begin + row) * width + columns.begin,
+        accumulate(accumulators + (rows.begin + row) * width + columns.begin,
                    inputs + (rows.first_input + row) * width + columns.first_input, weight,
                    count);
     }
@@ -96,7 +97,7 @@ void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convol
 {
     const size_t plane = convolution->height * convolution->width;
     const float *weight = convolution->weights;
-    float *sums = convolution->result;
+    float *accumulators = convolution->result;
     size_t output_channel;
 
     for (output_channel = 0u; output_channel < convolution->output_channels;
@@ -106,7 +107,7 @@ void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convol
         size_t i;
 
         for (i = 0u; i < plane; ++i) {
-            sums[i] = 0.0f;
+            accumulators[i] = 0.0f;
         }
         for (input_channel = 0u; input_channel < convolution->input_channels;
              ++input_channel) {
@@ -122,13 +123,13 @@ void umakit_mac_array_convolve(const struct umakit_mac_array_convolution *convol
                     const struct span columns = valid_span(
                         convolution->width, kernel_column, convolution->pad_left);
 
-                    accumulate_plane(sums, inputs, *weight, convolution->width, rows,
+                    accumulate_plane(accumulators, inputs, *weight, convolution->width, rows,
                                      columns);
                     ++weight;
                 }
             }
             inputs += plane;
         }
-        sums += plane;
+        accumulators += plane;
     }
 }

@@ -148,7 +148,7 @@ int umakit_mac_array_start(struct umakit_mac_array *array)
     array->done = false;
     array->interrupt_is_lost = false;
     if (array->error != UMAKIT_OK) {
-        /* What went wrong before may have spoiled the registers. */
+        /* The registers may be wrong after an earlier error. */
         ++array->device.counters.failed_jobs;
         return UMAKIT_OK;
     }

@@ -114,7 +114,7 @@ static const int8_t *weights_of(const struct umakit_systolic_job *job, const int
 }
 
 /* The weights of a few channels, which may lie in different blocks; beyond the
- * tile's channels those of its last, whose sums are not used, and beyond the
+ * tile's channels those of its last, whose results are not used, and beyond the
  * depth 0. */
 static void gather_weights(const struct umakit_systolic_job *job, const int8_t *weights,
                            uint32_t total_depth, uint32_t depth, const struct tile *tile,
@@ -144,11 +144,11 @@ static void gather_weights(const struct umakit_systolic_job *job, const int8_t *
     }
 }
 
-/* Unsigned sums wrap; a product has at most 255 * 128 and fits. */
-static void add_products(uint32_t *restrict sums, const int16_t *restrict inputs,
+/* Unsigned accumulators wrap; a product is at most 255 * 128 and fits. */
+static void add_products(uint32_t *restrict accumulators, const int16_t *restrict inputs,
                          const int16_t (*restrict weights)[DEPTH], uint32_t depth)
 {
-    const uint32_t count = depth / VECTOR * VECTOR; /* what compilers are to know */
+    const uint32_t count = depth / VECTOR * VECTOR; /* tells compilers that it is a multiple */
     uint32_t sum0 = 0u;
     uint32_t sum1 = 0u;
     uint32_t sum2 = 0u;
@@ -161,10 +161,10 @@ static void add_products(uint32_t *restrict sums, const int16_t *restrict inputs
         sum2 += (uint32_t)(inputs[i] * weights[2][i]);
         sum3 += (uint32_t)(inputs[i] * weights[3][i]);
     }
-    sums[0] += sum0;
-    sums[1] += sum1;
-    sums[2] += sum2;
-    sums[3] += sum3;
+    accumulators[0] += sum0;
+    accumulators[1] += sum1;
+    accumulators[2] += sum2;
+    accumulators[3] += sum3;
 }
 
 static void convolve_tile(const struct umakit_systolic_job *job,
@@ -197,7 +197,7 @@ static void convolve_tile(const struct umakit_systolic_job *job,
 /* One tap of a depthwise convolution, for channels `first` to `first + count - 1`. */
 static void add_tap(const struct umakit_systolic_job *job, const int8_t *restrict pixel,
                     const int8_t *restrict weights, uint32_t first, uint32_t count,
-                    uint32_t *restrict sums)
+                    uint32_t *restrict accumulators)
 {
     const uint32_t multiplier = job->output[2] / job->input[2];
     int16_t inputs[CHANNELS] = {0};
@@ -214,7 +214,7 @@ static void add_tap(const struct umakit_systolic_job *job, const int8_t *restric
         }
     }
     for (i = 0u; i < count; ++i) {
-        sums[i] += (uint32_t)(inputs[i] * weights[i]);
+        accumulators[i] += (uint32_t)(inputs[i] * weights[i]);
     }
 }
 

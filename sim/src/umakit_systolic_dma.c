@@ -127,7 +127,8 @@ static int move_row(struct umakit_systolic_array *array,
     const uint32_t left = transfer->stops_at - transfer->moved;
     const uint32_t row_bytes = transfer->bus.sizes[2];
     const uint32_t bytes = left < row_bytes ? left : row_bytes;
-    const struct umakit_systolic_region row = {scratchpad_offset, {1u, 1u, bytes}, {0u, 0u, 1u}};
+    const struct umakit_systolic_region row = {
+        scratchpad_offset, {1u, 1u, bytes}, {0u, 0u, 1u}};
     unsigned char *scratchpad = (unsigned char *)array->config.scratchpad + scratchpad_offset;
     unsigned char *memory = transfer->memory + (size_t)bus_offset;
     /* No overflow: the whole transfer lies in a window. */

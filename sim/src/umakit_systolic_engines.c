@@ -21,7 +21,7 @@
 
 #define INTERRUPT(name) UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_##name##_MASK
 
-/* Whether time takes a command further. */
+/* Whether a command progresses with time. */
 static bool runs(const struct umakit_systolic_array *array,
                  const struct umakit_systolic_command *command)
 {
@@ -35,8 +35,8 @@ static bool runs(const struct umakit_systolic_array *array,
 
 /* ---- End ---- */
 
-/* Keep an engine busy with a command that has had its effect. What it has taken
- * behind that one waits as if it had not begun: nothing of it is left. */
+/* Keep an engine busy with a command that has had its effect. The command that it
+ * took after that one waits again, as if it had not begun. */
 static void get_stuck(struct umakit_systolic_array *array,
                       struct umakit_systolic_command *command)
 {
@@ -57,7 +57,7 @@ static void get_stuck(struct umakit_systolic_array *array,
 }
 
 /* DONE, unless a fault keeps the engine busy, and its interrupt, unless a fault
- * swallows it. */
+ * suppresses it. */
 static void end(struct umakit_systolic_array *array, uint32_t index)
 {
     struct umakit_systolic_command *command = &array->commands[index];
@@ -88,8 +88,8 @@ static void end(struct umakit_systolic_array *array, uint32_t index)
     array->pending_interrupts |= interrupts;
 }
 
-/* A transfer got no further, without an error. What a START left half done keeps
- * no bank; what depends on a command waits for it. */
+/* A transfer stopped without an error. That of a START releases its banks; that of
+ * an ENQUEUE keeps them, so that commands that depend on it do not run. */
 static void halt(struct umakit_systolic_array *array, struct umakit_systolic_command *command)
 {
     command->state = UMAKIT_SYSTOLIC_STOPPED;
@@ -143,8 +143,8 @@ static void complete_job(struct umakit_systolic_array *array, uint32_t index)
     end(array, index);
 }
 
-/* What an engine took first of those that it runs, or the number of commands. A
- * load may have started before an older store. */
+/* Index of the command that an engine took first among those that it runs, or the
+ * number of commands. A load may have started before an older store. */
 static uint32_t first_taken(const struct umakit_systolic_array *array, enum umakit_engine name)
 {
     uint32_t first = array->command_count;
@@ -252,8 +252,8 @@ static void count(struct umakit_systolic_array *array, uint64_t cycles)
     }
 }
 
-/* Cycles until a command changes its state or completes, apart from those that
- * wait for the one before: its event comes first. */
+/* Commands without cycles left are blocked by the one before, whose event comes
+ * first. */
 uint64_t umakit_systolic_next_event(const struct umakit_systolic_array *array)
 {
     uint64_t next = UINT64_MAX;
@@ -269,7 +269,7 @@ uint64_t umakit_systolic_next_event(const struct umakit_systolic_array *array)
     return next;
 }
 
-/* Let cycles go by, at most until the next event. */
+/* Advance the clock, at most to the next event. */
 static void elapse(struct umakit_systolic_array *array, uint64_t cycles)
 {
     uint32_t i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pooling stage of the systolic array. Padding does not take part. */
+/* The pooling stage of the systolic array. Padding is not included. */
 #include "umakit/systolic_pooling.h"
 
 #include <stddef.h>

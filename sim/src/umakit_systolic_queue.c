@@ -50,7 +50,7 @@ static bool try_start(struct umakit_systolic_array *array, enum umakit_engine na
         refuse(array);
         return false;
     }
-    /* What went wrong before may have spoiled the registers. */
+    /* The registers may be wrong after an earlier error. */
     if (array->error != UMAKIT_OK) {
         return false;
     }

@@ -53,7 +53,7 @@ static uint32_t read_features(const struct umakit_systolic_array_config *config)
 
 /* ---- Progress ---- */
 
-/* Bytes that a transfer has not moved as far as time has gone. */
+/* Bytes that a transfer has not moved at this time. */
 static uint32_t bytes_left(const struct umakit_systolic_command *command)
 {
     const struct umakit_systolic_transfer *transfer = &command->transfer;
@@ -241,7 +241,7 @@ uint32_t umakit_systolic_read(struct umakit_systolic_array *array, uint32_t offs
     case OFFSET(ARRAY_CYCLES_LEFT):
         return read_cycles_left(array);
     default:
-        if (!read_constant(&array->config, offset, &value)) { /* nothing there, or write only */
+        if (!read_constant(&array->config, offset, &value)) { /* no register, or write only */
             umakit_systolic_report(array, UMAKIT_INVALID_REGISTER, offset);
         }
         return value;

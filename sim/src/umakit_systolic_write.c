@@ -106,7 +106,7 @@ void umakit_systolic_write(struct umakit_systolic_array *array, uint32_t offset,
     } else if (offset == OFFSET(INTERRUPT_ENABLE) || offset == OFFSET(INTERRUPT_PENDING)) {
         write_interrupts(array, offset, value);
     } else if (!umakit_systolic_is_dma_register(offset) &&
-               !umakit_systolic_is_job_register(offset)) { /* nothing there, or read only */
+               !umakit_systolic_is_job_register(offset)) { /* no register, or read only */
         umakit_systolic_report(array, UMAKIT_INVALID_REGISTER, offset);
     } else if (is_locked(array, offset)) {
         umakit_systolic_report(array, UMAKIT_BUSY, offset);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A strict mock of device.h for tests of drivers: it expects calls in their
- * order, answers reads, maps and waits as it was told, and remembers the first
- * call that was not expected. Link mock/umakit_device_mock.c in place of the
+ * order, answers reads, maps and waits as given, and records the first call that
+ * was not expected. Link mock/umakit_device_mock.c in place of the
  * simulator. What it expects may be what the simulator recorded.
  *
  * From the first wrong call on the device answers as one that is gone: reads

@@ -2,7 +2,7 @@
 /*
  * Faults of simulated hardware, on request: a driver must answer each with a
  * status of its own, in bounded time and without a wrong result that it calls
- * right. Devices that are not told to fail do not.
+ * right. Without an injected fault a device does not fail.
  */
 #ifndef UMAKIT_FAULTS_H
 #define UMAKIT_FAULTS_H

@@ -20,7 +20,7 @@
 struct umakit_simulator_operations {
     uint32_t (*read32)(struct umakit_device *device, uint32_t offset);
     void (*write32)(struct umakit_device *device, uint32_t offset, uint32_t value);
-    /* Let `cycles` go by, at least 1. The clock has been put forward. */
+    /* Advance by `cycles`, at least 1. `counters.clock` has been advanced already. */
     void (*advance)(struct umakit_device *device, uint64_t cycles);
     /* Cycles until an engine may end, at least 1; UINT64_MAX: none runs. */
     uint64_t (*next_event)(const struct umakit_device *device);

@@ -22,7 +22,7 @@ size_t umakit_simulator_window_bytes(const struct umakit_device *device, uint32_
 /* Free the window of a buffer that is mapped at this bus address. */
 void umakit_simulator_free_window(struct umakit_device *device, uint32_t bus_address);
 
-/* Find the memory behind `bytes` bytes at a bus address, all of it in one
+/* Find the memory of `bytes` bytes at a bus address, all of it in one
  * window that allows `direction`. The answer stays valid until unmapped. */
 UMAKIT_MUST_USE int umakit_simulator_resolve(const struct umakit_device *device,
                                              uint32_t bus_address, uint64_t bytes,

@@ -24,8 +24,8 @@
  * Two commands conflict if they share a bank of the scratchpad and one is a
  * transfer and the other a job, or one of them reads what the other writes (two
  * that write do so in their order); and a load and a store also if their ranges
- * on the bus overlap, from first to last byte. Jobs of a START take part as
- * commands do.
+ * on the bus overlap, from first to last byte. Jobs of a START are ordered as
+ * commands are.
  *
  * Time. A command occupies its engine for `busy` cycles and completes `tail`
  * cycles after that, but not before the one that its engine took before it. An
@@ -81,7 +81,7 @@
  *
  * A command that stopped or is stuck has not ended: COMMANDS_LEFT stays above 0
  * until CLEAR. One that is stuck has had its effect and holds no bank; what its
- * engine had taken behind it waits.
+ * engine had taken after it waits again.
  */
 #ifndef UMAKIT_SYSTOLIC_ARRAY_H
 #define UMAKIT_SYSTOLIC_ARRAY_H
@@ -149,7 +149,7 @@ struct umakit_systolic_timeline_entry {
 
 /*
  * Record what comes from now on, of a START or an ENQUEUE, as it ends, until
- * `capacity` entries are full; what fails or is dropped is left out. NULL or 0
+ * `capacity` entries are full; what fails or is dropped is omitted. NULL or 0
  * ends the recording. The entries stay the caller's; umakit_systolic_timeline is
  * how many ended, which may be more than were kept. Of a device that is no
  * systolic array nothing is recorded.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the simulator: what a systolic array is told to do. A command is a
+ * Private to the simulator: the commands of a systolic array. A command is a
  * transfer or a job: a convolution, a depthwise convolution or a pool.
  */
 #ifndef UMAKIT_SYSTOLIC_COMMAND_H
@@ -43,7 +43,7 @@ struct umakit_systolic_transfer {
     struct umakit_systolic_region bus; /* planes, rows, bytes */
     struct umakit_systolic_region scratchpad;
     bool is_out;
-    unsigned char *memory; /* behind the bus address */
+    unsigned char *memory; /* at the bus address */
     uint32_t bytes;
     uint32_t moved;
     uint32_t stops_at; /* bytes; UINT32_MAX: does not stop */
@@ -106,7 +106,7 @@ enum umakit_systolic_state {
     UMAKIT_SYSTOLIC_WAITING = 0,
     UMAKIT_SYSTOLIC_BUSY,
     UMAKIT_SYSTOLIC_TAIL,
-    UMAKIT_SYSTOLIC_STOPPED /* or stuck: its engine gets no further */
+    UMAKIT_SYSTOLIC_STOPPED /* or stuck: its engine does not progress */
 };
 
 /* A job or a transfer, of a START or an ENQUEUE. */

@@ -8,7 +8,7 @@
 #include "faults.h"
 #include "systolic_array.h"
 
-/* Let cycles go by. */
+/* Advance by `cycles`. */
 void umakit_systolic_advance(struct umakit_systolic_array *array, uint64_t cycles);
 
 /* Cycles until a command changes its state or completes; UINT64_MAX: none runs. */
