@@ -30,9 +30,9 @@ from qdq import (
 
 from umakit.errors import ModelError
 from umakit.frontend import import_model
+from umakit.operators.numeric.fixed_point import fixed_point
+from umakit.operators.numeric.float32 import round_to_float32
 from umakit.pipeline import compile_model
-from umakit.quantization.fixed_point import fixed_point
-from umakit.quantization.float32 import round_to_float32
 
 # --- the arithmetic -----------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ from umakit import (
 )
 from umakit.errors import BackendError, DeviceError, LoweringError
 from umakit.library.export import Library
-from umakit.quantization.fixed_point import fixed_point
+from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.quantization.operators import (
     Add,
     AveragePool2d,

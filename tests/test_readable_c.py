@@ -16,9 +16,9 @@ from umakit import compile_model, tvm_api
 from umakit.codegen.expressions import ExpressionPrinter
 from umakit.codegen.integer_ranges import integer_range
 from umakit.codegen.line_breaks import WIDTH, wrapped
-from umakit.lower.integer import loops
-from umakit.quantization.fixed_point import high_product, shift_right_rounding
-from umakit.quantization.requantize import header_call
+from umakit.operators.kernels import loops
+from umakit.operators.numeric.fixed_point import high_product, shift_right_rounding
+from umakit.operators.numeric.requantize import header_call
 
 tirx = tvm_api.tirx
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from umakit import sim, tvm_api
 from umakit.lower import expand_requantize
-from umakit.lower.integer import loops
+from umakit.operators.kernels import loops
+from umakit.operators.numeric import requantize
 from umakit.patterns.parameters import ROUNDINGS
-from umakit.quantization import requantize
 
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 FUNCTIONS = {

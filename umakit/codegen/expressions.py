@@ -16,7 +16,7 @@ from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import integer_range, overflows
 from umakit.errors import LoweringError
-from umakit.quantization import requantize
+from umakit.operators.numeric import requantize
 from umakit.text.escaping import shown
 from umakit.text.names import (
     MATH_HEADER,

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import requantize
-from umakit.quantization.fixed_point import Rounding
+from umakit.operators.numeric import requantize
+from umakit.operators.numeric.fixed_point import Arithmetic
 
 Range = tuple[int, int]
 ARITHMETIC = ("Add", "Sub", "Mul")
-REQUANTIZE = tuple(f"umakit_requantize_{rounding.value}" for rounding in Rounding)
+REQUANTIZE = tuple(f"umakit_requantize_{rounding.value}" for rounding in Arithmetic)
 
 
 def overflows(node: Any) -> bool:

@@ -28,9 +28,9 @@ from umakit.codegen.weights_blob import (
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
+from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.program import KernelCall, Program, Role, Tensor
-from umakit.quantization import requantize
 from umakit.text.names import INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
 from umakit.text.rendering import render
 from umakit.version import __version__

@@ -36,9 +36,9 @@ from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, we
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.memory import MemoryPlan
+from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
-from umakit.quantization import requantize
 from umakit.text.rendering import render
 
 INCLUDES_ARITHMETIC = re.compile(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import int64
-from umakit.quantization.float32 import SIGNIFICANT_BITS
-from umakit.quantization.requantize import PREFIX, called_function
+from umakit.operators.kernels.loops import int64
+from umakit.operators.numeric.float32 import SIGNIFICANT_BITS
+from umakit.operators.numeric.requantize import PREFIX, called_function
 
 tirx = tvm_api.tirx
 

@@ -30,13 +30,10 @@ from umakit.lower.check_statements import (
     with_loop,
 )
 from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
+from umakit.operators.kernels.loops import INSIDE
 from umakit.tir import with_body
 
 tirx = tvm_api.tirx
-
-INSIDE = "umakit.positions_are_inside"
-"""Attribute of a prim func whose author vouches for its positions: they hold for all values of its
-inputs, but by relations between them that intervals do not show."""
 
 INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 

@@ -9,11 +9,9 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.in_place import in_place_inputs
+from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.patterns.parameters import Composite
-
-KEEPS_NAMES = "umakit.keeps_names"
-"""Attribute of a prim func whose parameters have names of its own."""
 
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""

@@ -17,7 +17,7 @@ from umakit.backend.base import UMABackend
 from umakit.errors import LoweringError
 from umakit.lower.integer import legalizations
 from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
-from umakit.lower.kernels import KEEPS_NAMES
+from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
 from umakit.patterns.offer import Offer
 from umakit.patterns.reading import NotReadable, read_composite

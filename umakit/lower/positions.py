@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import bound, buffer, int32, kernel, loops, sequence
+from umakit.operators.kernels.loops import bound, buffer, int32, kernel, loops, sequence
 
 tirx = tvm_api.tirx
 

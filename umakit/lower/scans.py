@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import buffer, int32, kernel, loop, loops, sequence
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, sequence
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 

@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators: one file for each, or for a few that are nearly the same.
+"""Operators: one file for each, and what their files share.
 
-A file registers all that is to be known of its operator; other stages ask the registries.
+To add an integer operator, add a file that calls `registry.register` once. It holds the operator's
+parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX Runtime, its
+CPU kernel, its conversion from TensorFlow Lite (`tflite.register_tflite`) and, if backends are
+offered it, its pattern. No list has to be edited: all modules of the folder are imported here.
+
+    numeric/   multipliers in fixed point, float32 computed in integers
+    tables/    functions as tables
+    kernels/   loops, windows and accumulators of CPU kernels
+    offload/   what patterns of backends have in common
+    islands    where integer operators are recognized
+    registry   what the stages ask about integer operators
+    tflite     what the import of TensorFlow Lite asks
 """
 
 from __future__ import annotations
@@ -16,3 +27,6 @@ def load() -> None:
     """Import every file of this folder, so that all operators are registered."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
+
+
+load()

@@ -18,7 +18,7 @@ class ElementwiseOffer(Offer):
     """What sums, differences and products have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.quantization.Rounding`.
+        rounding: of products with multipliers, see `umakit.quantization.Arithmetic`.
         broadcast: whether the driver can repeat axes of one element of an operand. It is then told
             both shapes, of four axes, instead of the number of elements.
     """

@@ -31,7 +31,7 @@ class WeightedOffer(Offer):
     """What convolutions and fully connected layers have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.quantization.Rounding`.
+        rounding: of products with multipliers, see `umakit.quantization.Arithmetic`.
         per_channel: whether a scale for each output channel will do, or only one for all.
         expand_scales: give the driver a multiplier and a shift for each output channel always,
             also where the model has one for all.

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from umakit import tvm_api
-from umakit.quantization.fixed_point import Rounding
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.requantize import Requantize
 from umakit.quantization.operators import (
     OPERATORS,
     Add,
@@ -20,13 +21,12 @@ from umakit.quantization.operators import (
     MaxPool2d,
     Multiply,
     Pool2d,
-    Requantize,
     Subtract,
 )
 
 Shape = tuple[int, ...]
 
-ROUNDINGS = tuple(mode.value for mode in Rounding)
+ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 """The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`,
 2 `even` (`enum umakit_rounding` of `umakit/requantize.h`)."""
 
@@ -298,4 +298,4 @@ class QMaxPool2d(MaxPool2d, QPool2d):
     """The largest of each window."""
 
 
-_OPERATORS = {kind.__name__ for kind in OPERATORS}
+_OPERATORS = {kind.__name__ for kind in (*OPERATORS, Requantize)}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
+from umakit.operators.requantize import Requantize
 from umakit.patterns.parameters import (
     ROUNDINGS,
     Composite,
@@ -18,7 +19,7 @@ from umakit.patterns.parameters import (
     QSubtract,
 )
 from umakit.patterns.weighted import ARRAYS, QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
-from umakit.quantization.operators import Add, Parameters, Requantize
+from umakit.quantization.operators import Add, Parameters
 
 KINDS: tuple[type[Composite], ...] = (
     QConv2d, QConv2dAdd, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d,

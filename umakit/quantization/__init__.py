@@ -12,10 +12,10 @@ from dataclasses import replace
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import Meaning, Model
-from umakit.quantization.fixed_point import Rounding
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.quantization.islands import LeftInFloat, recognize_islands
 
-__all__ = ["Rounding", "quantize_to_integers"]
+__all__ = ["Arithmetic", "quantize_to_integers"]
 
 
 def quantize_to_integers(model: Model) -> Model:
@@ -33,7 +33,7 @@ def quantize_to_integers(model: Model) -> Model:
     operators = {tvm_api.operator_name(b.value) for b in tvm_api.bindings_of(model.module["main"])}
     if not operators & {"quantize", "dequantize", "argmax", "argmin"}:
         return model
-    rounding = Rounding(model.arithmetic)
+    rounding = Arithmetic(model.arithmetic)
     exact = model.meaning is Meaning.INTEGERS
     module, left, rounded = recognize_islands(model.module, rounding, model.meaning)
     for operator in left:

@@ -15,20 +15,17 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.quantization import activation_tables, parameters, tables_of_16_bits
-from umakit.quantization.fixed_point import Rounding
-from umakit.quantization.further_operators import (
-    LeakyRelu,
-    Lookup,
-    Prelu,
-    SigmoidLookup,
-    SoftmaxLookup,
-)
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.tables import activations as activation_tables
+from umakit.operators.tables import sixteen_bits as tables_of_16_bits
+from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tensors import Array, NotAnIsland, Quantized, Scale
+from umakit.quantization import parameters
+from umakit.quantization.further_operators import Prelu, SigmoidLookup, SoftmaxLookup
 from umakit.quantization.further_parameters import check_tflm
 from umakit.quantization.operators import Softmax
 from umakit.quantization.parameters import Result
-from umakit.quantization.softmax_table import exponential_table
-from umakit.quantization.tensors import Array, NotAnIsland, Quantized, Scale
 
 TOLERANCE_OF_SCALES = 1e-3
 """Relative, of softmax's result of 16 bits (`softmax_common.cc`)."""
@@ -40,7 +37,7 @@ LONGEST_ROW = 65535
 """Of a softmax of 16 bits, whose exponentials are added in 31."""
 
 
-def activation(name: str, result: Result, source: Quantized, rounding: Rounding) -> Any:
+def activation(name: str, result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A call of an activation function.
 
     Args:
@@ -65,7 +62,7 @@ def activation(name: str, result: Result, source: Quantized, rounding: Rounding)
     raise NotAnIsland(f"there is no {name} of {source.scale.dtype} to {result.scale.dtype}")
 
 
-def _lookup(name: str, result: Result, source: Quantized, rounding: Rounding) -> Any:
+def _lookup(name: str, result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A function of 8 bits; one of uint8 is that of int8, 128 higher."""
     offset = 128 if result.scale.dtype == "uint8" else 0
     scales = [replace(scale, zero_point=scale.zero_point - offset, dtype="int8")
@@ -76,7 +73,7 @@ def _lookup(name: str, result: Result, source: Quantized, rounding: Rounding) ->
     return known.call([source.integers, constant], result.span)
 
 
-def prelu(result: Result, source: Quantized, slopes: Quantized, rounding: Rounding) -> Any:
+def prelu(result: Result, source: Quantized, slopes: Quantized, rounding: Arithmetic) -> Any:
     """A `quantized.prelu` call.
 
     Raises:
@@ -103,7 +100,7 @@ def prelu(result: Result, source: Quantized, slopes: Quantized, rounding: Roundi
     return known.call([source.integers, slopes.integers], result.span)
 
 
-def softmax(result: Result, source: Quantized, rounding: Rounding) -> Any:
+def softmax(result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A softmax over the last axis, of 8 or 16 bits.
 
     Raises:
@@ -126,7 +123,7 @@ def softmax(result: Result, source: Quantized, rounding: Rounding) -> Any:
     return known.call([source.integers, tvm_api.relax.const(table)], result.span)
 
 
-def _softmax_of_16_bits(result: Result, source: Quantized, rounding: Rounding) -> Any:
+def _softmax_of_16_bits(result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     check_tflm(rounding)
     if result.scale.dtype != "int16" or not _near(result.scale, 1 / 32768):
         raise NotAnIsland("softmax's result has a scale other than 1/32768")
@@ -158,7 +155,7 @@ def _two(values: Array) -> tuple[int, int]:
 # --- functions of 16 bits -----------------------------------------------------------------------
 
 
-def _sigmoid_lookup(name: str, result: Result, source: Quantized, rounding: Rounding) -> Any:
+def _sigmoid_lookup(name: str, result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     if tables_of_16_bits.power_of_two(float(result.scale.scale)) != -15:
         raise NotAnIsland(f"its result has another scale than {2.0**-15}")
     multiplier, shift = tables_of_16_bits.sigmoid_argument(
@@ -171,26 +168,9 @@ def _sigmoid_lookup(name: str, result: Result, source: Quantized, rounding: Roun
     return known.call([source.integers, table], result.span)
 
 
-def _leaky_relu_of_16_bits(result: Result, source: Quantized, rounding: Rounding) -> Any:
-    slope = float(np.float32(result.call.attrs.alpha))
-    ratio, factor = activation_tables.leaky_relu_factors(source.scale, result.scale, slope)
-    scaled = parameters.fixed_points([ratio, abs(factor)])
-    for shift in scaled.shifts:
-        parameters.check_headroom(source.scale.magnitude, int(shift), rounding)
-    known = LeakyRelu(
-        **result.common(rounding),
-        input_zero_point=source.scale.zero_point,
-        multipliers=_two(scaled.multipliers),
-        shifts=_two(scaled.shifts),
-        negated=int(factor < 0),
-    )
-    return known.call([source.integers], result.span)
-
-
-WIDE_ACTIVATIONS: dict[str, Callable[[Result, Quantized, Rounding], Any]] = {
+WIDE_ACTIVATIONS: dict[str, Callable[[Result, Quantized, Arithmetic], Any]] = {
     "logistic": partial(_sigmoid_lookup, "logistic"),
     "tanh": partial(_sigmoid_lookup, "tanh"),
-    "leaky_relu": _leaky_relu_of_16_bits,
 }
 """Functions of int16 by name."""
 
@@ -219,10 +199,6 @@ def _hard_swish(call: Any, source: Scale, result: Scale) -> Array:
     return activation_tables.hard_swish_table(source, result)
 
 
-def _leaky_relu(call: Any, source: Scale, result: Scale) -> Array:
-    return activation_tables.leaky_relu_table(source, result, float(call.attrs.alpha))
-
-
 def _elu(call: Any, source: Scale, result: Scale) -> Array:
     return activation_tables.elu_table(source, result)
 
@@ -230,11 +206,10 @@ def _elu(call: Any, source: Scale, result: Scale) -> Array:
 ACTIVATIONS: dict[str, Callable[[Any, Scale, Scale], Array]] = {
     "logistic": _logistic,
     "tanh": _tanh,
-    "leaky_relu": _leaky_relu,
     "hard_swish": _hard_swish,
     "elu": _elu,
 }
 """Tables int8[256] by name, from a call at the end of an island and scales of int8."""
 
-NAMES = {"sigmoid": "logistic", "tanh": "tanh", "nn.leakyrelu": "leaky_relu"}
+NAMES = {"sigmoid": "logistic", "tanh": "tanh"}
 """Names by the operator at the end of an island, where one operator is the function."""

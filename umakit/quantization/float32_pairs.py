@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from umakit.quantization.float32 import divide_to_even, float32_integer, round_to_float32
-from umakit.quantization.lookup_tables import all_integers, dequantized, quantized
+from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
+from umakit.operators.tables.functions import all_integers, dequantized, quantized
+from umakit.operators.tensors import NotAnIsland, Scale
 from umakit.quantization.onnx_operators import Float32Pair, Float32Product, Float32Sum
-from umakit.quantization.tensors import NotAnIsland, Scale
 
 Array = npt.NDArray[Any]
 P = TypeVar("P", bound=Float32Pair)

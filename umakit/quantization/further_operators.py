@@ -39,21 +39,6 @@ class Conv2dTranspose(WindowParameters):
 
 
 @dataclass(frozen=True)
-class Lookup(Parameters):
-    """A function of each element, as a table that starts with the least integer.
-
-    The table's values are clipped already.
-
-    Attributes:
-        function: its name, for example `logistic`; empty where it has none.
-    """
-
-    operator: ClassVar[str] = "lookup"
-
-    function: str = ""
-
-
-@dataclass(frozen=True)
 class Mean(Parameters):
     """The mean over some axes, with another scale.
 
@@ -129,24 +114,6 @@ class SoftmaxLookup(Parameters):
 
 
 @dataclass(frozen=True)
-class LeakyRelu(Parameters):
-    """x where it is positive, slope * x elsewhere.
-
-    Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
-        multipliers, shifts: of positive and of negative elements.
-        negated: 1 if the slope is negative, else 0.
-    """
-
-    operator: ClassVar[str] = "leaky_relu"
-
-    input_zero_point: int
-    multipliers: Pair
-    shifts: Pair
-    negated: int
-
-
-@dataclass(frozen=True)
 class Prelu(Parameters):
     """The same with slopes that are a tensor.
 
@@ -197,7 +164,7 @@ class ArgMin(ArgMax):
 
 
 FURTHER_OPERATORS: tuple[type[Parameters], ...] = (
-    Conv2dTranspose, Lookup, Mean, Sum, BatchMatmul, SigmoidLookup, SoftmaxLookup, LeakyRelu,
+    Conv2dTranspose, Mean, Sum, BatchMatmul, SigmoidLookup, SoftmaxLookup,
     Prelu, ResizeBilinear, ArgMax, ArgMin,
 )  # fmt: skip
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
+from umakit.operators.tensors import NotAnIsland, Quantized, Weights
 from umakit.quantization import parameters, resizing
-from umakit.quantization.fixed_point import Rounding, quantize_multiplier
 from umakit.quantization.further_operators import (
     ArgMax,
     ArgMin,
@@ -25,7 +26,6 @@ from umakit.quantization.further_operators import (
     Sum,
 )
 from umakit.quantization.parameters import Bias, Result
-from umakit.quantization.tensors import NotAnIsland, Quantized, Weights
 from umakit.quantization.windows import Window
 
 MOST_OF_A_SUM = 2**30
@@ -33,7 +33,7 @@ MOST_OF_A_SUM = 2**30
 
 
 def conv2d_transpose(
-    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Arithmetic
 ) -> Any:
     """A `quantized.conv2d_transpose` call.
 
@@ -68,7 +68,7 @@ def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
     return together.reshaped((groups * outputs, inputs // groups, *window))
 
 
-def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
+def mean(result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A `quantized.mean` or `quantized.sum` call.
 
     The number of terms of a mean becomes part of the multiplier.
@@ -85,7 +85,7 @@ def mean(result: Result, source: Quantized, rounding: Rounding) -> Any:
         raise NotAnIsland(f"a mean or sum is over {terms} elements")
     kind = Mean if tvm_api.operator_name(result.call) == "mean" else Sum
     factor = float(source.scale.scale) / float(result.scale.scale)
-    if rounding is Rounding.TFLM:
+    if rounding is Arithmetic.TFLM:
         multiplier, shift = _mean_multiplier(factor, terms if kind is Mean else 1)
         parameters.check_headroom(magnitude, shift, rounding)
     else:
@@ -115,7 +115,7 @@ def batch_matmul(
     result: Result,
     operands: tuple[Quantized, Quantized],
     adjoint: tuple[int, int],
-    rounding: Rounding,
+    rounding: Arithmetic,
 ) -> Any:
     """A `quantized.batch_matmul` call.
 
@@ -149,7 +149,7 @@ RESIZE_MODES = {"asymmetric": (0, 0), "half_pixel": (0, 1), "align_corners": (1,
 """(aligned corners, half-pixel centers) of TVM's coordinate transformations."""
 
 
-def resize_bilinear(result: Result, source: Quantized, rounding: Rounding) -> Any:
+def resize_bilinear(result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A `quantized.resize_bilinear` call.
 
     Raises:
@@ -173,7 +173,7 @@ def resize_bilinear(result: Result, source: Quantized, rounding: Rounding) -> An
     return known.call([source.integers], result.span)
 
 
-def arg_max(call: Any, rounding: Rounding) -> Any:
+def arg_max(call: Any, rounding: Arithmetic) -> Any:
     """A `quantized.argmax` or `quantized.argmin` call; of other data, the call itself.
 
     TVM's own finds -1 where all integers are the least there are.
@@ -196,6 +196,6 @@ def arg_max(call: Any, rounding: Rounding) -> Any:
     return known.call([call.args[0]], call.span)
 
 
-def check_tflm(rounding: Rounding) -> None:
-    if rounding is not Rounding.TFLM:
+def check_tflm(rounding: Arithmetic) -> None:
+    if rounding is not Arithmetic.TFLM:
         raise NotAnIsland("integers are known only as TensorFlow Lite Micro computes them")

@@ -15,20 +15,13 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.model import Meaning
-from umakit.quantization import activation_parameters, further_parameters, parameters
-from umakit.quantization.activation_expressions import (
-    by_sign,
-    hard_swish_argument,
-    prelu_slopes,
-)
-from umakit.quantization.fixed_point import Rounding
-from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, ArgMin, Lookup
-from umakit.quantization.onnx_islands import OnnxIslands
-from umakit.quantization.onnx_operators import Float32Product, Float32Sum
-from umakit.quantization.onnx_parameters import rounding_of
-from umakit.quantization.operators import OPERATORS, PREFIX, MaxPool2d, Parameters, Quantize
-from umakit.quantization.parameters import Result
-from umakit.quantization.tensors import (
+from umakit.operators.islands import Island, Network, Result
+from umakit.operators.leaky_relu import LeakyRelu
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.registry import recognitions
+from umakit.operators.requantize import Requantize
+from umakit.operators.tensors import (
     INTEGERS,
     Array,
     FloatInTheModel,
@@ -39,12 +32,29 @@ from umakit.quantization.tensors import (
     dequantized_weights,
     scale_of,
 )
+from umakit.quantization import activation_parameters, further_parameters, parameters
+from umakit.quantization.activation_expressions import (
+    by_sign,
+    hard_swish_argument,
+    prelu_slopes,
+)
+from umakit.quantization.further_operators import FURTHER_OPERATORS, ArgMax, ArgMin
+from umakit.quantization.onnx_islands import OnnxIslands
+from umakit.quantization.onnx_operators import Float32Product, Float32Sum
+from umakit.quantization.onnx_parameters import rounding_of
+from umakit.quantization.operators import (
+    OPERATORS,
+    PREFIX,
+    MaxPool2d,
+    Parameters,
+    Quantize,
+)
 from umakit.quantization.windows import on_images
 
 TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
 LIMITED: tuple[type[Parameters], ...] = (
-    *OPERATORS, *FURTHER_OPERATORS, Float32Sum, Float32Product,
+    *OPERATORS, *FURTHER_OPERATORS, Float32Sum, Float32Product, Requantize, Lookup, LeakyRelu,
 )  # fmt: skip
 """Operators whose results may be limited further."""
 
@@ -58,7 +68,7 @@ LINEAR = (
     "matmul",
 )
 
-UNARY: dict[str, Callable[[Result, Quantized, Rounding], Any]] = {
+UNARY: dict[str, Callable[[Result, Quantized, Arithmetic], Any]] = {
     "mean": further_parameters.mean,
     "sum": further_parameters.mean,
     "image.resize2d": further_parameters.resize_bilinear,
@@ -102,12 +112,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             operator without an integer form in one arithmetic takes that of the other.
     """
 
-    def __init__(self, module: Any, rounding: Rounding, meaning: Meaning) -> None:
+    def __init__(self, module: Any, rounding: Arithmetic, meaning: Meaning) -> None:
         super().__init__(module)
         self._means_reals = meaning is Meaning.REALS
         self._within_nodes = meaning is Meaning.INTEGERS
         self._rounding = rounding
-        others = [other for other in (Rounding.TFLM, Rounding.ORT) if other is not rounding]
+        others = [other for other in (Arithmetic.TFLM, Arithmetic.ORT) if other is not rounding]
         self._roundings = [rounding, *(others if self._means_reals else [])]
         self._onnx_islands = OnnxIslands(self.builder_, self._definition)
         self.left: list[LeftInFloat] = []
@@ -184,7 +194,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     @property
     def _onnx(self) -> OnnxIslands | None:
         """Islands of ONNX Runtime, where its results are to be met."""
-        return self._onnx_islands if self._rounding is Rounding.ORT else None
+        return self._onnx_islands if self._rounding is Arithmetic.ORT else None
 
     def _quantize(self, call: Any) -> Any:
         reasons: list[NotAnIsland] = []
@@ -237,17 +247,20 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _island(self, result: Result) -> Any:
         operator = tvm_api.operator_name(result.call)
+        network = Network(
+            self.builder_, self._definition, self._rounding, self._within_nodes,
+            self._means_reals, self.rounded_biases,
+        )  # fmt: skip
+        for recognition in recognitions(operator, self._rounding):
+            found = recognition.derive(Island(result, network))
+            if found is not None:
+                return found
         if self._onnx is not None and self._onnx.multiplies_data(result.call):
             return self._onnx.matmul(result)
         if self._onnx is not None and not self._adds_bias(result.call):
             handler = self._onnx.handler(operator)
             if handler is not None:
                 return handler(result)
-        if operator == "dequantize":
-            source = self._dequantized_call(result.call, result)
-            rounding = self._rounding_for(source, result)
-            known = parameters.requantize(result, source, rounding)
-            return known.call([source.integers], result.span)
         if operator in MOVEMENTS:
             return self._movement(result)
         handlers: dict[str, Callable[[Result], Any]] = {
@@ -258,7 +271,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             "multiply": self._product_or_lookup,
             "sigmoid": self._activation,
             "tanh": self._activation,
-            "nn.leakyrelu": self._activation,
         }
         if operator in UNARY:
             source = self._dequantized(result.call.args[0], result)
@@ -334,9 +346,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
             ),
         )  # fmt: skip
 
-    def _rounding_for(self, source: Quantized, result: Result) -> Rounding:
+    def _rounding_for(self, source: Quantized, result: Result) -> Arithmetic:
         """How products become integers."""
-        if self._rounding is Rounding.TFLM:
+        if self._rounding is Arithmetic.TFLM:
             return self._rounding
         return rounding_of(source.scale, result.scale)
 
@@ -388,7 +400,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     # --- reading ------------------------------------------------------------------------------
 
     def _weights(self, expression: Any, symmetric: bool) -> Weights:
-        symmetric = symmetric and self._rounding is Rounding.TFLM
+        symmetric = symmetric and self._rounding is Arithmetic.TFLM
         return dequantized_weights(expression, self._definition, symmetric=symmetric)
 
     def _bias(self, expression: Any) -> Weights | Array:
@@ -418,7 +430,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _scale(self, call: Any, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call."""
-        tflm = self._rounding is Rounding.TFLM
+        tflm = self._rounding is Arithmetic.TFLM
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def _check_node(self, call: Any, span: Any) -> None:
@@ -445,7 +457,7 @@ def _activation_bounds(call: Any) -> tuple[float, float]:
 
 
 def recognize_islands(
-    module: Any, rounding: Rounding, meaning: Meaning
+    module: Any, rounding: Arithmetic, meaning: Meaning
 ) -> tuple[Any, list[LeftInFloat], list[str]]:
     """Rewrite the islands of `main` as integer operators.
 

@@ -16,21 +16,22 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.floats import resampling
-from umakit.quantization import (
-    float32_pairs,
-    further_parameters,
-    onnx_parameters,
-    parameters,
-)
-from umakit.quantization.fixed_point import Rounding
-from umakit.quantization.further_operators import Lookup
-from umakit.quantization.interpolation import interpolation_table
-from umakit.quantization.lookup_tables import (
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.tables.functions import (
     FunctionOfOne,
     all_integers,
     conversion,
     is_identity,
     quantized,
+)
+from umakit.operators.tables.straight_lines import interpolation_table
+from umakit.operators.tensors import Definition, NotAnIsland, Quantized, scale_of
+from umakit.quantization import (
+    float32_pairs,
+    further_parameters,
+    onnx_parameters,
+    parameters,
 )
 from umakit.quantization.onnx_operators import (
     Float32Pair,
@@ -41,11 +42,10 @@ from umakit.quantization.onnx_operators import (
 from umakit.quantization.onnx_parameters import rounding_of
 from umakit.quantization.operators import Parameters
 from umakit.quantization.parameters import Result
-from umakit.quantization.tensors import Definition, NotAnIsland, Quantized, scale_of
 from umakit.quantization.windows import on_images
 
 relax = tvm_api.relax
-ORT = Rounding.ORT
+ORT = Arithmetic.ORT
 
 MOVEMENTS = frozenset(
     "reshape permute_dims squeeze expand_dims concat nn.pad strided_slice broadcast_to "
@@ -288,7 +288,7 @@ class OnnxIslands:
         shape = tvm_api.static_shape(source.integers) or ()
         there = replace(result, shape=shape)
         if source.scale.bits > 8:
-            known = parameters.requantize(there, source, Rounding.EVEN)
+            known = parameters.requantize(there, source, Arithmetic.EVEN)
             return self._builder.emit(known.call([source.integers], result.span))
         table = conversion(source.scale, result.scale, result.clip)
         if is_identity(table, source.scale):
@@ -305,9 +305,9 @@ class OnnxIslands:
         distances = all_integers(source.dtype) - source.zero_point
         straight = distances * (float(source.scale) / float(target.scale)) + target.zero_point
         if np.abs(np.clip(straight, *clip) - table.astype(np.int64)).max() <= HALF_A_STEP:
-            known = parameters.requantize(there, function.source, Rounding.EVEN)
+            known = parameters.requantize(there, function.source, Arithmetic.EVEN)
             return known.call([function.source.integers], result.span)
         reals = function.values.astype(np.float64) / float(target.scale) + target.zero_point
         short, bits = interpolation_table(table, np.clip(reals, *target.limits))
-        lines = Interpolation(**there.common(Rounding.EVEN), step_bits=bits)
+        lines = Interpolation(**there.common(Arithmetic.EVEN), step_bits=bits)
         return lines.call([function.source.integers, relax.const(short)], result.span)

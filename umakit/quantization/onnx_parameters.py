@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint, fixed_point
+from umakit.operators.numeric.float32 import LARGEST_FACTOR
+from umakit.operators.tensors import NotAnIsland, Quantized, Scale
 from umakit.quantization import parameters
-from umakit.quantization.fixed_point import FixedPoint, Rounding, fixed_point
-from umakit.quantization.float32 import LARGEST_FACTOR
 from umakit.quantization.further_operators import BatchMatmul
 from umakit.quantization.onnx_operators import (
     DilatedMaxPool2d,
@@ -27,7 +28,6 @@ from umakit.quantization.onnx_operators import (
 )
 from umakit.quantization.operators import MaxPool2d, Pool2d
 from umakit.quantization.parameters import Result
-from umakit.quantization.tensors import NotAnIsland, Quantized, Scale
 from umakit.quantization.windows import Window
 
 relax = tvm_api.relax
@@ -39,9 +39,9 @@ EXPONENTIAL_BITS = 30
 MOST_NUMERATOR_BITS = 24
 
 
-def rounding_of(*scales: Scale) -> Rounding:
+def rounding_of(*scales: Scale) -> Arithmetic:
     """How products become integers of which the last scale is the result's."""
-    return Rounding.EVEN if any(scale.bits > 8 for scale in scales) else Rounding.ORT
+    return Arithmetic.EVEN if any(scale.bits > 8 for scale in scales) else Arithmetic.ORT
 
 
 def global_average_pool(result: Result, source: Quantized) -> Any:
@@ -53,7 +53,7 @@ def global_average_pool(result: Result, source: Quantized) -> Any:
         raise NotAnIsland("the result's scale is too small for the data's")
     scaled = fixed_point([float(factor)])
     known = GlobalAveragePool(
-        **result.common(Rounding.ORT),
+        **result.common(Arithmetic.ORT),
         input_zero_point=source.scale.zero_point,
         multiplier=int(scaled.multipliers[0]),
         shift=int(scaled.shifts[0]),
@@ -69,7 +69,7 @@ def max_pool(result: Result, data: Any) -> Pool2d:
         data: integers [N, C, H, W].
     """
     window = Window.of(result.call.attrs)
-    fields = result.common(Rounding.ORT) | _pool_fields(window, result, data)
+    fields = result.common(Arithmetic.ORT) | _pool_fields(window, result, data)
     if window.dilation == (1, 1):
         return MaxPool2d(**fields)
     return DilatedMaxPool2d(**fields, dilation=window.dilation)
@@ -79,7 +79,7 @@ def global_max_pool(result: Result, data: Any) -> Pool2d:
     """Parameters of the largest of each channel, as a pool of one window; arguments as above."""
     _, _, rows, columns = tvm_api.static_shape(data) or (0, 0, 0, 0)
     return MaxPool2d(
-        **result.common(Rounding.ORT),
+        **result.common(Arithmetic.ORT),
         strides=(1, 1),
         padding=(0, 0, 0, 0),
         window=(rows, columns),
@@ -144,7 +144,7 @@ def matmul(result: Result, left: Quantized, right: Quantized) -> BatchMatmul:
     if min(len(shape) for shape in shapes) < 2:
         raise NotAnIsland("an operand is a vector")
     rounding = rounding_of(left.scale, right.scale, result.scale)
-    kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
+    kind: Any = np.float32 if rounding is Arithmetic.ORT else np.float64
     factor = kind(left.scale.scale) * kind(right.scale.scale) / kind(result.scale.scale)
     at_most = left.scale.magnitude * right.scale.magnitude * shapes[0][-1]
     multiplier, shift = parameters.multiplier_of(float(factor), at_most, rounding)
@@ -175,7 +175,7 @@ def softmax(result: Result, source: Quantized) -> Any:
     if exponent < 0 or not 0 < numerator < 2**MOST_NUMERATOR_BITS + 1:
         raise NotAnIsland("softmax's result has a scale that 8 or 16 bits do not suit")
     known = Probabilities(
-        **result.common(Rounding.ORT), axis=axis, numerator=numerator, exponent=exponent
+        **result.common(Arithmetic.ORT), axis=axis, numerator=numerator, exponent=exponent
     )
     table = relax.const(exponentials(source.scale))
     return known.call([source.integers, table], result.span)

@@ -23,73 +23,20 @@ More operators are in `further_operators`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from umakit import tvm_api
-from umakit.quantization.fixed_point import Rounding
+from umakit.operators.parameters import (
+    PREFIX,
+    Pair,
+    Parameters,
+    Pool2d,
+    WindowParameters,
+)
+from umakit.operators.parameters import register_relax_operators as register
+from umakit.operators.requantize import Requantize
 
-P = TypeVar("P", bound="Parameters")
-Pair = tuple[int, int]
-
-PREFIX = "quantized."
-"""What operators' names start with, where Relax's own `relax.` is left out."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """What is common to all: how results become integers.
-
-    Attributes:
-        output_shape: of the result.
-        output_dtype: of the result, `int8` or `uint8`.
-        output_zero_point: the integer that stands for 0 in the result.
-        clip: least and largest result; the range of the dtype, or less for a fused activation.
-        rounding: a value of `Rounding`.
-    """
-
-    operator: ClassVar[str] = ""
-
-    output_shape: tuple[int, ...]
-    output_dtype: str
-    output_zero_point: int
-    clip: Pair
-    rounding: str
-
-    @property
-    def rounding_mode(self) -> Rounding:
-        """How products are rounded."""
-        return Rounding(self.rounding)
-
-    @classmethod
-    def of(cls: type[P], call: Any) -> P:
-        """The parameters of a call of this operator."""
-        return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
-
-    def call(self, operands: Sequence[Any], span: Any) -> Any:
-        """A call of the operator.
-
-        Args:
-            operands: Relax expressions.
-            span: of the call, with the name of the node in the user's model.
-        """
-        return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
-
-
-@dataclass(frozen=True)
-class WindowParameters(Parameters):
-    """What convolutions and pools have in common.
-
-    Attributes:
-        strides: rows, columns.
-        padding: top, left, bottom, right; padded places stand for 0.
-        layout: of data and result, `NHWC` or `NCHW`.
-    """
-
-    strides: Pair
-    padding: tuple[int, int, int, int]
-    layout: str = field(default="NHWC", kw_only=True)
+__all__ = ["PREFIX", "Pair", "Parameters", "Pool2d", "Requantize", "WindowParameters", "register"]
 
 
 @dataclass(frozen=True)
@@ -120,17 +67,6 @@ class Dense(Parameters):
     operator: ClassVar[str] = "dense"
 
     input_zero_point: int
-
-
-@dataclass(frozen=True)
-class Pool2d(WindowParameters):
-    """A pool whose input and output have the same scale and zero point; padding is left out.
-
-    Attributes:
-        window: rows, columns.
-    """
-
-    window: Pair
 
 
 @dataclass(frozen=True)
@@ -196,22 +132,6 @@ class Softmax(Parameters):
 
 
 @dataclass(frozen=True)
-class Requantize(Parameters):
-    """The same numbers with another scale and zero point, perhaps clipped.
-
-    Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
-        multiplier, shift: of the ratio of the scales.
-    """
-
-    operator: ClassVar[str] = "requantize"
-
-    input_zero_point: int
-    multiplier: int
-    shift: int
-
-
-@dataclass(frozen=True)
 class Quantize(Parameters):
     """Real numbers as integers: divided by the scale, rounded with ties away from zero.
 
@@ -222,30 +142,8 @@ class Quantize(Parameters):
 
 
 OPERATORS: tuple[type[Parameters], ...] = (
-    Conv2d, Dense, AveragePool2d, MaxPool2d, Add, Subtract, Multiply, Softmax, Requantize, Quantize,
+    Conv2d, Dense, AveragePool2d, MaxPool2d, Add, Subtract, Multiply, Softmax, Quantize,
 )  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """An attribute as Python's own int, str or tuple."""
-    if isinstance(value, str):
-        return str(value)
-    if hasattr(value, "__len__"):
-        return tuple(_plain(item) for item in value)
-    return int(value)
-
-
-def _result_type(call: Any, builder: Any) -> Any:
-    return tvm_api.tensor_type(
-        [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
-    )
-
-
-def register(kinds: Sequence[type[Parameters]]) -> None:
-    """Make Relax operators of kinds of parameters."""
-    infer: Callable[[Any, Any], Any] = _result_type
-    for kind in kinds:
-        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), infer)
 
 
 register(OPERATORS)

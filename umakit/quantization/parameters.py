@@ -8,15 +8,24 @@ precision: float32 scales are multiplied and divided in float64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.quantization.fixed_point import FixedPoint, Rounding, fixed_point
-from umakit.quantization.float32 import LARGEST_FACTOR
+from umakit.operators.islands import Result
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.float32 import LARGEST_FACTOR
+from umakit.operators.numeric.multipliers import (
+    check_headroom,
+    exact_multipliers,
+    fixed_points,
+    multiplier_of,
+    reduced_multipliers,
+)
+from umakit.operators.requantize import change_of_scale as requantize
+from umakit.operators.tensors import NotAnIsland, Quantized, Weights
 from umakit.quantization.operators import (
     Add,
     AveragePool2d,
@@ -26,10 +35,8 @@ from umakit.quantization.operators import (
     Multiply,
     Parameters,
     Pool2d,
-    Requantize,
     Subtract,
 )
-from umakit.quantization.tensors import NotAnIsland, Quantized, Scale, Weights
 from umakit.quantization.windows import Window
 
 Array = npt.NDArray[Any]
@@ -42,49 +49,12 @@ ADD_LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
 
 MOST_OF_A_WIDE_BIAS = 2.0**46
-MOST_OF_WIDE_SHIFTS = 8
-"""Bounds within which products of 64-bit sums do not overflow."""
-
-FEWEST_MULTIPLIER_BITS = 20
-"""With fewer, a product would be off by more than a part of a step of 16 bits."""
-
 BIAS_TOLERANCE = 0.02
 """How far, in steps of the result, a bias's scale may be from that of the accumulator."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """The value that a quantize rounds, without the activation in front of it.
-
-    Attributes:
-        call: the operator's call.
-        scale: of the integers.
-        clip: least and largest integer that the activation lets through.
-        activation: whether there was one.
-        shape: of the result.
-        span: of the quantize.
-    """
-
-    call: Any
-    scale: Scale
-    clip: tuple[int, int]
-    activation: bool
-    shape: tuple[int, ...]
-    span: Any
-
-    def common(self, rounding: Rounding) -> dict[str, Any]:
-        """The fields that all `Parameters` have."""
-        return {
-            "output_shape": self.shape,
-            "output_dtype": self.scale.dtype,
-            "output_zero_point": self.scale.zero_point,
-            "clip": self.clip,
-            "rounding": rounding.value,
-        }
-
-
 def conv2d(
-    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Arithmetic
 ) -> Any:
     """A `quantized.conv2d` call.
 
@@ -112,7 +82,7 @@ def dense(
     source: Quantized,
     weights: Weights,
     bias: Bias,
-    rounding: Rounding,
+    rounding: Arithmetic,
 ) -> Any:
     """A `quantized.dense` call, reshaped if the data has more than two dimensions.
 
@@ -138,7 +108,7 @@ def dense(
     return tvm_api.make_call(reshape(builder.emit(call), result.shape), span=result.span)
 
 
-def _factors(source: Quantized, weights: Weights, result: Result, rounding: Rounding) -> Array:
+def _factors(source: Quantized, weights: Weights, result: Result, rounding: Arithmetic) -> Array:
     """What a linear layer's sums are multiplied with, one factor or one for each channel.
 
     ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
@@ -146,18 +116,18 @@ def _factors(source: Quantized, weights: Weights, result: Result, rounding: Roun
     only LiteRT computes (`GetQuantizedConvolutionMultipler`).
     """
     # Where integers of 16 bits are rounded once, as exact as can be.
-    kind: Any = np.float32 if rounding is Rounding.ORT else np.float64
-    legacy = rounding is Rounding.TFLM and source.scale.dtype == "uint8"
+    kind: Any = np.float32 if rounding is Arithmetic.ORT else np.float64
+    legacy = rounding is Arithmetic.TFLM and source.scale.dtype == "uint8"
     of_scales = np.float32 if legacy else kind
     product = of_scales(source.scale.scale) * weights.channel_scales().astype(of_scales)
     factors: Array = product.astype(kind) / kind(result.scale.scale)
-    if rounding is Rounding.ORT and not (factors < LARGEST_FACTOR).all():
+    if rounding is Arithmetic.ORT and not (factors < LARGEST_FACTOR).all():
         raise NotAnIsland("the result's scale is too small for the operands'")
     return np.asarray(factors, np.float64)
 
 
 def linear_operands(
-    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Rounding
+    result: Result, source: Quantized, weights: Weights, bias: Bias, rounding: Arithmetic
 ) -> list[Any]:
     """Weights, bias, multipliers and shifts as constants.
 
@@ -170,7 +140,7 @@ def linear_operands(
     factors = _factors(source, weights, result, rounding)
     # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
     narrow = isinstance(bias, Weights) and bias.integers.dtype != np.int64
-    wide = rounding is Rounding.TFLM and source.scale.dtype == "int16" and not narrow
+    wide = rounding is Arithmetic.TFLM and source.scale.dtype == "int16" and not narrow
     dtype = np.dtype(np.int64 if wide else np.int32)
     if isinstance(bias, np.ndarray):
         bias = _rounded_bias(bias, source, weights, dtype)
@@ -180,7 +150,7 @@ def linear_operands(
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
             raise NotAnIsland("the bias has another scale than the products")
-    if rounding is Rounding.EVEN:
+    if rounding is Arithmetic.EVEN:
         sums = np.abs(weights.integers.reshape(channels, -1).astype(np.int64)).sum(axis=1)
         largest = np.abs(biases.astype(np.int64)) + source.scale.magnitude * sums
         scaled = exact_multipliers(factors, int(largest.max()))
@@ -223,38 +193,7 @@ def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
     return bias.integers.reshape(-1)
 
 
-def exact_multipliers(factors: Sequence[float] | Array, at_most: int) -> FixedPoint:
-    """Multipliers for `Rounding.EVEN`, of as many bits as products of 62 bits leave room for.
-
-    Args:
-        factors: what values are multiplied with.
-        at_most: what the values' magnitude does not exceed.
-
-    Raises:
-        NotAnIsland: the products would have more bits, or would have to be shifted left.
-    """
-    bits = min(31, 62 - at_most.bit_length())
-    scaled = fixed_points([float(factor) for factor in factors])
-    reduced = (scaled.multipliers.astype(np.int64) + ((1 << (31 - bits)) >> 1)) >> (31 - bits)
-    shifts = scaled.shifts.astype(np.int64) + (31 - bits)
-    if bits < FEWEST_MULTIPLIER_BITS or (shifts > 30).any():
-        raise NotAnIsland("the result's scale is too small for the operands'")
-    return FixedPoint(np.minimum(reduced, 2**31 - 1).astype(np.int32), shifts.astype(np.int8))
-
-
-def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
-    """Multipliers of 15 bits for sums of 64, of `MultiplyByQuantizedMultiplier` (common.cc).
-
-    Raises:
-        NotAnIsland: the reference does not take the shifts.
-    """
-    if (scaled.shifts >= MOST_OF_WIDE_SHIFTS).any():
-        raise NotAnIsland("the result's scale is too small for the products'")
-    reduced = np.minimum((scaled.multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
-    return FixedPoint(reduced.astype(np.int32), scaled.shifts)
-
-
-def elementwise(result: Result, operands: Sequence[Quantized], rounding: Rounding) -> Parameters:
+def elementwise(result: Result, operands: Sequence[Quantized], rounding: Arithmetic) -> Parameters:
     """Parameters of an addition, subtraction or multiplication.
 
     Raises:
@@ -291,7 +230,7 @@ def elementwise(result: Result, operands: Sequence[Quantized], rounding: Roundin
     )
 
 
-def pool(result: Result, source: Quantized, rounding: Rounding) -> Any:
+def pool(result: Result, source: Quantized, rounding: Arithmetic) -> Any:
     """A call of a pool.
 
     Raises:
@@ -304,7 +243,7 @@ def pool(result: Result, source: Quantized, rounding: Rounding) -> Any:
     return pool2d(kind, result, result.call, rounding).call([source.integers], result.span)
 
 
-def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) -> Pool2d:
+def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Arithmetic) -> Pool2d:
     """Parameters of a pool.
 
     Args:
@@ -332,53 +271,17 @@ def pool2d(kind: type[Pool2d], result: Result, call: Any, rounding: Rounding) ->
     )
 
 
-def requantize(result: Result, source: Quantized, rounding: Rounding) -> Requantize:
-    """Parameters of a change of scale, perhaps with an activation.
+__all__ = [
+    "Result",
+    "check_headroom",
+    "exact_multipliers",
+    "fixed_points",
+    "multiplier_of",
+    "reduced_multipliers",
+    "requantize",
+]
 
-    Raises:
-        NotAnIsland: scales that integers cannot express.
-    """
-    factor = float(source.scale.scale) / float(result.scale.scale)
-    multiplier, shift = multiplier_of(factor, source.scale.magnitude, rounding)
-    check_headroom(source.scale.magnitude, shift, rounding)
-    return Requantize(
-        **result.common(rounding),
-        input_zero_point=source.scale.zero_point,
-        multiplier=multiplier,
-        shift=shift,
-    )
-
-
-def multiplier_of(factor: float, at_most: int, rounding: Rounding) -> tuple[int, int]:
-    """Multiplier and shift of values whose magnitude does not exceed `at_most`.
-
-    Raises:
-        NotAnIsland: a factor that the rounding does not take.
-    """
-    if rounding is Rounding.ORT and not factor < LARGEST_FACTOR:
-        raise NotAnIsland("the result's scale is too small for the operands'")
-    exact = rounding is Rounding.EVEN
-    scaled = exact_multipliers([factor], at_most) if exact else fixed_points([factor])
-    return int(scaled.multipliers[0]), int(scaled.shifts[0])
-
-
-def check_headroom(magnitude: int, shift: int, rounding: Rounding) -> None:
-    """Refuse left shifts that the reference makes in 32 bits and that need more.
-
-    Raises:
-        NotAnIsland: the largest value has no 32 bits after the shift.
-    """
-    if rounding is Rounding.TFLM and magnitude << max(shift, 0) >= 2**31:
-        raise NotAnIsland("the result's scale is too small for the operands'")
-
-
-def fixed_points(factors: Sequence[float]) -> FixedPoint:
-    """`fixed_point` of factors.
-
-    Raises:
-        NotAnIsland: a factor has no fixed-point multiplier.
-    """
-    try:
-        return fixed_point(factors)
-    except ValueError as error:
-        raise NotAnIsland(str(error)) from None
+__all__ = [
+    "Result", "check_headroom", "exact_multipliers", "fixed_points", "multiplier_of",
+    "reduced_multipliers", "requantize",
+]  # fmt: skip

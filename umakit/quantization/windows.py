@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.operators.tensors import NotAnIsland, Quantized, Weights
 from umakit.quantization.operators import Pair
-from umakit.quantization.tensors import NotAnIsland, Quantized, Weights
 
 LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
 """Rows of numbers are images of one row."""

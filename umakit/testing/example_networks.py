@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import InputError
-from umakit.quantization.fixed_point import fixed_point
+from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.quantization.operators import (
     Add,
     AveragePool2d,
@@ -40,7 +40,7 @@ class QuantizedNetwork:
         height, width, channels: of the input.
         layout: `NHWC` or `NCHW`, of all images.
         batch: number of images.
-        rounding: `tflm` or `ort`, see `umakit.quantization.Rounding`.
+        rounding: `tflm` or `ort`, see `umakit.quantization.Arithmetic`.
         dtype: of images: `int8`, or `int16` with biases of int64 and zero points of 0. Weights are
             int8.
         seed: of weights, bias, scales and input.

@@ -25,13 +25,12 @@ from umakit.lower.integer import (
     softmax,
     transposed,
 )
+from umakit.operators import registry
 from umakit.quantization.further_operators import (
     ArgMax,
     ArgMin,
     BatchMatmul,
     Conv2dTranspose,
-    LeakyRelu,
-    Lookup,
     Mean,
     Prelu,
     ResizeBilinear,
@@ -59,7 +58,6 @@ from umakit.quantization.operators import (
     Parameters,
     Pool2d,
     Quantize,
-    Requantize,
     Softmax,
     Subtract,
 )
@@ -76,7 +74,6 @@ def legalizations() -> dict[str, Rule]:
         Conv2d.operator: _conv2d,
         Dense.operator: _dense,
         Softmax.operator: _softmax,
-        Requantize.operator: _requantize,
         Multiply.operator: _multiply,
         Quantize.operator: _quantize,
         Conv2dTranspose.operator: _conv2d_transpose,
@@ -88,12 +85,10 @@ def legalizations() -> dict[str, Rule]:
     rules |= {kind.operator: _rule_of(kind, images.arg_max) for kind in (ArgMax, ArgMin)}
     rules |= {
         BatchMatmul.operator: _rule_of(BatchMatmul, matmul.batch_matmul),
-        LeakyRelu.operator: _rule_of(LeakyRelu, elementwise.leaky_relu),
         Prelu.operator: _rule_of(Prelu, elementwise.prelu),
         ResizeBilinear.operator: _rule_of(ResizeBilinear, images.resize_bilinear),
         SigmoidLookup.operator: _rule_of(SigmoidLookup, interpolation.sigmoid_lookup),
         SoftmaxLookup.operator: _rule_of(SoftmaxLookup, interpolation.softmax_lookup),
-        Lookup.operator: _rule_of(Lookup, lookup.lookup),
         Interpolation.operator: _rule_of(Interpolation, lookup.interpolation),
         MeanPool2d.operator: _rule_of(MeanPool2d, pooling.mean_pool2d),
         Probabilities.operator: _rule_of(Probabilities, probabilities.probabilities),
@@ -103,7 +98,8 @@ def legalizations() -> dict[str, Rule]:
             GlobalAveragePool, float32_kernels.global_average_pool
         ),
     }
-    return {f"relax.{PREFIX}{operator}": rule for operator, rule in rules.items()}
+    own = {f"relax.{PREFIX}{operator}": rule for operator, rule in rules.items()}
+    return registry.legalizations() | own
 
 
 def _call(builder: Any, call: Any, function: Any, operands: list[Any]) -> Any:
@@ -165,12 +161,6 @@ def _conv2d_transpose(builder: Any, call: Any) -> Any:
 def _softmax(builder: Any, call: Any) -> Any:
     data = call.args[0]
     function = softmax.softmax(Softmax.of(call), _shape(data), tvm_api.dtype_of(data))
-    return _call(builder, call, function, list(call.args))
-
-
-def _requantize(builder: Any, call: Any) -> Any:
-    shapes, dtypes = _operands(call)
-    function = elementwise.requantize(Requantize.of(call), shapes, dtypes)
     return _call(builder, call, function, list(call.args))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.integer.convolution import Linear, product, window_axes
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     TILE,
     accumulators,
     add_to,
@@ -28,7 +28,7 @@ from umakit.lower.integer.loops import (
     tiles,
     total_of,
 )
-from umakit.lower.integer.windows import Axis
+from umakit.operators.kernels.windows import Axis
 from umakit.quantization.operators import Conv2d
 
 tirx = tvm_api.tirx

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     BLOCK,
     TILE,
     accumulators,
@@ -29,7 +29,7 @@ from umakit.lower.integer.loops import (
     tiles,
     total_of,
 )
-from umakit.lower.integer.windows import Axis
+from umakit.operators.kernels.windows import Axis
 from umakit.quantization.operators import Conv2d, Dense, WindowParameters
 
 tirx = tvm_api.tirx

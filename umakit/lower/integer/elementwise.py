@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.elementwise import binary_kernel, broadcast, factor_by_sign
+from umakit.operators.kernels.loops import (
     bound,
     buffer,
     buffers,
@@ -18,30 +19,16 @@ from umakit.lower.integer.loops import (
     loop,
     sequence,
     store_rescaled,
-    store_shifted,
     unflatten,
 )
-from umakit.quantization.further_operators import LeakyRelu, Prelu
-from umakit.quantization.operators import Add, Multiply, Parameters, Quantize, Requantize, Subtract
-from umakit.quantization.requantize import requantize as scaled_by
+from umakit.operators.numeric.requantize import requantize as scaled_by
+from umakit.quantization.further_operators import Prelu
+from umakit.quantization.operators import Add, Multiply, Quantize, Subtract
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]
 Combine = Callable[[Any, Any], tuple[list[Any], Any]]
 """(left element, right element) -> statements, int32 value to rescale."""
-
-
-def requantize(known: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
-    """Kernel (data, output) of a change of scale."""
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", known.output_shape, known.output_dtype)
-    factor = (int32(known.multiplier), int32(known.shift))
-
-    def one(i: Any) -> Any:
-        value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(known.input_zero_point)
-        return store_rescaled(output, unflatten(i, known.output_shape), value, factor, known)
-
-    return kernel([data, output], loop("i", math.prod(known.output_shape), one))
 
 
 def quantize(known: Quantize, shape: tuple[int, ...]) -> Any:
@@ -71,7 +58,7 @@ def quantize(known: Quantize, shape: tuple[int, ...]) -> Any:
 def add(known: Add, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (left, right, output) of a sum or difference."""
     factor = (known.multipliers[2], known.shifts[2])
-    return _binary(known, shapes, dtypes, partial(total_of_both, known), factor)
+    return binary_kernel(known, shapes, dtypes, partial(total_of_both, known), factor)
 
 
 def total_of_both(known: Add, left: Any, right: Any) -> tuple[list[Any], Any]:
@@ -82,7 +69,7 @@ def total_of_both(known: Add, left: Any, right: Any) -> tuple[list[Any], Any]:
         known.shifts[:2], strict=True,
     ):  # fmt: skip
         shifted = (int32(element) - int32(zero_point)) * int32(1 << known.left_shift)
-        product = scaled_by(shifted, int32(by), int32(shift), known.rounding_mode)
+        product = scaled_by(shifted, int32(by), int32(shift), known.arithmetic)
         part, value = bound(f"scaled_{name}", product)
         statements += part
         values.append(value)
@@ -97,51 +84,7 @@ def multiplication(known: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:
     def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
         return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
 
-    return _binary(known, shapes, dtypes, combine, (known.multiplier, known.shift))
-
-
-def _binary(
-    known: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
-) -> Any:
-    """Kernel (left, right, output) that combines elements of tensors that broadcast."""
-    operands = buffers(("left", "right"), shapes, dtypes)
-    output = buffer("output", known.output_shape, known.output_dtype)
-    factor = (int32(by[0]), int32(by[1]))
-
-    def one(i: Any) -> Any:
-        place = unflatten(i, known.output_shape)
-        left, right = (
-            operand[tuple(broadcast(place, shape))]
-            for operand, shape in zip(operands, shapes, strict=True)
-        )
-        statements, value = combine(left, right)
-        return sequence(*statements, store_rescaled(output, place, value, factor, known))
-
-    return kernel([*operands, output], loop("i", math.prod(known.output_shape), one))
-
-
-def leaky_relu(known: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
-    """Kernel (data, output) of x where it is positive, slope * x elsewhere."""
-    data = buffer("data", shapes[0], dtypes[0])
-    output = buffer("output", known.output_shape, known.output_dtype)
-
-    def one(i: Any) -> Any:
-        value = tirx.Var("value", "int32")
-        element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(known.input_zero_point)
-        factor = _factor_by_sign(value, known.multipliers, known.shifts)
-        scaled = scaled_by(value, *factor, known.rounding_mode)
-        result = tirx.Var("result", "int32")
-        signed = result
-        if known.negated:
-            signed = tirx.Select(value < int32(0), int32(0) - result, result)
-        place = unflatten(i, known.output_shape)
-        return sequence(
-            tirx.Bind(value, element),
-            tirx.Bind(result, scaled),
-            store_shifted(output, place, signed, known.output_zero_point, known),
-        )
-
-    return kernel([data, output], loop("i", math.prod(shapes[0]), one))
+    return binary_kernel(known, shapes, dtypes, combine, (known.multiplier, known.shift))
 
 
 def prelu(known: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
@@ -154,7 +97,7 @@ def prelu(known: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
         place = unflatten(i, known.output_shape)
         element = data[tuple(broadcast(place, shapes[0]))]
         product = tirx.Select(value < int32(0), value * slope, value)
-        factor = _factor_by_sign(value, known.multipliers, known.shifts)
+        factor = factor_by_sign(value, known.multipliers, known.shifts)
         return sequence(
             tirx.Bind(value, int32(element) - int32(known.zero_points[0])),
             tirx.Bind(slope, int32(slopes[tuple(broadcast(place, shapes[1]))])
@@ -163,20 +106,3 @@ def prelu(known: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
         )  # fmt: skip
 
     return kernel([data, slopes, output], loop("i", math.prod(known.output_shape), one))
-
-
-def _factor_by_sign(
-    value: Any, multipliers: tuple[int, int], shifts: tuple[int, int]
-) -> tuple[Any, Any]:
-    """The first factor for values of at least 0, the second for those below."""
-    multiplier, shift = (
-        tirx.Select(value < int32(0), int32(below), int32(above))
-        for above, below in (multipliers, shifts)
-    )
-    return multiplier, shift
-
-
-def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    """Indices into an operand for a place of the result; axes of one element repeat."""
-    own = place[len(place) - len(shape) :]
-    return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.elementwise import broadcast
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.loops import (
     accumulators,
     add_element_to,
     buffer,
@@ -23,8 +23,8 @@ from umakit.lower.integer.loops import (
     store_shifted,
     unflatten,
 )
+from umakit.operators.numeric.requantize import header_call
 from umakit.quantization.onnx_operators import Float32Pair, Float32Product, GlobalAveragePool
-from umakit.quantization.requantize import header_call
 
 tirx = tvm_api.tirx
 Shapes = list[tuple[int, ...]]

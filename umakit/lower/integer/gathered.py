@@ -22,7 +22,7 @@ from umakit.lower.integer.convolution import (
     window_axes,
     window_loops,
 )
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     BLOCK,
     accumulators,
     add_products,
@@ -38,7 +38,7 @@ from umakit.lower.integer.loops import (
     total_of,
     unflatten,
 )
-from umakit.lower.integer.windows import Axis
+from umakit.operators.kernels.windows import Axis
 from umakit.quantization.operators import Conv2d
 
 tirx = tvm_api.tirx

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     buffer,
     buffers,
     int32,
@@ -23,8 +23,8 @@ from umakit.lower.integer.loops import (
     store_shifted,
     unflatten,
 )
+from umakit.operators.numeric.requantize import requantize
 from umakit.quantization.further_operators import SigmoidLookup, SoftmaxLookup
-from umakit.quantization.requantize import requantize
 
 tirx = tvm_api.tirx
 
@@ -150,7 +150,7 @@ class _Softmax:
         known = self._known
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
         factor = (int32(known.multiplier), int32(known.shift))
-        scaled = steps.bind("scaled", requantize(difference, *factor, known.rounding_mode))
+        scaled = steps.bind("scaled", requantize(difference, *factor, known.arithmetic))
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
     def _add(self, row: Any, i: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     TILE,
     accumulators,
     add_element_to,
@@ -23,30 +23,10 @@ from umakit.lower.integer.loops import (
     total_of,
     unflatten,
 )
-from umakit.quantization.further_operators import Lookup, Mean
+from umakit.quantization.further_operators import Mean
 from umakit.quantization.onnx_operators import Interpolation
 
 tirx = tvm_api.tirx
-
-
-def lookup(known: Lookup, shapes: list[tuple[int, ...]], dtypes: list[str]) -> Any:
-    """Kernel (data, table, output) of a function of 8-bit integers that a table lists.
-
-    Args:
-        known: parameters of the operator.
-        shapes, dtypes: of data and table.
-    """
-    shape = shapes[0]
-    data = buffer("data", shape, dtypes[0])
-    table = buffer("table", [256], known.output_dtype)
-    output = buffer("output", known.output_shape, known.output_dtype)
-    least = 128 if dtypes[0] == "int8" else 0
-
-    def one(i: Any) -> Any:
-        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
-        return tirx.BufferStore(output, table[index], unflatten(i, known.output_shape))
-
-    return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
 def interpolation(known: Interpolation, shapes: list[tuple[int, ...]], dtypes: list[str]) -> Any:

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.elementwise import broadcast
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.loops import (
     TILE,
     accumulators,
     add_to,

@@ -9,7 +9,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.integer.convolution import at_positions, channel_count, image_size, place
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     TILE,
     accumulators,
     add_element_to,
@@ -25,7 +25,7 @@ from umakit.lower.integer.loops import (
     store_rescaled,
     tiles,
 )
-from umakit.lower.integer.windows import Axis
+from umakit.operators.kernels.windows import Axis
 from umakit.quantization.onnx_operators import DilatedMaxPool2d, MeanPool2d
 from umakit.quantization.operators import AveragePool2d, Pool2d
 

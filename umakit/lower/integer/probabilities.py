@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     bound,
     buffer,
     int32,

@@ -12,7 +12,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.integer.convolution import product
 from umakit.lower.integer.elementwise import total_of_both
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
     buffer,
@@ -24,8 +24,8 @@ from umakit.lower.integer.loops import (
     store_rescaled,
     total_of,
 )
+from umakit.operators.requantize import Requantize
 from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, Weighted
-from umakit.quantization.operators import Requantize
 
 tirx = tvm_api.tirx
 

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
     bound,
@@ -24,8 +24,8 @@ from umakit.lower.integer.loops import (
     store_shifted,
     unflatten,
 )
+from umakit.operators.numeric.requantize import header_call
 from umakit.quantization.operators import Softmax
-from umakit.quantization.requantize import header_call
 
 tirx = tvm_api.tirx
 

@@ -16,7 +16,7 @@ from umakit.lower.integer.convolution import (
     place,
     product,
 )
-from umakit.lower.integer.loops import (
+from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
     buffer,

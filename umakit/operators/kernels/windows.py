@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.integer.loops import int32
+from umakit.operators.kernels.loops import int32
 
 tirx = tvm_api.tirx
 

@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from umakit.quantization.fixed_point import (
+from umakit.operators.numeric.fixed_point import (
     Array,
     high_product,
     quantize_multiplier,
     round_half_away,
     shift_right_rounding,
 )
-from umakit.quantization.softmax_table import INT32_MAX, exponential
-from umakit.quantization.tensors import Scale
+from umakit.operators.tables.exponentials import INT32_MAX, exponential
+from umakit.operators.tensors import Scale
 
 LOGISTIC_INTEGER_BITS = 4
 """Integer bits of the fixed-point argument (`kInputIntegerBits`)."""
@@ -50,12 +50,12 @@ def logistic_table(source: Scale) -> Array:
         probability = _sigmoid(argument)
         return shift_right_rounding(probability, 31 - 8) - 128
 
-    return _saturating_table(source, function)
+    return saturating_table(source, function)
 
 
 def tanh_table(source: Scale) -> Array:
     """tanh(x) with scale 1/128 and zero point 0; otherwise as `logistic_table`."""
-    return _saturating_table(source, lambda argument: shift_right_rounding(_tanh(argument), 31 - 7))
+    return saturating_table(source, lambda argument: shift_right_rounding(_tanh(argument), 31 - 7))
 
 
 def hard_swish_table(source: Scale, result: Scale) -> Array:
@@ -93,42 +93,7 @@ def hard_swish_table(source: Scale, result: Scale) -> Array:
         truncated = int(math.copysign(abs(product) >> 15, product))
         return shift_right_rounding(truncated, -output_shift) + result.zero_point
 
-    return _table(function)
-
-
-def leaky_relu_table(source: Scale, result: Scale, slope: float) -> Array:
-    """x where it is positive, slope * x elsewhere.
-
-    Args:
-        source: of x, int8.
-        result: of the result, int8.
-        slope: float32, finite.
-
-    Returns:
-        int8[256], for x = -128, ..., 127.
-
-    Raises:
-        ValueError: factors that have no fixed-point multiplier.
-    """
-    ratio, factor = leaky_relu_factors(source, result, slope)
-    positive, negative = quantize_multiplier(ratio), quantize_multiplier(abs(factor))
-
-    def function(integer: int) -> int:
-        value = integer - source.zero_point
-        if value >= 0:
-            scaled = multiplied(value, *positive)
-        else:
-            scaled = int(math.copysign(1, factor)) * multiplied(value, *negative)
-        return result.zero_point + scaled
-
-    return _table(function)
-
-
-def leaky_relu_factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
-    """What positive and negative integers are multiplied with; see `leaky_relu_table`."""
-    # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
-    ratio = float(source.scale) / float(result.scale)
-    return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
+    return table_of(function)
 
 
 def elu_table(source: Scale, result: Scale) -> Array:
@@ -149,7 +114,7 @@ def elu_table(source: Scale, result: Scale) -> Array:
             value = np.float32(np.exp(np.float64(value))) - np.float32(1)
         return round_half_away(float(value * inverse)) + result.zero_point
 
-    return _table(function)
+    return table_of(function)
 
 
 def multiplied(value: int, multiplier: int, shift: int) -> int:
@@ -164,11 +129,11 @@ def multiplied(value: int, multiplier: int, shift: int) -> int:
     return shift_right_rounding(high_product(shifted, multiplier), max(-shift, 0))
 
 
-def _table(function: Callable[[int], int]) -> Array:
+def table_of(function: Callable[[int], int]) -> Array:
     return np.clip([function(integer) for integer in range(-128, 128)], -128, 127).astype(np.int8)
 
 
-def _saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
+def saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
     """A function of fixed-point arguments, and its limits where arguments get too large."""
     fractional = 31 - LOGISTIC_INTEGER_BITS
     multiplier, shift = quantize_multiplier(float(source.scale) * 2.0**fractional)
@@ -182,7 +147,7 @@ def _saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
             return -128 if value <= -radius else 127
         return function(multiplied(value, multiplier, shift))
 
-    return _table(limited)
+    return table_of(limited)
 
 
 # --- gemmlowp's fixed point ---------------------------------------------------------------------

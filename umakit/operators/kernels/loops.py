@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.lower.index_checks import INSIDE
-from umakit.lower.kernels import KEEPS_NAMES
-from umakit.quantization.operators import Parameters
-from umakit.quantization.requantize import add_and_clamp, requantize
+from umakit.operators.numeric.requantize import add_and_clamp, requantize
+from umakit.operators.parameters import Parameters
 
 tirx = tvm_api.tirx
+
+KEEPS_NAMES = "umakit.keeps_names"
+"""Attribute of a prim func whose parameters have names of its own."""
+
+INSIDE = "umakit.positions_are_inside"
+"""Attribute of a prim func whose author vouches for its positions: they hold for all values of its
+inputs, but by relations between them that intervals do not show."""
 
 TILE = 64
 """Most accumulators that a kernel keeps at once, in a local array of as many int32."""
@@ -52,10 +57,10 @@ def buffers(
 
 
 def accumulators(count: int, bits: int = 32) -> Any:
-    """A local array of sums.
+    """A local array of accumulators.
 
-    They are unsigned, which wraps around by C's rules. Sums of int32 that go through casts to
-    unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
+    They are unsigned, which wraps around by C's rules. Accumulators of int32 that go through casts
+    to unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
     """
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
@@ -190,7 +195,7 @@ def store_rescaled(
     indices: Sequence[Any],
     value: Any,
     factor: tuple[Any, Any],
-    known: Parameters,
+    parameters: Parameters,
 ) -> Any:
     """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
 
@@ -199,10 +204,10 @@ def store_rescaled(
         indices: of the element.
         value: an int32 expression, or an int64 one (see `requantize`).
         factor: multiplier and shift.
-        known: about the output.
+        parameters: about the output.
     """
-    statements, scaled = bound("scaled", requantize(value, *factor, known.rounding_mode))
-    store = store_shifted(output, indices, scaled, known.output_zero_point, known)
+    statements, scaled = bound("scaled", requantize(value, *factor, parameters.arithmetic))
+    store = store_shifted(output, indices, scaled, parameters.output_zero_point, parameters)
     return sequence(*statements, store)
 
 
@@ -218,22 +223,22 @@ def bound(name: str, value: Any) -> tuple[list[Any], Any]:
 
 
 def store_shifted(
-    output: Any, indices: Sequence[Any], value: Any, zero_point: int, known: Parameters
+    output: Any, indices: Sequence[Any], value: Any, zero_point: int, parameters: Parameters
 ) -> Any:
     """Store an int32 value plus a zero point, clipped to the output's range."""
-    clipped = add_and_clamp(value, zero_point, *known.clip)
-    return tirx.BufferStore(output, clipped.astype(known.output_dtype), list(indices))
+    clipped = add_and_clamp(value, zero_point, *parameters.clip)
+    return tirx.BufferStore(output, clipped.astype(parameters.output_dtype), list(indices))
 
 
-def store_clipped(output: Any, indices: Sequence[Any], value: Any, known: Parameters) -> Any:
+def store_clipped(output: Any, indices: Sequence[Any], value: Any, parameters: Parameters) -> Any:
     """Store an int32 value that the output's dtype can hold, clipped to its range."""
-    low, high = known.clip
-    limits = np.iinfo(known.output_dtype)
+    low, high = parameters.clip
+    limits = np.iinfo(parameters.output_dtype)
     if low > limits.min:
         value = tirx.max(value, int32(low))
     if high < limits.max:
         value = tirx.min(value, int32(high))
-    return tirx.BufferStore(output, value.astype(known.output_dtype), list(indices))
+    return tirx.BufferStore(output, value.astype(parameters.output_dtype), list(indices))
 
 
 def kernel(parameters: Sequence[Any], body: Any, *, inside: bool = False) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.quantization.fixed_point import round_half_away
+from umakit.operators.numeric.fixed_point import round_half_away
 
 Array = npt.NDArray[Any]
 Definition = Callable[[Any], Any]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.quantization.tensors import (
+from umakit.operators.tensors import (
     Definition,
     NotAnIsland,
     Quantized,

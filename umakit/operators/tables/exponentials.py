@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.quantization.fixed_point import (
+from umakit.operators.numeric.fixed_point import (
     high_product,
     quantize_multiplier,
     shift_right_rounding,

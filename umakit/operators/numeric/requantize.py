@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.quantization.fixed_point import Rounding
+from umakit.operators.numeric.fixed_point import Arithmetic
 
 tirx = tvm_api.tirx
 
@@ -60,17 +60,17 @@ def called_function(expression: Any) -> str:
     return function if function in RESULTS else ""
 
 
-def requantize(value: Any, multiplier: Any, shift: Any, rounding: Rounding) -> Any:
+def requantize(value: Any, multiplier: Any, shift: Any, rounding: Arithmetic) -> Any:
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
     Args:
-        value: an int32 expression; or an int64 one, with `Rounding.EVEN` or for multipliers of 15
+        value: an int32 expression; or an int64 one, with `Arithmetic.EVEN` or for multipliers of 15
             bits (`parameters.reduced_multipliers`), with which it is `* 2**(shift - 15)`.
         multiplier, shift: integer expressions, of `fixed_point`.
         rounding: of the result.
     """
     factor = (multiplier.astype("int32"), shift.astype("int32"))
-    if rounding is Rounding.EVEN:
+    if rounding is Arithmetic.EVEN:
         return header_call("requantize_even", value.astype("int64"), *factor)
     if tvm_api.dtype_of(value) == "int64":
         return header_call("requantize_tflm_int64", value, *factor)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from umakit.quantization.fixed_point import Array, round_half_away
+from umakit.operators.numeric.fixed_point import Array, round_half_away
 
 STEPS_PER_UNIT = 24
 """Of the table of 1 / (1 + exp(-x))."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-class Rounding(Enum):
+class Arithmetic(Enum):
     """How a product with a fixed-point multiplier is rounded to an integer.
 
     `TFLM` rounds twice, as TensorFlow Lite Micro and gemmlowp: the doubled high half of the

@@ -3,7 +3,7 @@
 
 ONNX Runtime multiplies an int32 sum by a float32 factor and rounds the float32 product to the
 nearest integer, ties to even (`MlasRequantizeOutput`). So the result is rounded twice, and a
-product next to a tie becomes that tie. Rounding the exact product once differs in a few of a
+product next to a tie becomes that tie. Arithmetic the exact product once differs in a few of a
 million sums; here the same is computed with 64-bit integers, exactly.
 """
 

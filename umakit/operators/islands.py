@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Islands: real arithmetic between dequantize and quantize, of which integer operators are derived.
+
+Importers write a quantized operator as `quantize(operator(dequantize(x), ...))`. An operator's file
+says with a `Recognition` in which islands it is recognized; its derivation gets an `Island` and
+returns the call of the integer operator, None where the island is another operator's, or raises
+`NotAnIsland` with the reason why there is no integer form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.tensors import (
+    INTEGERS,
+    Array,
+    Definition,
+    FloatInTheModel,
+    NotAnIsland,
+    Quantized,
+    Scale,
+    Weights,
+    dequantized_weights,
+    scale_of,
+)
+
+TFLITE_INTEGERS = ("int8", "uint8", "int16")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The value that a quantize rounds, without the activation in front of it.
+
+    Attributes:
+        call: the operator's call.
+        scale: of the integers.
+        clip: least and largest integer that the activation lets through.
+        activation: whether there was one.
+        shape: of the result.
+        span: of the quantize.
+    """
+
+    call: Any
+    scale: Scale
+    clip: tuple[int, int]
+    activation: bool
+    shape: tuple[int, ...]
+    span: Any
+
+    def common(self, arithmetic: Arithmetic) -> dict[str, Any]:
+        """The fields that all `Parameters` have."""
+        return {
+            "output_shape": self.shape,
+            "output_dtype": self.scale.dtype,
+            "output_zero_point": self.scale.zero_point,
+            "clip": self.clip,
+            "rounding": arithmetic.value,
+        }
+
+    @classmethod
+    def of(cls, call: Any, scale: Scale) -> Result:
+        """A call whose whole value is the result, without an activation."""
+        shape = tvm_api.static_shape(call) or ()
+        return cls(call, scale, scale.limits, False, shape, call.span)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a derivation may ask about the network around its island.
+
+    Attributes:
+        builder: Relax's block builder, where further calls are emitted.
+        definition: finds what variables are bound to.
+        arithmetic: whose results are to be met, `TFLM` or `ORT`.
+        within_nodes: whether an island must come from a single node of the user's model. In
+            TensorFlow Lite, explicit dequantize and quantize operators surround operators that
+            compute in floating point.
+        means_reals: whether the model defines real results, so that biases may be real numbers.
+        rounded_biases: names of layers whose real biases became integers; derivations append.
+    """
+
+    builder: Any
+    definition: Definition
+    arithmetic: Arithmetic
+    within_nodes: bool = False
+    means_reals: bool = False
+    rounded_biases: list[str] = field(default_factory=list)
+
+    def scale(self, call: Any, dtype: str) -> Scale:
+        """The scale of a quantize or dequantize call.
+
+        Raises:
+            NotAnIsland: a dtype that the arithmetic does not have, or a scale that is no constant.
+        """
+        tflm = self.arithmetic is Arithmetic.TFLM
+        return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
+
+    def check_node(self, call: Any, span: Any) -> None:
+        """Refuse a call of another node than that of the island, where islands are single nodes.
+
+        Raises:
+            FloatInTheModel: it is one.
+        """
+        if self.within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):
+            raise FloatInTheModel("the model computes it in floating point")
+
+    def clipping(self, value: Any) -> tuple[float, float] | None:
+        """Least and largest value that an activation lets through; None for other operators.
+
+        Raises:
+            NotAnIsland: bounds that are no constants.
+        """
+        operator = tvm_api.operator_name(value)
+        if operator == "nn.relu":
+            return 0.0, float("inf")
+        if operator == "nn.relu6":
+            return 0.0, 6.0
+        if operator != "clip":
+            return None
+        try:
+            low, high = (tvm_api.float_argument(argument) for argument in value.args[1:3])
+        except ValueError as error:
+            raise NotAnIsland(str(error)) from None
+        return low, high
+
+
+@dataclass(frozen=True)
+class Island:
+    """A quantize and what it rounds, as a derivation gets it.
+
+    Attributes:
+        result: the quantized value.
+        network: around it.
+    """
+
+    result: Result
+    network: Network
+
+    @property
+    def call(self) -> Any:
+        """Of the operator whose result is quantized."""
+        return self.result.call
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Whose results are to be met, `TFLM` or `ORT`."""
+        return self.network.arithmetic
+
+    def with_result(self, **changes: Any) -> Island:
+        """The same island with other fields of its result."""
+        return replace(self, result=replace(self.result, **changes))
+
+    def arithmetic_of(self, *sources: Quantized) -> Arithmetic:
+        """How products of operands become integers of the result; see `arithmetic_of`."""
+        if self.arithmetic is Arithmetic.TFLM:
+            return self.arithmetic
+        return arithmetic_of(*(source.scale for source in sources), self.result.scale)
+
+    def definition(self, expression: Any) -> Any:
+        """What a variable is bound to; anything else is its own definition."""
+        return self.network.definition(expression)
+
+    def emit(self, call: Any) -> Any:
+        """A variable for a call that becomes part of the network."""
+        return self.network.builder.emit(call)
+
+    def operand(self, position: int = 0) -> Quantized:
+        """An operand of the operator, as integers.
+
+        Raises:
+            NotAnIsland: it is no dequantized integer tensor.
+        """
+        return self.dequantized(self.call.args[position])
+
+    def operands(self) -> list[Quantized]:
+        """All operands of the operator, as integers."""
+        return [self.dequantized(argument) for argument in self.call.args]
+
+    def dequantized(self, expression: Any) -> Quantized:
+        """An expression of real numbers as the integers that were dequantized.
+
+        Raises:
+            NotAnIsland: it is no dequantized integer tensor.
+        """
+        call = self.definition(expression)
+        if tvm_api.operator_name(call) != "dequantize":
+            raise NotAnIsland("an operand is no dequantized integer tensor")
+        return self.integers_of(call)
+
+    def integers_of(self, call: Any) -> Quantized:
+        """The integers of a dequantize call."""
+        self.check_node(call)
+        scale = self.network.scale(call, tvm_api.dtype_of(call.args[0]))
+        return Quantized(call.args[0], scale)
+
+    def check_node(self, call: Any) -> None:
+        """Refuse a call of another node, where islands are single nodes."""
+        self.network.check_node(call, self.result.span)
+
+    def weights(self, expression: Any, *, symmetric: bool) -> Weights:
+        """A constant, dequantized tensor.
+
+        Args:
+            expression: of the real numbers.
+            symmetric: whether TensorFlow Lite Micro's kernel takes zero points for 0.
+        """
+        symmetric = symmetric and self.arithmetic is Arithmetic.TFLM
+        return dequantized_weights(expression, self.definition, symmetric=symmetric)
+
+    def bias(self, expression: Any) -> Weights | Array:
+        """Dequantized integers, or the real numbers of a constant."""
+        array = tvm_api.constant_array(self.definition(expression))
+        if self.network.means_reals and array is not None and array.dtype == np.float32:
+            return array
+        return self.weights(expression, symmetric=True)
+
+
+def arithmetic_of(*scales: Scale) -> Arithmetic:
+    """How products become integers of which the last scale is the result's, for ONNX Runtime."""
+    return Arithmetic.EVEN if any(scale.bits > 8 for scale in scales) else Arithmetic.ORT
+
+
+def check_tflm(arithmetic: Arithmetic) -> None:
+    """Refuse other results than TensorFlow Lite Micro's.
+
+    Raises:
+        NotAnIsland: others are wanted.
+    """
+    if arithmetic is not Arithmetic.TFLM:
+        raise NotAnIsland("integers are known only as TensorFlow Lite Micro computes them")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of kernels that compute one element of the result after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.kernels.loops import (
+    buffer,
+    buffers,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_rescaled,
+    unflatten,
+)
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import Shapes
+
+tirx = tvm_api.tirx
+
+Combine = Callable[[Any, Any], tuple[list[Any], Any]]
+"""(left element, right element) -> statements, int32 value to rescale."""
+
+
+def binary_kernel(
+    parameters: Parameters,
+    shapes: Shapes,
+    dtypes: list[str],
+    combine: Combine,
+    by: tuple[int, int],
+) -> Any:
+    """Kernel (left, right, output) that combines elements of tensors that broadcast.
+
+    Args:
+        parameters: of the operator.
+        shapes, dtypes: of left and right.
+        combine: two elements.
+        by: multiplier and shift of what they are combined to.
+    """
+    operands = buffers(("left", "right"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    factor = (int32(by[0]), int32(by[1]))
+
+    def one(i: Any) -> Any:
+        place = unflatten(i, parameters.output_shape)
+        left, right = (
+            operand[tuple(broadcast(place, shape))]
+            for operand, shape in zip(operands, shapes, strict=True)
+        )
+        statements, value = combine(left, right)
+        return sequence(*statements, store_rescaled(output, place, value, factor, parameters))
+
+    return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+def factor_by_sign(
+    value: Any, multipliers: tuple[int, int], shifts: tuple[int, int]
+) -> tuple[Any, Any]:
+    """The first factor for values of at least 0, the second for those below."""
+    multiplier, shift = (
+        tirx.Select(value < int32(0), int32(below), int32(above))
+        for above, below in (multipliers, shifts)
+    )
+    return multiplier, shift
+
+
+def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """Indices into an operand for a place of the result; axes of one element repeat."""
+    own = place[len(place) - len(shape) :]
+    return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

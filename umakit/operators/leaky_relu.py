@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.leaky_relu` (data of 16 bits), and the table of a leaky ReLU of 8 bits.
+
+Sources are TensorFlow Lite Micro's `leaky_relu_common.cc` and `leaky_relu.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import factor_by_sign
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.lookup import tflm_activation
+from umakit.operators.numeric.fixed_point import quantize_multiplier
+from umakit.operators.numeric.multipliers import check_headroom, fixed_points
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tables.activations import multiplied, table_of
+from umakit.operators.tensors import Array, Quantized, Scale
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class LeakyRelu(Parameters):
+    """x where it is positive, slope * x elsewhere.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        multipliers, shifts: of positive and of negative elements.
+        negated: 1 if the slope is negative, else 0.
+    """
+
+    operator: ClassVar[str] = "leaky_relu"
+
+    input_zero_point: int
+    multipliers: Pair
+    shifts: Pair
+    negated: int
+
+
+def _derive(island: Island) -> Any:
+    source = island.operand()
+    slope = float(island.call.attrs.alpha)
+    return tflm_activation(
+        "leaky_relu",
+        island,
+        source,
+        lambda data, result: _table(data, result, slope),
+        _of_16_bits,
+    )
+
+
+def _table(source: Scale, result: Scale, slope: float) -> Array:
+    """int8[256] for x = -128, ..., 127.
+
+    Raises:
+        ValueError: factors that have no fixed-point multiplier.
+    """
+    ratio, factor = _factors(source, result, slope)
+    positive, negative = quantize_multiplier(ratio), quantize_multiplier(abs(factor))
+
+    def function(integer: int) -> int:
+        value = integer - source.zero_point
+        if value >= 0:
+            scaled = multiplied(value, *positive)
+        else:
+            scaled = int(math.copysign(1, factor)) * multiplied(value, *negative)
+        return result.zero_point + scaled
+
+    return table_of(function)
+
+
+def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
+    """What positive and negative integers are multiplied with."""
+    # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
+    ratio = float(source.scale) / float(result.scale)
+    return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
+
+
+def _of_16_bits(island: Island, source: Quantized) -> Any:
+    result, arithmetic = island.result, island.arithmetic
+    slope = float(np.float32(result.call.attrs.alpha))
+    ratio, factor = _factors(source.scale, result.scale, slope)
+    scaled = fixed_points([ratio, abs(factor)])
+    for shift in scaled.shifts:
+        check_headroom(source.scale.magnitude, int(shift), arithmetic)
+    parameters = LeakyRelu(
+        **result.common(arithmetic),
+        input_zero_point=source.scale.zero_point,
+        multipliers=(int(scaled.multipliers[0]), int(scaled.multipliers[1])),
+        shifts=(int(scaled.shifts[0]), int(scaled.shifts[1])),
+        negated=int(factor < 0),
+    )
+    return parameters.call([source.integers], result.span)
+
+
+def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output)."""
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one(i: Any) -> Any:
+        value = tirx.Var("value", "int32")
+        element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
+        factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
+        scaled = requantize(value, *factor, parameters.arithmetic)
+        result = tirx.Var("result", "int32")
+        signed = result
+        if parameters.negated:
+            signed = tirx.Select(value < int32(0), int32(0) - result, result)
+        place = unflatten(i, parameters.output_shape)
+        return sequence(
+            tirx.Bind(value, element),
+            tirx.Bind(result, scaled),
+            store_shifted(output, place, signed, parameters.output_zero_point, parameters),
+        )
+
+    return kernel([data, output], loop("i", math.prod(shapes[0]), one))
+
+
+register(
+    IntegerOperator(
+        name="leaky_relu",
+        parameters=LeakyRelu,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("nn.leakyrelu",), _derive),),
+        takes_clip=True,
+    )
+)

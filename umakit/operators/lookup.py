@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.lookup` (data of 8 bits, table[256] of the result's dtype): any function of elements.
+
+In networks whose results are ONNX Runtime's, all that stands between a dequantize and a quantize
+of one tensor is such a function; see `tables.functions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, check_tflm
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tensors import Array, NotAnIsland, Quantized, Scale
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Lookup(Parameters):
+    """A function of each element, as a table that starts with the least integer.
+
+    The table's values are clipped already.
+
+    Attributes:
+        function: its name, for example `logistic`; empty where it has none.
+    """
+
+    operator: ClassVar[str] = "lookup"
+
+    function: str = ""
+
+    def clipped(self, operands: Sequence[Any], clip: Pair) -> tuple[Lookup, list[Any]]:
+        data, table = operands
+        values = tvm_api.constant_array(table)
+        assert values is not None
+        return replace(self, clip=clip), [data, tvm_api.relax.const(np.clip(values, *clip))]
+
+
+def tflm_activation(
+    name: str,
+    island: Island,
+    source: Quantized,
+    table_of: Callable[[Scale, Scale], Array],
+    of_16_bits: Callable[[Island, Quantized], Any] | None = None,
+) -> Any:
+    """A call for an activation function as TensorFlow Lite Micro computes it.
+
+    One of 8 bits is a table; that of uint8 is that of int8, 128 higher.
+
+    Args:
+        name: of the function.
+        island: where it is recognized.
+        source: its only operand.
+        table_of: (scale of the operand, scale of the result), both of int8 -> int8[256]; raises
+            ValueError for scales that the kernel does not take.
+        of_16_bits: (island, operand) -> call, for int16.
+
+    Raises:
+        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or scales or dtypes
+            that its kernel does not take.
+    """
+    check_tflm(island.arithmetic)
+    result = island.result
+    dtypes = {source.scale.dtype, result.scale.dtype}
+    try:
+        if dtypes == {"int16"} and of_16_bits is not None:
+            return of_16_bits(island, source)
+        if dtypes in ({"int8"}, {"uint8"}):
+            return _table_call(name, island, source, table_of)
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+    raise NotAnIsland(f"there is no {name} of {source.scale.dtype} to {result.scale.dtype}")
+
+
+def _table_call(
+    name: str, island: Island, source: Quantized, table_of: Callable[[Scale, Scale], Array]
+) -> Any:
+    result = island.result
+    offset = 128 if result.scale.dtype == "uint8" else 0
+    scales = [replace(scale, zero_point=scale.zero_point - offset, dtype="int8")
+              for scale in (source.scale, result.scale)]  # fmt: skip
+    table = table_of(*scales).astype(np.int32) + offset
+    constant = tvm_api.relax.const(np.clip(table, *result.clip).astype(result.scale.dtype))
+    parameters = Lookup(**result.common(island.arithmetic), function=name)
+    return parameters.call([source.integers, constant], result.span)
+
+
+def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output)."""
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    table = buffer("table", [256], parameters.output_dtype)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    least = 128 if dtypes[0] == "int8" else 0
+
+    def one(i: Any) -> Any:
+        index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+        return tirx.BufferStore(output, table[index], unflatten(i, parameters.output_shape))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+register(
+    IntegerOperator(
+        name="lookup", parameters=Lookup, kernel=kernel_of_operands(_kernel), takes_clip=True
+    )
+)

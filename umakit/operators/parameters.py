@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of integer operators: attributes of Relax operators of our own, `relax.quantized.*`.
+
+Each takes and yields integers and says as attributes all there is to know about it, so that CPU
+kernels, a backend's patterns (`is_op("relax.quantized.conv2d")`), its predicates and its operator
+strategies read the same thing. Data is NHWC unless `layout` says NCHW; weights are then
+[O, I/groups, KH, KW]. Weights are int16 where a zero point was taken off that needs more bits.
+Multipliers (int32) and shifts (int8) have one element or one for each output channel; see
+`numeric.fixed_point`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+from umakit import tvm_api
+from umakit.operators.numeric.fixed_point import Arithmetic
+
+P = TypeVar("P", bound="Parameters")
+Pair = tuple[int, int]
+
+PREFIX = "quantized."
+"""What operators' names start with, where Relax's own `relax.` is left out."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is common to all: how results become integers.
+
+    Attributes:
+        output_shape: of the result.
+        output_dtype: of the result, `int8` or `uint8`.
+        output_zero_point: the integer that stands for 0 in the result.
+        clip: least and largest result; the range of the dtype, or less for a fused activation.
+        rounding: how products become integers, a value of `Arithmetic`.
+    """
+
+    operator: ClassVar[str] = ""
+
+    output_shape: tuple[int, ...]
+    output_dtype: str
+    output_zero_point: int
+    clip: Pair
+    rounding: str
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How products are rounded."""
+        return Arithmetic(self.rounding)
+
+    @classmethod
+    def of(cls: type[P], call: Any) -> P:
+        """The parameters of a call of this operator."""
+        return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
+
+    def call(self, operands: Sequence[Any], span: Any) -> Any:
+        """A call of the operator.
+
+        Args:
+            operands: Relax expressions.
+            span: of the call, with the name of the node in the user's model.
+        """
+        return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
+
+    def clipped(self: P, operands: Sequence[Any], clip: Pair) -> tuple[P, list[Any]]:
+        """The operator and its operands with other bounds of the result.
+
+        Args:
+            operands: Relax expressions.
+            clip: least and largest result, within the present bounds.
+        """
+        return replace(self, clip=clip), list(operands)
+
+
+@dataclass(frozen=True)
+class WindowParameters(Parameters):
+    """What convolutions and pools have in common.
+
+    Attributes:
+        strides: rows, columns.
+        padding: top, left, bottom, right; padded places stand for 0.
+        layout: of data and result, `NHWC` or `NCHW`.
+    """
+
+    strides: Pair
+    padding: tuple[int, int, int, int]
+    layout: str = field(default="NHWC", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Pool2d(WindowParameters):
+    """A pool whose input and output have the same scale and zero point; padding is left out.
+
+    Attributes:
+        window: rows, columns.
+    """
+
+    window: Pair
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as Python's own int, str or tuple."""
+    if isinstance(value, str):
+        return str(value)
+    if hasattr(value, "__len__"):
+        return tuple(_plain(item) for item in value)
+    return int(value)
+
+
+def _result_type(call: Any, builder: Any) -> Any:
+    return tvm_api.tensor_type(
+        [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
+    )
+
+
+def register_relax_operators(kinds: Sequence[type[Parameters]]) -> None:
+    """Make Relax operators of kinds of parameters."""
+    infer: Callable[[Any, Any], Any] = _result_type
+    for kind in kinds:
+        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), infer)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of integer operators.
+
+A file of `operators/` registers one `IntegerOperator`: all that the stages ask about it.
+Nothing else names the file: recognition, lowering, patterns and reports ask the functions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, Network
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
+
+Shapes = list[tuple[int, ...]]
+Derivation = Callable[[Island], Any]
+"""Returns a Relax expression, None where the island is another operator's, or raises
+`NotAnIsland`."""
+
+Kernel = Callable[[Any, Any], tuple[Any, list[Any]]]
+"""(parameters, call) -> prim func, and the Relax expressions that it is called with."""
+
+Rule = Callable[[Any, Any], Any]
+"""(block builder, call) -> call_tir."""
+
+QUANTIZE = "quantize"
+"""Islands of the quantize itself, with all that stands before it; asked first."""
+
+FLOATS = "floats"
+"""Islands whose operators the model wants to be computed in floating point; only the quantize is
+replaced."""
+
+
+class Order(IntEnum):
+    """In which order recognitions of one Relax operator are asked.
+
+    `SPECIAL` ones return None for islands that are not theirs; at most one is `GENERAL`.
+    """
+
+    SPECIAL = 0
+    GENERAL = 1
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """In which islands an integer operator is recognized.
+
+    Attributes:
+        relax: names of the Relax operators whose result is quantized, without activation, for
+            example `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
+        derive: makes the call.
+        arithmetics: whose results are met.
+        order: among recognitions of the same operator.
+    """
+
+    relax: tuple[str, ...]
+    derive: Derivation
+    arithmetics: tuple[Arithmetic, ...] = (Arithmetic.TFLM, Arithmetic.ORT)
+    order: Order = Order.GENERAL
+
+
+@dataclass(frozen=True)
+class IntegerCall:
+    """A Relax operator that is applied to integers, for which an integer operator takes its place.
+
+    Attributes:
+        relax: name of the Relax operator, for example `argmax`.
+        replace: (call, network) -> expression; the call itself where it stays.
+        without_quantize: whether networks without a quantize have it too.
+    """
+
+    relax: str
+    replace: Callable[[Any, Network], Any]
+    without_quantize: bool = False
+
+
+@dataclass(frozen=True)
+class IntegerOperator:
+    """What there is to know about an integer operator.
+
+    Attributes:
+        name: without `relax.quantized.`, for example `conv2d`; of an operator that is computed by
+            another one, for example by a table, a name for messages.
+        parameters: the attributes of `relax.quantized.NAME`; None where another one computes it.
+        kernel: on the CPU.
+        recognitions: islands in which it is recognized, with the derivation of its parameters.
+        integer_calls: Relax operators on integers that it takes the place of.
+        takes_clip: whether a clip behind it becomes part of its parameters.
+        macs: (call, shape of the result) -> multiply-accumulates; None for none.
+        patterns: classes that `umakit.patterns` offers to backends.
+        composites: parameters of those patterns.
+    """
+
+    name: str
+    parameters: type[Parameters] | None = None
+    kernel: Kernel | None = None
+    recognitions: tuple[Recognition, ...] = ()
+    integer_calls: tuple[IntegerCall, ...] = ()
+    takes_clip: bool = False
+    macs: Callable[[Any, tuple[int, ...]], int] | None = None
+    patterns: tuple[type[Any], ...] = ()
+    composites: tuple[type[Any], ...] = ()
+
+
+_OPERATORS: dict[str, IntegerOperator] = {}
+
+
+def register(operator: IntegerOperator) -> None:
+    """Make an operator known; called once by an operator's file.
+
+    Raises:
+        ValueError: the name is taken, or two recognitions are `GENERAL` for the same islands.
+    """
+    if operator.name in _OPERATORS:
+        raise ValueError(f"operator {operator.name} is registered twice")
+    for own in operator.recognitions:
+        for name in own.relax if own.order is Order.GENERAL else ():
+            for arithmetic in own.arithmetics:
+                if any(other.order is Order.GENERAL for other in recognitions(name, arithmetic)):
+                    raise ValueError(f"{operator.name} is not the only one recognized in {name}")
+    if operator.parameters is not None:
+        register_relax_operators([operator.parameters])
+    _OPERATORS[operator.name] = operator
+
+
+def operators() -> tuple[IntegerOperator, ...]:
+    """All of them, by name."""
+    return tuple(_OPERATORS[name] for name in sorted(_OPERATORS))
+
+
+def operator_of(call: Any) -> IntegerOperator | None:
+    """The operator of a Relax call, None for other operators."""
+    name = tvm_api.operator_name(call)
+    return _OPERATORS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
+
+
+def parameters_class(name: str) -> Any:
+    """The class of the parameters of an operator, by its name such as `conv2d`."""
+    return _OPERATORS[name].parameters
+
+
+def recognitions(relax: str, arithmetic: Arithmetic) -> list[Recognition]:
+    """Recognitions of islands that end with a Relax operator, in the order to ask them in."""
+    found = [
+        recognition
+        for operator in operators()
+        for recognition in operator.recognitions
+        if relax in recognition.relax and arithmetic in recognition.arithmetics
+    ]
+    return sorted(found, key=lambda recognition: recognition.order)
+
+
+def integer_calls(relax: str) -> list[IntegerCall]:
+    """What may take the place of a Relax operator that is applied to integers."""
+    return [item for item in _integer_calls() if item.relax == relax]
+
+
+def roots_without_quantize() -> set[str]:
+    """Relax operators on integers that are replaced in networks without a quantize, too."""
+    return {item.relax for item in _integer_calls() if item.without_quantize}
+
+
+def _integer_calls() -> Iterator[IntegerCall]:
+    for operator in operators():
+        yield from operator.integer_calls
+
+
+def legalizations() -> dict[str, Rule]:
+    """Rules for `LegalizeOps` by operator: the CPU kernels."""
+    return {
+        f"relax.{PREFIX}{operator.name}": _rule(operator.parameters, operator.kernel)
+        for operator in operators()
+        if operator.parameters is not None and operator.kernel is not None
+    }
+
+
+def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
+    def rule(builder: Any, call: Any) -> Any:
+        function, operands = kernel(kind.of(call), call)
+        name = tvm_api.operator_name(call).replace(".", "_")
+        variable = builder.add_func(function, name)
+        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), call.ty)
+
+    return rule

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.requantize` (data): a change of scale and zero point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit.operators.islands import Island, Result
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    store_rescaled,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.multipliers import check_headroom, multiplier_of
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tensors import Quantized
+
+
+@dataclass(frozen=True)
+class Requantize(Parameters):
+    """The same numbers with another scale and zero point, perhaps clipped.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        multiplier, shift: of the ratio of the scales.
+    """
+
+    operator: ClassVar[str] = "requantize"
+
+    input_zero_point: int
+    multiplier: int
+    shift: int
+
+
+def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -> Requantize:
+    """Parameters of a change of scale, perhaps with an activation.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    factor = float(source.scale.scale) / float(result.scale.scale)
+    multiplier, shift = multiplier_of(factor, source.scale.magnitude, arithmetic)
+    check_headroom(source.scale.magnitude, shift, arithmetic)
+    return Requantize(
+        **result.common(arithmetic),
+        input_zero_point=source.scale.zero_point,
+        multiplier=multiplier,
+        shift=shift,
+    )
+
+
+def _derive(island: Island) -> Any:
+    source = island.integers_of(island.call)
+    parameters = change_of_scale(island.result, source, island.arithmetic_of(source))
+    return parameters.call([source.integers], island.result.span)
+
+
+def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output)."""
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    factor = (int32(parameters.multiplier), int32(parameters.shift))
+
+    def one(i: Any) -> Any:
+        value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
+        place = unflatten(i, parameters.output_shape)
+        return store_rescaled(output, place, value, factor, parameters)
+
+    return kernel([data, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+register(
+    IntegerOperator(
+        name="requantize",
+        parameters=Requantize,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("dequantize",), _derive),),
+        takes_clip=True,
+    )
+)
