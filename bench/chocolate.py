@@ -40,13 +40,12 @@ from tflite_networks import tflite_micro
 from umakit import compile_model, patterns, run_library
 from umakit.backend import UMABackend
 from umakit.backend.registry import find_backend, load_backend_folder
-from umakit.frontend import import_model
 from umakit.library.export import Library
-from umakit.machine import Kind, Layer, Prediction, TilePlanner
+from umakit.machine import Kind, Layer, Prediction, TilePlanner, Tiling
 from umakit.machine.space import tiles_on
-from umakit.pipeline import ExportOptions
+from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.scaffold import new_backend
-from umakit.tools.tuning import Effort, read_records, tune_model
+from umakit.tools.tuning import Effort, tune_model
 
 OUTPUT = Path("build/bench")
 NAME = "chocolate_accelerator"
@@ -192,10 +191,12 @@ def simulated(network: Network, backend: UMABackend, library: Library) -> Networ
     (output,) = result.outputs.values()
     if not np.array_equal(output, tflite_micro(network.file, values[None])[0]):
         raise SystemExit(f"{network.name}: outputs are not those of TensorFlow Lite Micro")
+    assert library.program is not None
+    tilings = library.program.planned[NAME].tilings
     layers = [
-        result_of(profile.name, known, profile.clock_cycles, backend)
-        for known, profile in zip(_calls(library), result.layers, strict=True)
-        if known is not None
+        result_of(profile.name, composite, tilings, profile.clock_cycles, backend)
+        for composite, profile in zip(_calls(library), result.layers, strict=True)
+        if composite is not None
     ]
     on_cpu = [row.operator for row in library.report.placements if row.where == "cpu"]
     return NetworkResult(network.name, layers, on_cpu)
@@ -207,8 +208,7 @@ def tuned(
     """A network's layers with the tilings that a search finds, and what that took."""
     took, records = tune(network, backend, folder)
     library = compiled(network, backend, folder, records)
-    with planner_of(backend).using(read_records(records).tilings):
-        layers = simulated(network, backend, library).layers
+    layers = simulated(network, backend, library).layers
     return layers, took
 
 
@@ -216,9 +216,9 @@ def tune(network: Network, backend: UMABackend, folder: Path) -> tuple[TuningRes
     """What a search takes, and the records of what it found."""
     folder.mkdir()
     records = folder / "records.json"
-    model = import_model(written(network, folder))
+    imported = import_network(written(network, folder))
     started = time.process_time()
-    found = tune_model(model, backend, records, effort=EFFORT)
+    found = tune_model(imported, backend, records, effort=EFFORT)
     seconds = time.process_time() - started
     seen = sum(each.seen for each in found)
     return TuningResult(network.name, len(found), seen, seconds), records
@@ -244,10 +244,14 @@ def is_convolution(known: patterns.Composite | None) -> bool:
 
 
 def result_of(
-    name: str, known: patterns.Composite, cycles: int, backend: UMABackend
+    name: str,
+    composite: patterns.Composite,
+    tilings: Mapping[Layer, Tiling],
+    cycles: int,
+    backend: UMABackend,
 ) -> LayerResult:
-    """What is told of a layer that took so many cycles."""
-    layer, tiles = Layer.of(known), planner_of(backend).tiles_of(known)
+    """What is told of a layer that was compiled with these tilings and took so many cycles."""
+    layer, tiles = Layer.of(composite), planner_of(backend).tiles_of(composite, tilings)
     prediction = planner_of(backend).predict(tiles)
     held, bound = prediction.run.held_by, prediction.bound
     height, width = layer.input_size
@@ -262,10 +266,10 @@ def result_of(
     }
     return LayerResult(
         name=name,
-        kind="fully connected" if isinstance(known, patterns.QDense) else kind_of(layer),
+        kind="fully connected" if isinstance(composite, patterns.QDense) else kind_of(layer),
         shape=f"{height}x{width}x{layer.input_channels} to "
         f"{rows}x{columns}x{layer.output_channels}",
-        is_convolution=is_convolution(known),
+        is_convolution=is_convolution(composite),
         macs=layer.macs,
         simulated=cycles,
         predicted=prediction.cycles,

@@ -130,16 +130,17 @@ def partition(
     shapes = parse_shapes(input_shapes)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.frontend import import_model
-        from umakit.partition.partitioner import partition as partition_module
-        from umakit.quantization import quantize_to_integers
+        from umakit.pipeline import partition_model
 
-        found = find_backends(backend)
-        tell("importing the network")
-        imported = quantize_to_integers(import_model(model, input_shapes=shapes, rounding=rounding))
-        tell("partitioning")
-        report = partition_module(imported.module, found).report
-    for notice in imported.notices:
+        network, partitioned = partition_model(
+            model,
+            find_backends(backend),
+            input_shapes=shapes,
+            rounding=rounding,
+            progress=tell,
+        )
+    report = partitioned.report
+    for notice in network.model.notices:
         say(f"note: {notice}", error=True)
     if as_json:
         _print_json(report.as_json())

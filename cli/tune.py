@@ -105,7 +105,8 @@ def tune(
     with progress() as tell:
         tell("loading TVM")
         from umakit.backend.inputs import input_files
-        from umakit.frontend import import_model, model_files
+        from umakit.frontend import model_files
+        from umakit.pipeline import import_network
         from umakit.tools.tuning import Effort, check_records_file, tune_model
         from umakit.tools.tuning.simulate import has_simulator
 
@@ -113,8 +114,8 @@ def tune(
         files = model_files(model)
         check_records_file(records, input_files(backends=[found], model=files))
         tell("importing the network")
-        imported = import_model(model, input_shapes=shapes, rounding=rounding)
-    for notice in imported.notices:
+        network = import_network(model, input_shapes=shapes, rounding=rounding)
+    for notice in network.imported.notices:
         say(f"note: {notice}", error=True)
     if simulate and found.tiling is not None and not has_simulator(found):
         say(
@@ -130,7 +131,7 @@ def tune(
                 done(tuned)
 
             tune_model(
-                imported, found, records, effort=Effort(clock, simulate), again=again,
+                network, found, records, effort=Effort(clock, simulate), again=again,
                 workers=pool, tell=show, done=keep,
                 inputs=files,
             )  # fmt: skip

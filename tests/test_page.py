@@ -25,11 +25,10 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.devices.run import CommandTimes, run_library
-from umakit.frontend import import_model
 from umakit.library.export import Library
 from umakit.lower.tiling_records import Effort, Owner, Record, Records
 from umakit.partition.report import OffloadReport
-from umakit.quantization import quantize_to_integers
+from umakit.pipeline import import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.page.collect import page_of
@@ -169,9 +168,10 @@ def test_tilings_of_records_are_those_of_the_page(tmp_path: Path) -> None:
     backend = umakit.find_backend(CHOCOLATE)
     assert backend.tiling is not None
     default = make_page(DIGITS, [backend])
-    model = quantize_to_integers(import_model(DIGITS))
-    with backend.tiling.using({}) as layers:
-        umakit.compile_model(DIGITS, [backend], tmp_path / "library")
+    program = umakit.compile_model(DIGITS, [backend], tmp_path / "library").program
+    assert program is not None
+    layers = program.planned[CHOCOLATE].layers
+    model = import_network(DIGITS).model
     records = Records(Owner.of(model, CHOCOLATE, backend.tiling))
     for layer in layers:
         chosen = backend.tiling.default(layer)

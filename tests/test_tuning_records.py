@@ -21,10 +21,9 @@ from umakit.cli.main import run_command
 from umakit import compile_model, run_library
 from umakit.backend.registry import find_backend
 from umakit.errors import RecordsError
-from umakit.frontend import import_model
 from umakit.lower.tiling_records import add_record
 from umakit.machine import Tiles, Tiling
-from umakit.pipeline import ExportOptions
+from umakit.pipeline import ExportOptions, import_network
 from umakit.text.escaping import shown
 from umakit.tools.tuning import (
     Effort,
@@ -46,12 +45,12 @@ CALL = ["tune", str(MODEL), "-b", CHOCOLATE, "--clock", "8", "--simulate", "0", 
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records of the model."""
     path = tmp_path_factory.mktemp("tuned") / "records.json"
-    tune_model(import_model(MODEL), find_backend(CHOCOLATE), path, effort=QUICK)
+    tune_model(import_network(MODEL), find_backend(CHOCOLATE), path, effort=QUICK)
     return path
 
 
 def test_records_have_each_layer_of_the_model(tuned: Path) -> None:
-    layers = tiled_layers(import_model(MODEL), find_backend(CHOCOLATE))
+    layers = tiled_layers(import_network(MODEL), find_backend(CHOCOLATE))
     records = read_records(tuned)
     assert {record.layer: record.operators for record in records.layers} == layers
     for record in records.layers:
@@ -315,7 +314,7 @@ def test_tune_goes_on_where_it_stopped(
 def test_the_simulator_takes_the_cycles_that_were_predicted(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     tune_model(
-        import_model(MODEL), find_backend(CHOCOLATE), path, effort=Effort(clock=8, simulate=1)
+        import_network(MODEL), find_backend(CHOCOLATE), path, effort=Effort(clock=8, simulate=1)
     )
     for record in read_records(path).layers:
         assert record.simulated == record.predicted, record.layer
@@ -332,12 +331,12 @@ def cluster() -> Iterator[str]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_any_workers_find_the_same(cluster: str, tuned: Path, tmp_path: Path) -> None:
-    model, backend = import_model(MODEL), find_backend(CHOCOLATE)
+    network, backend = import_network(MODEL), find_backend(CHOCOLATE)
     for workers in (local_workers(2), cluster_workers(cluster)):
         path = tmp_path / "records.json"
         path.unlink(missing_ok=True)
         with workers as pool:
-            tune_model(model, backend, path, effort=QUICK, workers=pool)
+            tune_model(network, backend, path, effort=QUICK, workers=pool)
         assert path.read_bytes() == tuned.read_bytes()
 
 
@@ -348,4 +347,4 @@ def test_backends_elsewhere_have_their_own_records(tuned: Path, tmp_path: Path) 
     config = folder / "accel.toml"
     config.write_text(config.read_text().replace("bytes_per_cycle = 32", "bytes_per_cycle = 64"))
     with pytest.raises(RecordsError, match="bytes_per_cycle 32, chocolate_accelerator has 64"):
-        tune_model(import_model(MODEL), find_backend(folder), tuned, effort=QUICK)
+        tune_model(import_network(MODEL), find_backend(folder), tuned, effort=QUICK)

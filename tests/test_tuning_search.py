@@ -171,16 +171,3 @@ def test_a_default_is_chosen_at_once_and_is_good() -> None:
     assert tiling is not None
     found = planner.predict(Tiles(what, tiling, 16, hardware.bank_bytes))
     assert found.cycles <= 1.01 * found.bound.cycles
-
-
-def test_a_planner_forgets_records_at_the_end_of_the_block() -> None:
-    planner, what = TilePlanner(SMALL, DRIVER), LAYERS["3x3"]
-    default = planner.default(what)
-    other = Tiling(Dataflow.OUTPUT_STATIONARY, 1, 1, 4, 1, AXES, 1)
-    with pytest.raises(ZeroDivisionError), planner.using({what: other}):
-        assert planner.tiling_of(what) == other
-        with planner.using({}):
-            assert planner.tiling_of(what) == default
-        assert planner.tiling_of(what) == other
-        raise ZeroDivisionError
-    assert planner.tiling_of(what) == default

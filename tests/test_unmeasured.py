@@ -18,8 +18,8 @@ from umakit.cli.tables import profile_table
 import umakit
 from umakit import find_backend, patterns
 from umakit.errors import RecordsError
-from umakit.frontend import import_model
 from umakit.machine import TilePlanner
+from umakit.pipeline import import_network
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.tuning import Effort, read_records, tune_model
 
@@ -117,14 +117,14 @@ def test_networks_for_the_cpu_have_no_cycles(
 
 def test_tuning_without_a_simulator_goes_by_the_cost_model(tmp_path: Path) -> None:
     npu, path = own_npu(tmp_path), tmp_path / "records.json"
-    model = import_model(module())
-    seen = tune_model(model, npu, path, effort=Effort(clock=4, simulate=2))
+    network = import_network(module())
+    seen = tune_model(network, npu, path, effort=Effort(clock=4, simulate=2))
     for record in read_records(path).layers:
         assert record.simulated is None and record.effort == Effort(clock=4, simulate=0)
         assert 0 < record.bound <= record.cycles == record.predicted <= record.default
     # The same call has nothing left to do.
     assert all(each.seen for each in seen)
-    again = tune_model(model, npu, path, effort=Effort(clock=4, simulate=2))
+    again = tune_model(network, npu, path, effort=Effort(clock=4, simulate=2))
     assert not any(each.seen for each in again)
 
 
@@ -133,7 +133,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Tuning records as JSON."""
     folder = tmp_path_factory.mktemp("records")
     path = folder / "records.json"
-    tune_model(import_model(module()), own_npu(folder), path, effort=Effort(1, 0))
+    tune_model(import_network(module()), own_npu(folder), path, effort=Effort(1, 0))
     return json.loads(path.read_text())
 
 

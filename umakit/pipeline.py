@@ -1,22 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a network to a C library: the whole pipeline, read from top to bottom."""
+"""From a network to a C library: the stages in their order, as every command uses them.
+
+::
+
+    frontend    import_model           a file or an object becomes a Relax module
+    quantized   quantize_to_integers   quantized operators become integer operators
+    partition   partition              accelerators take what their patterns match
+    lower       lower_to_kernels       what they took, and the rest, becomes kernels of TIR
+    program     build_program,         a list of kernel calls over named tensors
+                overlap_with_cpu, keep_in_scratchpads
+    memory      plan_memory,           an offset in a pool for each tensor
+                validate_plan
+    codegen, library    write_library  C sources, metadata and headers as a folder or tar file
+
+`partition_model` is the front half, `export_program` the rest, `compile_model` both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from umakit import tvm_api
 from umakit.backend.base import UMABackend
 from umakit.backend.inputs import input_files
 from umakit.codegen.driver_names import names_taken_by
 from umakit.errors import LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
-from umakit.lower import lower
-from umakit.lower.use_records import using_records
+from umakit.lower import Lowered, lower
+from umakit.lower.tiling_records import check_use, read_tilings
+from umakit.machine import Layer, Tiling
 from umakit.memory import (
     DEFAULT_PLANNER,
     MemoryPool,
@@ -27,7 +44,7 @@ from umakit.memory import (
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.overlap import Overlap, overlap_with_cpu
-from umakit.program.program import Tilings, build_program
+from umakit.program.program import build_program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.quantization import quantize_to_integers
 
@@ -48,6 +65,8 @@ class ExportOptions:
         index_checks: whether the library checks indices that are computed at run time; without,
             an index out of range reads or writes outside of its tensor.
         records: a file of `uma tune`, whose tilings are used; None for the default ones.
+        tilings: by target and layer, how layers are cut where neither records nor the default
+            shall decide.
         force: whether files of the output folder that were changed since umakit wrote them, or a
             tar file that something else wrote, are replaced too; inputs never are.
     """
@@ -58,6 +77,7 @@ class ExportOptions:
     keep_in_scratchpads: bool = True
     overlap: Overlap = "free"
     records: Path | None = None
+    tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
 
@@ -95,14 +115,81 @@ def parse_overlap(when: str) -> Overlap:
     Raises:
         LibraryError: there is no such case.
     """
-    for known in get_args(Overlap):
-        if when == known:
-            found: Overlap = known
+    for overlap in get_args(Overlap):
+        if when == overlap:
+            found: Overlap = overlap
             return found
     raise LibraryError(
         f"the CPU cannot work beside an accelerator {when!r}",
         fix=f"choose {', '.join(get_args(Overlap))}",
     )
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that was read.
+
+    Attributes:
+        imported: as its file describes it, with quantize and dequantize operators.
+        model: with integer operators in the place of quantized ones; what is compiled.
+    """
+
+    imported: Model
+    model: Model
+
+
+@tvm_api.one_at_a_time
+def import_network(
+    source: str | Path | Any,
+    *,
+    name: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
+) -> Network:
+    """The first two stages, `frontend` and `quantized`: from a file to integer operators.
+
+    Args:
+        source, name, parameters, input_shapes, rounding: as in `compile_model`.
+
+    Raises:
+        ModelError: the source cannot be read, imported or computed in integers.
+    """
+    imported = import_model(
+        source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
+    )
+    return Network(imported, quantize_to_integers(imported))
+
+
+@tvm_api.one_at_a_time
+def partition_model(
+    source: str | Path | Any,
+    backends: Sequence[UMABackend],
+    *,
+    name: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
+    progress: Progress = lambda stage: None,
+    notice: Progress = lambda sentence: None,
+) -> tuple[Network, Partitioned]:
+    """The front half, `frontend`, `quantized` and `partition`: which accelerator takes what.
+
+    Args:
+        source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
+            `compile_model`.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    progress("importing the network")
+    network = import_network(
+        source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
+    )
+    for sentence in network.model.notices:
+        notice(sentence)
+    progress("partitioning")
+    return network, partition(network.model.module, backends)
 
 
 def compile_model(
@@ -138,36 +225,20 @@ def compile_model(
         UmakitError: its subclass says which stage refused and why.
     """
     destination, options = Path(output), options or ExportOptions()
-    path = source if isinstance(source, (str, Path)) else None
-    files = [] if path is None else model_files(path)
+    files = model_files(source) if isinstance(source, (str, Path)) else []
     inputs = input_files(options.records, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
     check_planner(options.planner)
-    progress("importing the network")
-    model = import_model(
-        source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
+    network, partitioned = partition_model(
+        source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
+        rounding=rounding, progress=progress, notice=notice,
+    )  # fmt: skip
+    return export_program(
+        network.model, partitioned, backends, destination, options, progress, inputs
     )
-    model = quantize_to_integers(model)
-    for sentence in model.notices:
-        notice(sentence)
-    progress("partitioning")
-    partitioned = partition(model.module, backends)
-    with _naming(path):
-        return export_program(model, partitioned, backends, destination, options, progress, inputs)
 
 
-@contextmanager
-def _naming(path: str | Path | None) -> Iterator[None]:
-    """Let errors of lowering name the model's file."""
-    try:
-        yield
-    except LoweringError as error:
-        if path is None or str(path) in error.where:
-            raise
-        where = f"{path}, {error.where}" if error.where else str(path)
-        raise LoweringError(error.what, where=where, fix=error.fix) from error
-
-
+@tvm_api.one_at_a_time
 def export_program(
     model: Model,
     partitioned: Partitioned,
@@ -177,10 +248,12 @@ def export_program(
     progress: Progress = lambda stage: None,
     inputs: Sequence[Path] = (),
 ) -> Library:
-    """The second half of the pipeline: from a partitioned network to a folder.
+    """The second half, `lower`, `program`, `memory`, `codegen` and `library`.
 
     Args:
-        model, partitioned, backends, options, progress: as in `compile_model`.
+        model: the network with integer operators.
+        partitioned: what an accelerator takes of it.
+        backends, options, progress: as in `compile_model`.
         destination: the folder or tar file to write.
         inputs: files that were read and must stay.
 
@@ -188,26 +261,57 @@ def export_program(
         UmakitError: its subclass says which stage refused and why.
     """
     options = options or ExportOptions()
-    progress("lowering to kernels")
-    with using_records(options.records, model, backends) as tuned:
-        lowered = lower(partitioned, backends, options.index_checks)
-    used = {kernel.target for kernel in lowered.kernels.values()}
-    by_target = {b.target_name: b for b in backends if b.target_name in used}
-    pools = memory_pools(list(by_target.values()), options.pools)
-    reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
-    program = build_program(model, lowered, partitioned.report, reserved)
-    program = replace(program, index_checks=options.index_checks)
-    program = overlap_with_cpu(program, by_target, options.overlap)
-    if tuned is not None:
-        program = replace(program, tilings=Tilings(len(tuned.layers), len(tuned.tuned)))
-    progress("planning memory")
-    if options.keep_in_scratchpads:
-        program = keep_in_scratchpads(program, by_target, pools, options.planner)
-    plan = plan_memory(program, pools, options.planner)
-    validate_plan(program, plan)
-    progress("writing the library")
-    relax_text = partitioned.module.script(show_meta=False)
-    return write_library(
-        destination, program, plan, partitioned.report, by_target, relax_text, options.weights,
-        inputs, options.force,
-    )  # fmt: skip
+    with _naming_file_of(model):
+        progress("lowering to kernels")
+        lowered = lower_to_kernels(model, partitioned, backends, options)
+        used = {kernel.target for kernel in lowered.kernels.values()}
+        by_target = {b.target_name: b for b in backends if b.target_name in used}
+        pools = memory_pools(list(by_target.values()), options.pools)
+        reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
+        program = build_program(model, lowered, partitioned.report, reserved)
+        program = replace(program, index_checks=options.index_checks)
+        program = overlap_with_cpu(program, by_target, options.overlap)
+        progress("planning memory")
+        if options.keep_in_scratchpads:
+            program = keep_in_scratchpads(program, by_target, pools, options.planner)
+        plan = plan_memory(program, pools, options.planner)
+        validate_plan(program, plan)
+        progress("writing the library")
+        relax_text = partitioned.module.script(show_meta=False)
+        return write_library(
+            destination, program, plan, partitioned.report, by_target, relax_text,
+            options.weights, inputs, options.force,
+        )  # fmt: skip
+
+
+def lower_to_kernels(
+    model: Model, partitioned: Partitioned, backends: Sequence[UMABackend], options: ExportOptions
+) -> Lowered:
+    """The stage `lower`, with layers cut as the options' tilings and records say.
+
+    Args:
+        model, partitioned, backends, options: as in `export_program`.
+
+    Raises:
+        RecordsError: the records cannot be used for this model on these backends.
+        LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
+    """
+    if options.records is None:
+        return lower(partitioned, backends, options.index_checks, options.tilings)
+    tilings = read_tilings(options.records, model, backends)
+    lowered = lower(partitioned, backends, options.index_checks, {**options.tilings, **tilings})
+    for target in tilings:
+        check_use(options.records, target, lowered.planned[target])
+    return lowered
+
+
+@contextmanager
+def _naming_file_of(model: Model) -> Iterator[None]:
+    """Let errors of lowering name the model's file."""
+    try:
+        yield
+    except LoweringError as error:
+        if not model.path or model.path in error.where:
+            raise
+        where = f"{model.path}, {error.where}" if error.where else model.path
+        raise LoweringError(error.what, where=where, fix=error.fix) from error

@@ -8,9 +8,11 @@ a new TVM costs this one file. Written against apache-tvm 0.27.
 from __future__ import annotations
 
 import contextlib
+import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,27 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ScheduleError
 
 from umakit.errors import all_errors
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_one_at_a_time = threading.RLock()
+
+
+def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
+    """Let no other thread use TVM while a function does.
+
+    All of TVM's block builders share one stack in a process (`BlockBuilder._stack`): what two
+    threads build at the same time fails, or gets parts of the other's.
+    """
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _one_at_a_time:
+            return function(*args, **kwargs)
+
+    return alone
+
 
 relax_transform = relax.transform
 s_tir_transform = s_tir.transform

@@ -20,7 +20,7 @@ def layers(planner: TilePlanner) -> list[patterns.Offer]:
     """
     hardware = planner.hardware
     columns = hardware.columns
-    common: dict[str, Any] = {"predicate": planner.judge}
+    common: dict[str, Any] = {"predicate": planner.accepts}
     weighted: dict[str, Any] = {"rounding": ("tflm", "ort"), **common}
     images: dict[str, Any] = {"layouts": ("NHWC", "NCHW"), "batch": None}
     windows: dict[str, Any] = {"dilation": None, **images}

@@ -89,7 +89,8 @@ def _imported(
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):
         model = _import_file(Path(source), name, input_shapes or {})
-        model = replace(model, fingerprint=file_fingerprint(Path(source)))
+        fingerprint = file_fingerprint(Path(source))
+        model = replace(model, fingerprint=fingerprint, path=str(source))
     elif _is_exported_program(source):
         from umakit.frontend.torch.programs import import_torch
 

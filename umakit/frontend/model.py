@@ -71,6 +71,7 @@ class Model:
         arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
         meaning: what the model says a quantized operator computes.
+        path: of the model file; empty for an object.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Model:
     fingerprint: str = ""
     arithmetic: str = "ort"
     meaning: Meaning = Meaning.REALS
+    path: str = ""
 
 
 MOST_ELEMENTS = 2**31 - 1

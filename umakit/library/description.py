@@ -55,12 +55,23 @@ def describe(
             "outputs": [_tensor(program.tensors[name]) for name in program.outputs],
             "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
             "memory": _memory(program, plan),
-            "tilings": None if program.tilings is None else asdict(program.tilings),
+            "tilings": _tilings(program),
             "layers": _layers(program, plan, code),
             "operators": report.as_json(),
             "notices": list(program.notices),
             "index_checks": program.index_checks,
         },
+    }
+
+
+def _tilings(program: Program) -> dict[str, int] | None:
+    """How many layers were cut into tiles as a search found; None if no tilings were given."""
+    given = [planned for planned in program.planned.values() if planned.tilings]
+    if not given:
+        return None
+    return {
+        "layers": sum(len(planned.layers) for planned in given),
+        "tuned": sum(len(planned.tuned) for planned in given),
     }
 
 

@@ -8,7 +8,7 @@ straight list of calls over kernels that a C printer can print.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
+from umakit.machine import Layer, Tiling
+from umakit.machine.tilings import PlannedLayers, planning
 from umakit.partition.partitioner import Partitioned, run_passes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
@@ -36,14 +38,20 @@ class Lowered:
         main: Relax function in which every call is a `call_tir` or a reshape, and says as its
             span which rows of the offload report it stands for.
         kernels: by the name under which `main` calls them; several names may have one.
+        planned: by target, how the backend's planner cut layers into tiles; only of backends that
+            have one.
     """
 
     main: Any
     kernels: dict[str, Kernel]
+    planned: dict[str, PlannedLayers]
 
 
 def lower(
-    partitioned: Partitioned, backends: Sequence[UMABackend], check_indices: bool = True
+    partitioned: Partitioned,
+    backends: Sequence[UMABackend],
+    check_indices: bool = True,
+    tilings: Mapping[str, Mapping[Layer, Tiling]] | None = None,
 ) -> Lowered:
     """Lower a partitioned network to kernels.
 
@@ -51,10 +59,25 @@ def lower(
         partitioned: the network.
         backends: accelerators.
         check_indices: whether kernels check indices that are computed at run time.
+        tilings: by target and layer, how planners cut layers that they would cut otherwise.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
     """
+    given, planners = tilings or {}, {b.target_name: b.tiling for b in backends}
+    planned = {
+        target: PlannedLayers(given.get(target, {}))
+        for target, planner in planners.items()
+        if planner is not None
+    }
+    with planning({planners[target]: layers for target, layers in planned.items()}):
+        main, kernels = _lowered(partitioned, backends, check_indices)
+    return Lowered(main, kernels, planned)
+
+
+def _lowered(
+    partitioned: Partitioned, backends: Sequence[UMABackend], check_indices: bool
+) -> tuple[Any, dict[str, Kernel]]:
     by_target = {backend.target_name: backend for backend in backends}
     module = accelerator_kernels(partitioned, backends)
     module = lower_cpu_operators(module, partitioned.report, check_indices)
@@ -76,7 +99,7 @@ def lower(
         kernels[name] = kernel or make_kernel(name, target, lowered, results[name])
         if target != CPU and kernel is None:
             unique.append((plain, kernels[name]))
-    return Lowered(module["main"], kernels)
+    return module["main"], kernels
 
 
 def accelerator_kernels(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Any:
@@ -100,7 +123,7 @@ def _nodes(main: Any, report: OffloadReport) -> dict[str, str]:
         if tvm_api.operator_name(binding.value) == "call_tir":
             rows = tvm_api.rows_of(binding.value)
             names = found.setdefault(str(binding.value.args[0].name_hint), [])
-            names += [report.placements[row].name for row in rows]
+            names += report.names(rows)
     return {
         name: f"node {', '.join(dict.fromkeys(nodes))}" if nodes else f"kernel {name}"
         for name, nodes in found.items()

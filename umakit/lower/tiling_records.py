@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
+from umakit.backend.base import UMABackend
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.inputs import is_special
 from umakit.files.outputs import FileKind, check_file
@@ -23,6 +24,7 @@ from umakit.files.staging import write_file
 from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.machine.space import invalid
+from umakit.machine.tilings import PlannedLayers
 
 FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
@@ -243,6 +245,52 @@ def known_records(path: Path, owner: Owner) -> Records:
     records = read_records(path)
     check_owner(records, owner, path)
     return records
+
+
+def read_tilings(
+    path: Path, model: Model, backends: Sequence[UMABackend]
+) -> dict[str, Mapping[Layer, Tiling]]:
+    """The tilings in a file, by target and layer.
+
+    Args:
+        path: of the records.
+        model: what is compiled.
+        backends: one of which they have to be of.
+
+    Raises:
+        RecordsError: they cannot be read, or are of another model, backend or version.
+    """
+    records = read_records(path)
+    name = records.owner.backend.name
+    tiled = {each.target_name: each.tiling for each in backends if each.tiling is not None}
+    if not tiled:
+        raise RecordsError(
+            "no backend that cuts layers into tiles was given",
+            where=short_path(path),
+            fix=f"give --backend {name}, or leave the records out",
+        )
+    target = name if name in tiled else next(iter(tiled))
+    check_owner(records, Owner.of(model, target, tiled[target]), path)
+    return {target: records.tilings}
+
+
+def check_use(path: Path, target: str, planned: PlannedLayers) -> None:
+    """Refuse records that none of a network's layers has.
+
+    Args:
+        path: of the records.
+        target: that they are of.
+        planned: how its planner cut the network's layers.
+
+    Raises:
+        RecordsError: no layer was cut as they say.
+    """
+    if not planned.tuned:
+        raise RecordsError(
+            f"has none of the network's {len(planned.layers)} layers on {target}",
+            where=short_path(path),
+            fix="tune with the same --input-shapes and --rounding",
+        )
 
 
 def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from umakit.machine.bound import Bound, lower_bound
 from umakit.machine.choose import Candidate, best_of, whole_space
@@ -16,6 +14,7 @@ from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.space import axis_unit, misfit, tiles_on
 from umakit.machine.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
+from umakit.machine.tilings import PlannedLayers, planned_by
 from umakit.patterns import Composite
 
 COST_MODEL = 1
@@ -63,27 +62,18 @@ class TilePlanner:
         self.hardware = hardware
         self.driver = driver
         self.most_buffers = most_buffers
-        self._tuned: Mapping[Layer, Tiling] = MappingProxyType({})
-        self._asked: list[Layer] = []
         self._defaults: dict[Layer, Tiling | None] = {}
 
-    @contextmanager
-    def using(self, tuned: Mapping[Layer, Tiling]) -> Iterator[list[Layer]]:
-        """Prefer these tilings to the defaults until the end of the block.
+    def accepts(self, composite: Composite) -> bool | str:
+        """A predicate for `umakit.patterns`: whether a layer can be cut into tiles that fit.
 
-        Yields:
-            A list of the layers that are cut in it, in the order of the questions.
+        Returns:
+            True, or the reason why it cannot, as a sentence for the user.
+
+        Raises:
+            TypeError: layers of this kind are not cut into tiles.
         """
-        before, asked = self._tuned, self._asked
-        self._tuned, self._asked = MappingProxyType(dict(tuned)), []
-        try:
-            yield self._asked
-        finally:
-            self._tuned, self._asked = before, asked
-
-    def judge(self, known: Composite) -> bool | str:
-        """A predicate for `umakit.patterns`: whether the layer can be cut into tiles that fit."""
-        layer = Layer.of(known)
+        layer = Layer.of(composite)
         if self.hardware.alignment > 1:
             return (
                 "tiles start at any byte, the DMA engine copies from multiples of "
@@ -92,26 +82,34 @@ class TilePlanner:
         for axis, name in enumerate(("rows", "columns")):
             if _sees_padding_only(layer, axis):
                 return f"a window sees {name} of the padding only"
-        if layer not in self._tuned and self.default(layer) is None:
+        if self.default(layer) is None:
             return misfit(self._tiles(layer, self._smallest(layer)), self.hardware)
         return True
 
-    def tiles_of(self, known: Composite) -> Tiles:
-        """How a layer that `judge` accepted is cut.
+    judge = accepts
+    """The name that `accepts` had in umakit 0.1.0."""
+
+    def tiles_of(
+        self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None
+    ) -> Tiles:
+        """How a layer that `accepts` took is cut: as its tiling says, or by default.
+
+        Args:
+            composite: parameters of the layer.
+            tilings: by layer; None for those that the compilation was given whose pass asks.
 
         Raises:
             ValueError: it cannot be cut to fit.
         """
-        layer = Layer.of(known)
-        self._asked.append(layer)
-        tiling = self.tiling_of(layer)
+        layer = Layer.of(composite)
+        if tilings is None:
+            planned = planned_by(self) or PlannedLayers()
+            planned.layers.append(layer)
+            tilings = planned.tilings
+        tiling = tilings.get(layer) or self.default(layer)
         if tiling is None:
             raise ValueError("the layer does not fit in any way")
         return self._tiles(layer, tiling)
-
-    def tiling_of(self, layer: Layer) -> Tiling | None:
-        """How a layer is cut: as it was tuned, or by default; None if nothing fits."""
-        return self._tuned.get(layer) or self.default(layer)
 
     def default(self, layer: Layer) -> Tiling | None:
         """A good tiling, found by the estimate and settled by the clock; None if none fits."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 CPU = "cpu"
@@ -60,6 +61,14 @@ class OffloadReport:
     def offloaded(self) -> tuple[OperatorPlacement, ...]:
         """The operators that run on an accelerator."""
         return tuple(p for p in self.placements if p.where != CPU)
+
+    def names(self, rows: Iterable[int]) -> tuple[str, ...]:
+        """Names of the operators in some rows, as the user's model calls them, each once."""
+        return tuple(dict.fromkeys(self.placements[row].name for row in rows))
+
+    def label(self, rows: Iterable[int]) -> str:
+        """The same as one name, for example `conv1 + relu1`."""
+        return " + ".join(self.names(rows))
 
     def as_json(self) -> list[dict[str, str]]:
         """A list of {operator, name, where, reason}, in execution order."""

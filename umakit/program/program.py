@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
+from umakit.machine.tilings import PlannedLayers
 from umakit.partition.report import CPU, OffloadReport
 from umakit.text.names import c_identifier, unique
 
@@ -132,19 +133,6 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Tilings:
-    """How many layers records of a search say how to cut.
-
-    Attributes:
-        layers: that are cut into tiles.
-        tuned: those that have a record.
-    """
-
-    layers: int
-    tuned: int
-
-
-@dataclass(frozen=True)
 class Program:
     """A network as straight-line code.
 
@@ -158,7 +146,7 @@ class Program:
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
         traffic: between shared memory and scratchpads; None if no backend has transfers.
-        tilings: how many layers are tuned; None if no records were given.
+        planned: by target, how layers were cut into tiles.
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
         index_checks: whether kernels check indices that are computed at run time.
@@ -173,7 +161,7 @@ class Program:
     outputs: tuple[str, ...]
     fingerprint: str = ""
     traffic: Traffic | None = None
-    tilings: Tilings | None = None
+    planned: Mapping[str, PlannedLayers] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     index_checks: bool = True
 
@@ -237,6 +225,7 @@ class _Builder:
             tuple(inputs),
             tuple(outputs),
             self._model.fingerprint,
+            planned=self._lowered.planned,
             notices=self._model.notices,
         )
 
@@ -295,14 +284,14 @@ class _Builder:
         arguments = [self._value(argument) for argument in call.args[1].fields]
         numbers = tvm_api.rows_of(call)
         rows = [self._report.placements[row] for row in numbers]
-        label = " + ".join(dict.fromkeys(row.name for row in rows)) or kernel.name
+        label = self._report.label(numbers) or kernel.name
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results = []
-        for field in fields:
-            shape = tvm_api.static_type_shape(field)
+        for kind in fields:
+            shape = tvm_api.static_type_shape(kind)
             if shape is None:
                 raise LoweringError("a result has no static shape", where=label)
-            specification = TensorSpecification(label, shape, tvm_api.type_dtype(field))
+            specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
             results.append(self._declare(specification, Role.INTERMEDIATE))
         scratch = [
             self._declare(

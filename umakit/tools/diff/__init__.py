@@ -14,10 +14,8 @@ from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
-from umakit.frontend import import_model
 from umakit.library.export import Library
-from umakit.pipeline import ExportOptions
-from umakit.quantization import quantize_to_integers
+from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.diff.blame import find_blame, layer_results
 from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference
 from umakit.tools.diff.libraries import (
@@ -93,9 +91,11 @@ def diff_model(
     _check(tolerance, most)
     machine = find_device(device)
     progress("importing the network")
-    imported = import_model(source, input_shapes=input_shapes)
-    model = quantize_to_integers(imported)
-    chosen = random_inferences(imported) if inputs is None else given_inferences(model, inputs)
+    network = import_network(source, input_shapes=input_shapes)
+    model = network.model
+    chosen = (
+        random_inferences(network.imported) if inputs is None else given_inferences(model, inputs)
+    )
     notices = list(model.notices)
     with temporary_folder("umakit-diff-") as folder:
         if library is None:

@@ -24,7 +24,7 @@ def compiled_library(
     """Compile a network as `compile_model` does.
 
     Args:
-        model: the imported network after `quantize_to_integers`.
+        model: the network with integer operators.
         backends: in order of priority.
         path: the folder to write.
         options: None for the default, with large weights in a blob.

@@ -40,7 +40,7 @@ def every_value(model: Model) -> EveryValue:
     """Make every operator's value an output, which also keeps operators from being fused.
 
     Args:
-        model: an imported network after `quantize_to_integers`.
+        model: a network with integer operators.
     """
     partitioned = partition(model.module, [])
     exposer = _Exposer(partitioned.module)

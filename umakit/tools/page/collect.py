@@ -13,15 +13,11 @@ import numpy.typing as npt
 from umakit.backend.base import UMABackend
 from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
 from umakit.files.staging import temporary_folder
-from umakit.frontend import import_model
 from umakit.library.export import Library
-from umakit.lower.use_records import using_records
 from umakit.machine import Prediction, TilePlanner
-from umakit.partition.partitioner import partition
 from umakit.patterns import Composite
-from umakit.pipeline import ExportOptions, export_program
+from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
-from umakit.quantization import quantize_to_integers
 from umakit.tools.inputs import random_inference
 from umakit.tools.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
 from umakit.tools.page.words import explanation, kind_of, tiles_of_result, tiling_in_words
@@ -55,25 +51,21 @@ def make_page(
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
-    options = options or ExportOptions()
-    progress("importing the network")
-    imported = import_model(source, input_shapes=input_shapes, rounding=rounding)
-    model = quantize_to_integers(imported)
-    progress("partitioning")
-    partitioned = partition(model.module, backends)
+    network, partitioned = partition_model(
+        source, backends, input_shapes=input_shapes, rounding=rounding, progress=progress
+    )
     with temporary_folder("umakit-report-") as temporary:
         folder = Path(temporary) / "library"
-        library = export_program(model, partitioned, backends, folder, options, progress)
+        library = export_program(network.model, partitioned, backends, folder, options, progress)
         progress("building and running")
         if inputs is None:
-            inputs, inputs_name = random_inference(imported, seed), f"random, seed {seed}"
+            inputs, inputs_name = random_inference(network.imported, seed), f"random, seed {seed}"
         result = run_library(
             folder, select_inputs(folder, inputs), profile=True, record_commands=True
         )
     progress("predicting cycles")
-    file_name = Path(source).name if isinstance(source, (str, Path)) else model.name
-    with using_records(options.records, model, backends):
-        return page_of(file_name, library, backends, result, inputs_name)
+    file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
+    return page_of(file_name, library, backends, result, inputs_name)
 
 
 def page_of(
@@ -148,29 +140,37 @@ def _layer(
     accelerators: Mapping[str, Accelerator],
 ) -> LayerFigures:
     assert library.program is not None
-    planner = planners.get(call.target)
-    known = library.program.kernels[call.kernel].known if call.kernel else None
+    composite = library.program.kernels[call.kernel].known if call.kernel else None
     layer = LayerFigures(
         number=number,
         name=call.label,
         where=call.target,
         operators=tuple(library.report.placements[row].operator for row in call.rows),
-        kind=kind_of(known),
+        kind=kind_of(composite),
         macs=call.macs,
         clock_cycles=profile.clock_cycles,
         moved_bytes=profile.moved_bytes,
         commands=profile.commands,
         commands_left_out=profile.commands_left_out,
         beside=tuple(range(number + 1, number + 1 + call.beside)),
-        tiled=_tiled(known, planner) if known is not None and planner is not None else None,
+        tiled=_tiled(composite, call.target, library.program, planners),
     )
     if layer.tiled is None:
         return layer
     return replace(layer, explanation=explanation(layer, accelerators[call.target].cells))
 
 
-def _tiled(known: Composite, planner: TilePlanner) -> TiledLayer:
-    tiles = planner.tiles_of(known)
+def _tiled(
+    composite: Composite | None,
+    target: str,
+    program: Program,
+    planners: Mapping[str, TilePlanner | None],
+) -> TiledLayer | None:
+    """Figures of a layer that the planner of a target cut into tiles; None for other layers."""
+    planner = planners.get(target)
+    if composite is None or planner is None:
+        return None
+    tiles = planner.tiles_of(composite, program.planned[target].tilings)
     prediction = planner.predict(tiles)
     return TiledLayer(
         tiling=tiling_in_words(tiles),

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 from umakit import patterns, tvm_api
 from umakit.backend.base import UMABackend
-from umakit.frontend import Model
 from umakit.lower import accelerator_kernels
 from umakit.machine import Layer
 from umakit.partition.partitioner import partition
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.quantization import quantize_to_integers
+from umakit.pipeline import Network
 
 
-def tiled_layers(model: Model, backend: UMABackend) -> dict[Layer, tuple[str, ...]]:
+def tiled_layers(network: Network, backend: UMABackend) -> dict[Layer, tuple[str, ...]]:
     """Names of the operators of each layer, in the order of the network.
 
     Layers of equal sizes are one, with the names for each time that the network has it.
 
+    Args:
+        network: as `umakit.pipeline.import_network` reads it.
+        backend: that cuts layers into tiles.
+
     Raises:
         UmakitError: the network cannot be partitioned or lowered.
     """
-    partitioned = partition(quantize_to_integers(model).module, [backend])
+    partitioned = partition(network.model.module, [backend])
     module = accelerator_kernels(partitioned, [backend])
     found: dict[Layer, tuple[str, ...]] = {}
     for binding in tvm_api.bindings_of(module["main"]):
@@ -29,13 +32,13 @@ def tiled_layers(model: Model, backend: UMABackend) -> dict[Layer, tuple[str, ..
         if tvm_api.operator_name(call) != "call_tir":
             continue
         function = module[call.args[0]].without_attr(ARRAYS_ATTRIBUTE)
-        known = patterns.parameters_of(function)
-        if known is None:
+        composite = patterns.parameters_of(function)
+        if composite is None:
             continue
         try:
-            layer = Layer.of(known)
+            layer = Layer.of(composite)
         except TypeError:  # the backend computes it without tiles
             continue
-        rows = [partitioned.report.placements[number] for number in tvm_api.rows_of(call)]
-        found[layer] = (*found.get(layer, ()), " + ".join(row.name for row in rows))
+        label = partitioned.report.label(tvm_api.rows_of(call))
+        found[layer] = (*found.get(layer, ()), label)
     return found

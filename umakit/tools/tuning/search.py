@@ -151,16 +151,16 @@ def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
 
 
 _backends: dict[str, UMABackend] = {}
-_one_at_a_time = threading.Lock()
-"""A worker of a cluster may have several threads; a backend cuts layers for one compilation."""
+_loading = threading.Lock()
+"""A worker of a cluster may have several threads, which share its backends."""
 
 
 def simulate(folder: str, layer: Layer, tiling: Tiling) -> int | None:
     """A task: cycles of a tiling in the simulator of a backend; None if it has none."""
-    with _one_at_a_time:
+    with _loading:
         if folder not in _backends:
             _backends[folder] = load_backend_folder(Path(folder))
-        return simulated_cycles(_backends[folder], layer, tiling)
+    return simulated_cycles(_backends[folder], layer, tiling)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from umakit.backend.base import UMABackend
 from umakit.devices.run import run_library
 from umakit.files.staging import temporary_folder
 from umakit.machine import Layer, Tiling
-from umakit.pipeline import compile_model
+from umakit.pipeline import ExportOptions, compile_model
 from umakit.tools.tuning.networks import network_of
 
 
@@ -30,17 +30,16 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
     """
     if layer.adds or backend.tiling is None or not has_simulator(backend):
         return None
-    with (
-        temporary_folder("umakit-tune-") as temporary,
-        backend.tiling.using({layer: tiling}) as asked,
-    ):
-        library = compile_model(network_of(layer), [backend], temporary / "layer")
-        if asked != [layer]:
+    target = backend.target_name
+    options = ExportOptions(tilings={target: {layer: tiling}})
+    with temporary_folder("umakit-tune-") as temporary:
+        library = compile_model(network_of(layer), [backend], temporary / "layer", options=options)
+        if library.program is None or library.program.planned[target].layers != [layer]:
             return None
         (data,) = library.metadata["umakit"]["inputs"]
         inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
         profile = run_library(library.path, inputs, profile=True).layers
-        own = [each.clock_cycles for each in profile if each.where == backend.target_name]
+        own = [each.clock_cycles for each in profile if each.where == target]
         return sum(cycles or 0 for cycles in own) or None
 
 

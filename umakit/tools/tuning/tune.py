@@ -11,7 +11,6 @@ from pathlib import Path
 from umakit.backend.base import UMABackend
 from umakit.backend.inputs import input_files
 from umakit.errors import BackendError, RecordsError
-from umakit.frontend import Model
 from umakit.lower.tiling_records import (
     Effort,
     Owner,
@@ -21,6 +20,7 @@ from umakit.lower.tiling_records import (
     known_records,
 )
 from umakit.machine import Layer
+from umakit.pipeline import Network
 from umakit.tools.tuning.layers import tiled_layers
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator
@@ -59,7 +59,7 @@ class LayerProgress:
 
 
 def tune_model(
-    model: Model,
+    network: Network,
     backend: UMABackend,
     path: Path,
     *,
@@ -75,7 +75,7 @@ def tune_model(
     A layer whose record was made with this effort, or more, is left as it is.
 
     Args:
-        model: an imported network.
+        network: as `umakit.pipeline.import_network` reads it.
         backend: that cuts its layers into tiles.
         path: of the records; the file may hold some of this model.
         effort: how long to look at each layer. Without a simulator of umakit nothing is run: the
@@ -102,14 +102,14 @@ def tune_model(
             fix="a backend that registers a TilePlanner can be tuned: "
             "see `uma new --tutorial chocolate`",
         )  # fmt: skip
-    owner = Owner.of(model, backend.target_name, planner)
+    owner = Owner.of(network.model, backend.target_name, planner)
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)
     records = known_records(path, owner)
-    layers = tiled_layers(model, backend)
+    layers = tiled_layers(network, backend)
     if not layers:
         raise RecordsError(
-            f"{backend.target_name} cuts no layer of {model.name} into tiles",
+            f"{backend.target_name} cuts no layer of {network.model.name} into tiles",
             fix="`uma partition` says why",
         )
     result = []

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tilings that a compilation is given, and the layers that it cut.
+
+A backend's TIR pass asks its planner how a layer is cut. Pass and planner are the same objects in
+every compilation, so what one compilation was given cannot be stored in them. The lowering stage
+puts it into a context variable (`contextvars`, PEP 567) while it runs a backend's passes, and
+`TilePlanner.tiles_of` reads it there. Each thread has its own value: compilations at the same time
+with different tilings do not see each other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from umakit.machine.layer import Layer
+from umakit.machine.tiles import Tiling
+
+
+@dataclass(frozen=True)
+class PlannedLayers:
+    """How a planner cut layers in one compilation.
+
+    Attributes:
+        tilings: that the compilation was given; other layers are cut by default.
+        layers: that were cut, in the order of the backend's passes, once for each prim func.
+    """
+
+    tilings: Mapping[Layer, Tiling] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+    @property
+    def tuned(self) -> list[Layer]:
+        """Those of the layers that were cut as a given tiling says."""
+        return [layer for layer in self.layers if layer in self.tilings]
+
+
+_current: ContextVar[Mapping[object, PlannedLayers]] = ContextVar("umakit_planned_layers")
+
+
+@contextmanager
+def planning(planned: Mapping[object, PlannedLayers]) -> Iterator[None]:
+    """Let planners answer passes that run in this block as a compilation wants it.
+
+    The lowering stage does this; passes only ask `TilePlanner.tiles_of`.
+
+    Args:
+        planned: by planner; `tilings` are what it answers, `layers` grow with each question.
+    """
+    token = _current.set(planned)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def planned_by(planner: object) -> PlannedLayers | None:
+    """What the compilation that asks gave a planner; None outside of a compilation."""
+    return _current.get({}).get(planner)
