@@ -2,21 +2,30 @@
 """What a hardware team subclasses and configures; the names here are public.
 
 `UMABackend` is the class that a backend is. `accel.toml` is read as an `AcceleratorConfig`.
+
+Names are imported when they are first used: `umakit.backend.registry` needs no TVM.
 """
 
-from umakit.backend.base import PassPhase, Pattern, UMABackend
-from umakit.backend.registry import find_backend, list_backends, load_backend_folder
-from umakit.backend.strategy import OpStrategy
-from umakit.backend.target import create_target, target_attributes
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from umakit.backend.undecided import undecided
-from umakit.machine.accelerator_config import (
-    AcceleratorConfig,
-    AcceleratorSection,
-    ArraySection,
-    DeviceSection,
-    DmaSection,
-    MemorySection,
-)
+
+if TYPE_CHECKING:
+    from umakit.backend.base import PassPhase, Pattern, UMABackend
+    from umakit.backend.registry import find_backend, list_backends, load_backend_folder
+    from umakit.backend.strategy import OpStrategy
+    from umakit.backend.target import create_target, target_attributes
+    from umakit.machine.accelerator_config import (
+        AcceleratorConfig,
+        AcceleratorSection,
+        ArraySection,
+        DeviceSection,
+        DmaSection,
+        MemorySection,
+    )
 
 __all__ = [
     "AcceleratorConfig",
@@ -36,3 +45,27 @@ __all__ = [
     "target_attributes",
     "undecided",
 ]
+
+_HOMES = {
+    "AcceleratorConfig": "umakit.machine.accelerator_config",
+    "AcceleratorSection": "umakit.machine.accelerator_config",
+    "ArraySection": "umakit.machine.accelerator_config",
+    "DeviceSection": "umakit.machine.accelerator_config",
+    "DmaSection": "umakit.machine.accelerator_config",
+    "MemorySection": "umakit.machine.accelerator_config",
+    "OpStrategy": "umakit.backend.strategy",
+    "PassPhase": "umakit.backend.base",
+    "Pattern": "umakit.backend.base",
+    "UMABackend": "umakit.backend.base",
+    "create_target": "umakit.backend.target",
+    "find_backend": "umakit.backend.registry",
+    "list_backends": "umakit.backend.registry",
+    "load_backend_folder": "umakit.backend.registry",
+    "target_attributes": "umakit.backend.target",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'umakit.backend' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

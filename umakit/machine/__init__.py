@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cutting layers into tiles that fit an accelerator's scratchpad, and what that costs in cycles.
 
+Names are imported when they are first used: `umakit.machine.systolic` needs no TVM.
+
 ::
 
     hardware.py   Hardware      the numbers of an accelerator
@@ -18,12 +20,18 @@
     planner.py    TilePlanner   what a backend asks
 """
 
-from umakit.machine.commands import DriverCosts
-from umakit.machine.hardware import Hardware
-from umakit.machine.layer import Kind, Layer
-from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
-from umakit.machine.schedules import loops_of, tile_schedule, with_calls
-from umakit.machine.tiles import Tiles, Tiling
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from umakit.machine.commands import DriverCosts
+    from umakit.machine.hardware import Hardware
+    from umakit.machine.layer import Kind, Layer
+    from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
+    from umakit.machine.schedules import loops_of, tile_schedule, with_calls
+    from umakit.machine.tiles import Tiles, Tiling
 
 __all__ = [
     "COST_MODEL",
@@ -39,3 +47,24 @@ __all__ = [
     "tile_schedule",
     "with_calls",
 ]
+
+_HOMES = {
+    "COST_MODEL": "planner",
+    "DriverCosts": "commands",
+    "Hardware": "hardware",
+    "Kind": "layer",
+    "Layer": "layer",
+    "Prediction": "planner",
+    "TilePlanner": "planner",
+    "Tiles": "tiles",
+    "Tiling": "tiles",
+    "loops_of": "schedules",
+    "tile_schedule": "schedules",
+    "with_calls": "schedules",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'umakit.machine' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"umakit.machine.{_HOMES[name]}"), name)
