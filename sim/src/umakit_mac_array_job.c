@@ -52,6 +52,7 @@ static bool overlap(const void *left, uint64_t left_bytes, const void *right,
                                     : left_start - right_start < right_bytes;
 }
 
+/* Find a buffer and the bytes of the tensor in it. */
 static int resolve(const struct umakit_mac_array *array, uint32_t bus_address, uint64_t bytes,
                    enum umakit_direction direction, const void **memory)
 {
@@ -61,83 +62,97 @@ static int resolve(const struct umakit_mac_array *array, uint32_t bus_address, u
     return umakit_simulator_resolve(&array->device, bus_address, bytes, direction, memory);
 }
 
-/* Turn the registers into a job, or say what is wrong with them. */
-static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_array_job *job)
+/* Find the job's buffers. */
+static int find_buffers(const struct umakit_mac_array *array, struct umakit_mac_array_job *job)
 {
     const struct umakit_mac_array_register_file *registers = &array->registers;
-    const struct umakit_mac_array_config *config = &array->config;
-    const uint32_t ifmap_sizes[4] = {1u, registers->input_channels, registers->input_height,
-                                     registers->input_width};
-    const uint32_t weights_sizes[4] = {registers->output_channels, registers->input_channels,
-                                       registers->kernel_height, registers->kernel_width};
-    const uint32_t result_sizes[4] = {1u, registers->output_channels, registers->input_height,
-                                      registers->input_width};
-    const uint64_t ifmap_bytes = tensor_bytes(ifmap_sizes);
-    const uint64_t weights_bytes = tensor_bytes(weights_sizes);
-    const uint64_t result_bytes = tensor_bytes(result_sizes);
-    struct umakit_mac_array_convolution *convolution = &job->convolution;
     const void *ifmap = NULL;
     const void *weights = NULL;
     const void *result = NULL;
-    uint64_t m;
-    uint64_t n;
-    uint64_t k;
-    struct umakit_product_cycles cycles;
-    int status;
+    int status = resolve(array, registers->ifmap_address, job->ifmap_bytes, UMAKIT_TO_DEVICE,
+                         &ifmap);
 
-    if (!sizes_are_valid(registers)) {
-        return UMAKIT_INVALID_ARGUMENT;
+    if (status == UMAKIT_OK) {
+        status = resolve(array, registers->weights_address, job->weights_bytes,
+                         UMAKIT_TO_DEVICE, &weights);
     }
-    status = resolve(array, registers->ifmap_address, ifmap_bytes, UMAKIT_TO_DEVICE, &ifmap);
-    if (status != UMAKIT_OK) {
-        return status;
+    if (status == UMAKIT_OK) {
+        status = resolve(array, registers->result_address, job->result_bytes,
+                         UMAKIT_FROM_DEVICE, &result);
     }
-    status = resolve(array, registers->weights_address, weights_bytes, UMAKIT_TO_DEVICE,
-                     &weights);
-    if (status != UMAKIT_OK) {
-        return status;
-    }
-    status = resolve(array, registers->result_address, result_bytes, UMAKIT_FROM_DEVICE,
-                     &result);
     if (status != UMAKIT_OK) {
         return status;
     }
     /* The host's addresses count: one buffer may be mapped twice. */
-    if (overlap(result, result_bytes, ifmap, ifmap_bytes) ||
-        overlap(result, result_bytes, weights, weights_bytes)) {
+    if (overlap(result, job->result_bytes, ifmap, job->ifmap_bytes) ||
+        overlap(result, job->result_bytes, weights, job->weights_bytes)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-
-    convolution->ifmap = (const float *)ifmap;
-    convolution->weights = (const float *)weights;
+    job->convolution.ifmap = (const float *)ifmap;
+    job->convolution.weights = (const float *)weights;
     /* Mapped for writing, so the caller had a writable buffer. */
-    convolution->result = (float *)(uintptr_t)result;
-    convolution->input_channels = registers->input_channels;
-    convolution->height = registers->input_height;
-    convolution->width = registers->input_width;
-    convolution->output_channels = registers->output_channels;
-    convolution->kernel_height = registers->kernel_height;
-    convolution->kernel_width = registers->kernel_width;
-    convolution->pad_top = registers->pad_top;
-    convolution->pad_left = registers->pad_left;
+    job->convolution.result = (float *)(uintptr_t)result;
+    return UMAKIT_OK;
+}
 
-    /* Each tensor has at most 2^26 elements: none of these products overflows. */
-    m = (uint64_t)registers->input_height * registers->input_width;
-    n = registers->output_channels;
-    k = (uint64_t)registers->kernel_height * registers->kernel_width *
-        registers->input_channels;
-    job->macs = m * n * k;
-    cycles = umakit_systolic_cycles(
-        UMAKIT_OUTPUT_STATIONARY, (struct umakit_product_size){m, n, k},
-        (struct umakit_array_size){config->array_rows, config->array_columns,
-                                   config->drain_cycles_per_fold});
+static void set_sizes(const struct umakit_mac_array_register_file *registers,
+                      struct umakit_mac_array_job *job)
+{
+    const uint32_t ifmap[4] = {1u, registers->input_channels, registers->input_height,
+                               registers->input_width};
+    const uint32_t weights[4] = {registers->output_channels, registers->input_channels,
+                                 registers->kernel_height, registers->kernel_width};
+    const uint32_t result[4] = {1u, registers->output_channels, registers->input_height,
+                                registers->input_width};
+
+    *job = (struct umakit_mac_array_job){
+        .convolution = {.input_channels = registers->input_channels,
+                        .height = registers->input_height,
+                        .width = registers->input_width,
+                        .output_channels = registers->output_channels,
+                        .kernel_height = registers->kernel_height,
+                        .kernel_width = registers->kernel_width,
+                        .pad_top = registers->pad_top,
+                        .pad_left = registers->pad_left},
+        .ifmap_bytes = tensor_bytes(ifmap),
+        .weights_bytes = tensor_bytes(weights),
+        .result_bytes = tensor_bytes(result),
+    };
+}
+
+/* Each tensor has at most 2^26 elements: none of these products overflows. */
+static void set_cycles(const struct umakit_mac_array *array, struct umakit_mac_array_job *job)
+{
+    const struct umakit_mac_array_register_file *registers = &array->registers;
+    const struct umakit_product_size size = {
+        (uint64_t)registers->input_height * registers->input_width, registers->output_channels,
+        (uint64_t)registers->kernel_height * registers->kernel_width *
+            registers->input_channels};
+    const struct umakit_product_cycles cycles = umakit_systolic_cycles(
+        UMAKIT_OUTPUT_STATIONARY, size,
+        (struct umakit_array_size){array->config.array_rows, array->config.array_columns,
+                                   array->config.drain_cycles_per_fold});
+
+    job->macs = size.m * size.n * size.k;
     job->compute_cycles = cycles.compute;
     job->drain_cycles = cycles.drain;
     job->remaining_cycles = cycles.compute + cycles.drain;
-    job->ifmap_bytes = ifmap_bytes;
-    job->weights_bytes = weights_bytes;
-    job->result_bytes = result_bytes;
-    return UMAKIT_OK;
+}
+
+/* Turn the registers into a job, or say what is wrong with them. */
+static int prepare_job(const struct umakit_mac_array *array, struct umakit_mac_array_job *job)
+{
+    int status;
+
+    if (!sizes_are_valid(&array->registers)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    set_sizes(&array->registers, job);
+    status = find_buffers(array, job);
+    if (status == UMAKIT_OK) {
+        set_cycles(array, job);
+    }
+    return status;
 }
 
 int umakit_mac_array_start(struct umakit_mac_array *array)
