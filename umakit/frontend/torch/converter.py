@@ -137,6 +137,8 @@ class Converter(Importer):  # type: ignore[misc]
         name = node.target.__name__
         try:
             value = self._result(node, name)
+            if value is not None and name != "getitem":
+                value = self._bound(in_front_of_dequantize(self, self._bound(value)))
         except ModelError:
             raise
         except Exception as error:  # TVM raises whatever its converters stumble over
@@ -147,8 +149,6 @@ class Converter(Importer):  # type: ignore[misc]
             ) from error
         if value is None:
             return
-        if name != "getitem":
-            value = self._bound(in_front_of_dequantize(self, self._bound(value)))
         self._check_result(node, value)
         self.env[node] = value
         if isinstance(value, tvm_api.Var):

@@ -66,3 +66,24 @@ def expm1(value: Any, dtype: str) -> Any:
     plain = op.logical_or(op.less(less, constant(-0.5, dtype)),
                           op.greater(less, constant(1, dtype)))  # fmt: skip
     return op.where(op.equal(shifted, one), value, op.where(plain, less, exact))
+
+
+def check_index(graph: Graph, node: Node, index: Expr, limits: tuple[int, int]) -> None:
+    """Refuse a constant index that is not from the first limit to below the second one.
+
+    Others are checked in C.
+
+    Raises:
+        ModelError: names the node, the index and the size.
+    """
+    values = tvm_api.constant_array(index)
+    if values is None or not values.size:
+        return
+    least, end = limits
+    outside = values[(values < least) | (values >= end)]
+    if outside.size:
+        raise graph.refuse(
+            node,
+            f"has the index {outside.reshape(-1)[0]}, which is out of range for a size of {end}",
+            "mend the constant indices in the model",
+        )

@@ -5,20 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from umakit.frontend.torch.operands import (
-    constant,
-    expm1,
-    op,
-    operand,
-)
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Expr,
-    Graph,
-    Node,
-    converts,
-    left_to_tvm,
-)
+from umakit.frontend.torch.operands import constant, expm1, op, operand
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
 
 left_to_tvm("_log_softmax.default _softmax.default", "self dim")
 left_to_tvm("gelu.default", "self approximate")

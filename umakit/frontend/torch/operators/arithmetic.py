@@ -8,20 +8,8 @@ from typing import Any
 
 import torch
 
-from umakit.frontend.torch.operands import (
-    cast,
-    constant,
-    op,
-    operand,
-)
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Conversion,
-    Expr,
-    Graph,
-    Node,
-    converts,
-)
+from umakit.frontend.torch.operands import cast, constant, op, operand
+from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, Node, converts
 
 
 def _common_dtype(graph: Graph, node: Node, *operands: Any) -> str:

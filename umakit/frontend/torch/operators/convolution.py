@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from umakit.frontend.torch.registry import (
-    left_to_tvm,
-)
+from umakit.frontend.torch.registry import left_to_tvm
 
 left_to_tvm(
     "convolution.default",

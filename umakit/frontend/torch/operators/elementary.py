@@ -3,21 +3,8 @@
 
 from __future__ import annotations
 
-from umakit.frontend.torch.operands import (
-    constant,
-    constants,
-    expm1,
-    op,
-    operand,
-)
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Expr,
-    Graph,
-    Node,
-    converts,
-    left_to_tvm,
-)
+from umakit.frontend.torch.operands import constant, constants, expm1, op, operand
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
 
 left_to_tvm(
     "abs.default acos.default asin.default atan.default ceil.default cos.default cosh.default "

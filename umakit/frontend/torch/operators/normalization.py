@@ -9,19 +9,8 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.torch.operands import (
-    constant,
-    moments,
-    op,
-    relax,
-)
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Expr,
-    Graph,
-    Node,
-    converts,
-)
+from umakit.frontend.torch.operands import constant, moments, op, relax
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 
 def _standardized(value: Any, axes: Sequence[int], epsilon: float, graph: Graph) -> Any:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from umakit.frontend.torch.operands import (
-    op,
-)
+from umakit.frontend.torch.operands import op
 from umakit.frontend.torch.registry import (
     Arguments,
     Conversion,

@@ -6,18 +6,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from umakit.frontend.torch.operands import (
-    constant,
-    op,
-)
+from umakit.frontend.torch.operands import constant, op
 from umakit.frontend.torch.quantization import in_front_of_dequantize
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Expr,
-    Graph,
-    Node,
-    converts,
-)
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 
 @converts("mm.default bmm.default", "self mat2")
