@@ -14,7 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from umakit.floats.resampling import Table, table_of
+from umakit.floats.interpolation import (
+    antialiased_table,
+    cubic_table,
+    linear_table,
+    nearest_table,
+)
+from umakit.floats.resampling import Table
 
 Array = npt.NDArray[np.float32]
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
@@ -120,39 +126,22 @@ def nearest(axis: Axis, mode: str, rounding: str) -> Table:
     """
     rounding = rounding or ("ceil" if axis.scale < 1 else "floor")
     places = np.clip(ROUNDINGS[rounding](coordinates(axis, mode)), 0, axis.size - 1)
-    return table_of(axis.number, [[(int(place), 1.0)] for place in places])
+    return nearest_table(axis.number, places)
 
 
 def linear(axis: Axis, mode: str) -> Table:
     """A table of linear interpolation."""
-    rows = []
-    for x in np.clip(coordinates(axis, mode), 0, axis.size - 1).astype(np.float64):
-        left = int(x)
-        right = min(left + 1, axis.size - 1)
-        rows.append([(left, 1 - (x - left)), (right, x - left)])
-    return table_of(axis.number, rows)
-
-
-def cubic_weight(distance: Array | npt.NDArray[np.float64], a: float) -> npt.NDArray[np.float64]:
-    """Keys' kernel (IEEE Transactions on Acoustics, Speech, and Signal Processing 29, 1981)."""
-    d = np.abs(distance).astype(np.float64)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d < 1, near, np.where(d < 2, far, 0.0))
+    return linear_table(axis.number, axis.size, coordinates(axis, mode))
 
 
 def cubic(axis: Axis, mode: str, a: float, exclude_outside: bool) -> Table:
     """A table of cubic interpolation with the coefficient `a`."""
-    rows = []
-    for x in coordinates(axis, mode).astype(np.float64):
-        places = np.floor(x) + np.arange(-1, 3)
-        weights = cubic_weight(places - x, a)
-        rows.append(_inside(places, weights, axis.size, exclude_outside))
-    return table_of(axis.number, rows)
+    x = coordinates(axis, mode)
+    return cubic_table(axis.number, axis.size, x, a, exclude_outside=exclude_outside)
 
 
 def antialiased(axis: Axis, mode: str, a: float | None, exclude_outside: bool) -> Table:
-    """A table of interpolation whose kernel is stretched where the result is smaller.
+    """A table of interpolation whose kernel is wider where the result is smaller.
 
     Args:
         axis: to be resized.
@@ -162,28 +151,6 @@ def antialiased(axis: Axis, mode: str, a: float | None, exclude_outside: bool) -
     """
     if axis.size == axis.result == axis.width and mode != "tf_crop_and_resize":
         # As in ONNX Runtime, whatever the scale.
-        return table_of(axis.number, [[(place, 1.0)] for place in range(axis.size)])
-    stretch = min(float(axis.scale), 1.0)
-    reach = (1 if a is None else 2) / stretch
-    rows = []
-    for x in coordinates(axis, mode).astype(np.float64):
-        places = np.arange(np.floor(x - reach), np.ceil(x + reach) + 1)
-        distances = (places - x) * stretch
-        weights = np.clip(1 - np.abs(distances), 0, 1) if a is None else cubic_weight(distances, a)
-        rows.append(_inside(places, weights / weights.sum(), axis.size, exclude_outside))
-    return table_of(axis.number, rows)
-
-
-def _inside(
-    places: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], size: int, exclude: bool
-) -> list[tuple[int, float]]:
-    """Places on the axis: those outside count as the nearest one, or not at all."""
-    if exclude:
-        inside = (places >= 0) & (places < size)
-        total = weights[inside].sum()
-        places, weights = places[inside], weights[inside]
-        if total == 0 or not len(places):
-            return [(0, 0.0)]
-        weights = weights / total
-    clipped = np.clip(places, 0, size - 1).astype(int)
-    return [(int(place), float(weight)) for place, weight in zip(clipped, weights, strict=True)]
+        return nearest_table(axis.number, np.arange(axis.size))
+    stretch, x = min(float(axis.scale), 1.0), coordinates(axis, mode)
+    return antialiased_table(axis.number, axis.size, x, stretch, a, exclude_outside=exclude_outside)
