@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit.frontend.torch.operands import (
+    axis_of,
     cast,
     constant,
     moments,
     op,
     operand,
     reduced_axes,
+    relax,
 )
 from umakit.frontend.torch.registry import (
     Arguments,
@@ -76,3 +78,21 @@ def _vector_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
     if given["ord"] != 2:
         raise graph.refuse(node, f"has ord={given['ord']}, which is not supported")
     return op.sqrt(op.sum(op.multiply(value, value), reduced_axes(given), keepdims=keep))
+
+
+def _extreme(value: Callable[..., Expr], place: Callable[..., Expr]) -> Conversion:
+    def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
+        """Extremes and where the first of each lies; NaN is one."""
+        source, keep = graph.value(given["self"]), bool(given["keepdim"])
+        if not graph.type_of(given["self"])[0]:
+            raise graph.refuse(node, "is of a tensor without dimensions")
+        axis = axis_of(graph, given["self"], given["dim"])
+        emit = graph.block_builder.emit
+        extreme = emit(value(source, [axis], keepdims=keep))
+        return relax.Tuple([extreme, emit(place(source, axis, keepdims=keep))])
+
+    return convert
+
+
+converts("max.dim", "self dim keepdim")(_extreme(op.max, op.argmax))
+converts("min.dim", "self dim keepdim")(_extreme(op.min, op.argmin))
