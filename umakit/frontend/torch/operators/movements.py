@@ -5,19 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from umakit.frontend.torch.operands import (
-    cast,
-    op,
-    relax,
-)
-from umakit.frontend.torch.registry import (
-    Arguments,
-    Expr,
-    Graph,
-    Node,
-    converts,
-    left_to_tvm,
-)
+from umakit.frontend.torch.operands import axis_of, cast, op, relax
+from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
 
 left_to_tvm("cat.default", "tensors dim")
 left_to_tvm("constant_pad_nd.default", "self pad value")
@@ -56,3 +45,16 @@ def _to_copy(graph: Graph, node: Node, given: Arguments) -> Expr:
 def _full_like(graph: Graph, node: Node, given: Arguments) -> Expr:
     shape, dtype = graph.type_of(node)
     return relax.const(np.full(shape, given["fill_value"], dtype), dtype)
+
+
+@converts("slice_scatter.default", "self src dim start end step")
+def _slice_scatter(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """A copy with every `step`-th element of a dimension replaced, between two of them."""
+    shape = graph.type_of(given["self"])[0]
+    axis = axis_of(graph, given["self"], given["dim"])
+    start, end, _ = slice(given["start"], given["end"]).indices(shape[axis])
+    values = graph.value(given["src"])
+    if end <= start:
+        return graph.value(given["self"])
+    limits = (relax.prim_value(number) for number in (start, end, given["step"]))
+    return op.slice_scatter(graph.value(given["self"]), values, *limits, axis=axis)
