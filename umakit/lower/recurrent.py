@@ -12,7 +12,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.floats.recurrent import OPERATOR, Activation, Cell, cell_of
-from umakit.lower.integer.loops import buffer, int32, kernel, loop, loops, sequence
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, sequence
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
