@@ -27,6 +27,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+__all__ = [
+    "AcceleratorConfigError",
+    "BackendError",
+    "BuildError",
+    "DeviceError",
+    "InputError",
+    "LibraryError",
+    "LoweringError",
+    "MemoryPlanError",
+    "ModelError",
+    "OutputError",
+    "RecordsError",
+    "ScaffoldError",
+    "StorageError",
+    "TargetAttributeError",
+    "UmakitError",
+]
+
 
 class UmakitError(Exception):
     """Something the user can act on.

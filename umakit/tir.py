@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building blocks for a backend's TIR passes."""
+"""Building blocks for a backend's TIR passes and operator strategies.
+
+TIR is TVM's loop program. A pass gets each kernel of the accelerator as a prim func and returns
+another one, usually with driver calls in the place of loops; a strategy says how an operator is
+computed before that.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,33 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import BackendError
 
+__all__ = [
+    "TilePart",
+    "allocate",
+    "buffer_bytes",
+    "buffer_shape",
+    "composite_name",
+    "driver_call",
+    "driver_calls",
+    "only_if",
+    "placeholder",
+    "pointer",
+    "prim_func_pass",
+    "reference_loops",
+    "same_computation",
+    "schedule",
+    "scratchpad_buffer",
+    "scratchpad_copy",
+    "sequence",
+    "tensor_intrinsic",
+    "topi",
+    "with_body",
+]
+
 tirx = tvm_api.tirx
+
+topi = tvm_api.topi
+"""TVM's tensor operators, for the computations of operator strategies."""
 
 REDUCTION = tirx.IterVar.CommReduce
 """Kind of the loops over which a block sums."""

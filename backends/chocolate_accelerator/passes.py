@@ -22,7 +22,9 @@ double buffering needs nothing here but a second buffer, which `Tiles` puts tile
 from typing import Any
 
 from umakit import patterns, tir
+from umakit.backend import DeviceSection
 from umakit.machine import (
+    Dataflow,
     DriverCosts,
     Kind,
     TilePlanner,
@@ -31,8 +33,6 @@ from umakit.machine import (
     tile_schedule,
     with_calls,
 )
-from umakit.machine.accelerator_config import DeviceSection
-from umakit.machine.systolic import Dataflow
 
 BEGIN = "chocolate_accelerator_begin"
 BIND = "chocolate_accelerator_bind"

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from umakit.backend.registry import load_backend_folder
-from umakit.testing.example_networks import QuantizedNetwork
-from umakit.testing.harness import compile_and_run
+from umakit.backend import load_backend_folder
+from umakit.testing import QuantizedNetwork, compile_and_run
 
 BACKEND = load_backend_folder(Path(__file__).parent)
 

@@ -22,7 +22,7 @@ The loops need not be looked at, because `patterns.parameters_of` says what they
 from typing import Any
 
 from umakit import patterns, tir
-from umakit.machine.accelerator_config import ArraySection
+from umakit.backend import ArraySection
 
 DMA_IN = "strawberry_accelerator_dma_in"
 DMA_OUT = "strawberry_accelerator_dma_out"

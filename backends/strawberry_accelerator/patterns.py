@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from umakit import patterns
-from umakit.machine.accelerator_config import AcceleratorConfig, MemorySection
+from umakit.backend import AcceleratorConfig, MemorySection
 
 
 def layers(configuration: AcceleratorConfig) -> list[patterns.Offer]:

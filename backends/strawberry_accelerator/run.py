@@ -8,10 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from umakit.backend.registry import load_backend_folder
+from umakit.backend import load_backend_folder
 from umakit.errors import UmakitError
-from umakit.testing.example_networks import QuantizedNetwork
-from umakit.testing.harness import compile_and_run
+from umakit.testing import QuantizedNetwork, compile_and_run
 
 
 def main() -> int:

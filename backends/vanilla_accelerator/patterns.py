@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from umakit.tvm_api import DFPattern, dtype_of, is_op, static_shape, wildcard
+from umakit.patterns import DFPattern, dtype_of, is_op, static_shape, wildcard
 
 
 def conv2d_pattern() -> DFPattern:

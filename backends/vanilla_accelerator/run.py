@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from umakit.backend.registry import load_backend_folder
+from umakit.backend import load_backend_folder
 from umakit.errors import UmakitError
-from umakit.testing.harness import compile_and_run, conv2d_model
+from umakit.testing import compile_and_run, conv2d_model
 
 
 def main() -> int:

@@ -3,9 +3,8 @@
 
 from typing import Any
 
-from umakit.backend.strategy import OpStrategy
-from umakit.tir import placeholder, reference_loops
-from umakit.tvm_api import topi
+from umakit.backend import OpStrategy
+from umakit.tir import placeholder, reference_loops, topi
 
 from .patterns import same_padding
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from umakit.backend.registry import load_backend_folder
-from umakit.testing.harness import compile_and_run, conv2d_model
+from umakit.backend import load_backend_folder
+from umakit.testing import compile_and_run, conv2d_model
 
 BACKEND = load_backend_folder(Path(__file__).parent)
 

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from umakit.machine.layer import Kind, Layer
     from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
     from umakit.machine.schedules import loops_of, tile_schedule, with_calls
+    from umakit.machine.space import misfit, tiles_on
+    from umakit.machine.systolic import Dataflow
     from umakit.machine.tiles import Tiles, Tiling
 
 __all__ = [
     "COST_MODEL",
+    "Dataflow",
     "DriverCosts",
     "Hardware",
     "Kind",
@@ -44,12 +47,15 @@ __all__ = [
     "Tiles",
     "Tiling",
     "loops_of",
+    "misfit",
     "tile_schedule",
+    "tiles_on",
     "with_calls",
 ]
 
 _HOMES = {
     "COST_MODEL": "planner",
+    "Dataflow": "systolic",
     "DriverCosts": "commands",
     "Hardware": "hardware",
     "Kind": "layer",
@@ -59,7 +65,9 @@ _HOMES = {
     "Tiles": "tiles",
     "Tiling": "tiles",
     "loops_of": "schedules",
+    "misfit": "space",
     "tile_schedule": "schedules",
+    "tiles_on": "space",
     "with_calls": "schedules",
 }
 

@@ -17,6 +17,9 @@ zero points, clip, and the layer's own weights, bias, multipliers and shifts, pl
 driver gets them. Until there is a pass, the operator runs as plain loops over the same arrays,
 which is what the driver has to equal. `docs/patterns.md` has a whole backend as an example.
 
+Patterns of other operators are TVM's own, made of `is_op` and `wildcard`; what takes a match or
+refuses it looks at shapes and dtypes by `static_shape` and `dtype_of`.
+
 `umakit/requantize.h` has the arithmetic of results for drivers, and is exported with one that
 includes it:
 
@@ -41,10 +44,12 @@ from umakit.patterns.parameters import (
 )
 from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
 from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
+from umakit.tvm_api import DFPattern, dtype_of, is_op, static_shape, wildcard
 
 __all__ = [
     "ROUNDINGS",
     "Composite",
+    "DFPattern",
     "Offer",
     "QAdd",
     "QAveragePool2d",
@@ -61,6 +66,8 @@ __all__ = [
     "c_declaration",
     "driver_call",
     "driver_calls",
+    "dtype_of",
+    "is_op",
     "parameters_of",
     "qadd",
     "qavg_pool2d",
@@ -71,5 +78,7 @@ __all__ = [
     "qmax_pool2d",
     "qmultiply",
     "qsubtract",
+    "static_shape",
     "weight_layout",
+    "wildcard",
 ]

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling, running and comparing whole networks, and small networks to try a backend on."""
+"""Trying a backend: networks are compiled, run on the accelerator and compared with a reference.
+
+`compile_and_run` does all of that for an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make
+small ones.
+"""
 
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.testing.harness import (
