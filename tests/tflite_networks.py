@@ -28,6 +28,7 @@ TYPES = {
     "uint8": tflite.TensorType.UINT8,
     "int32": tflite.TensorType.INT32,
     "int64": tflite.TensorType.INT64,
+    "bool": tflite.TensorType.BOOL,
 }
 MODELS_VARIABLE = "UMAKIT_MODELS"
 

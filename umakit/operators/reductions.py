@@ -16,13 +16,13 @@ def reduction(function: Any) -> Convert:
     """MEAN or SUM over constant axes."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
-        axes, keep = _reduced(converter, operator)
+        axes, keep = reduced_axes(converter, operator)
         return converter.island(operator, lambda data: function(data, axes, keep))
 
     return convert
 
 
-def _reduced(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
+def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
     """Axes, and whether they stay with one element."""
     keep = bool(converter.options(operator, "ReducerOptions").KeepDims())
     rank = len(converter.shape(operator.inputs[0]))

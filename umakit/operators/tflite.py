@@ -183,9 +183,8 @@ def register_all(codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **fact
     register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
 
 
-def conversions() -> Mapping[str, TfliteConversion]:
-    """All conversions by code; `umakit.operators.load` imports the files that register them."""
-    return _CONVERSIONS
+CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
+"""All conversions by code; the package imports every file that registers some."""
 
 
 def imported(converter: TfliteConverter, operator: TfliteOperator) -> Any:

@@ -7,13 +7,12 @@ import numpy as np
 
 from umakit.errors import ModelError
 from umakit.frontend.tflite.graph import TfliteGraph
-from umakit.operators import load
 from umakit.operators.tflite import (
+    CONVERSIONS,
     QUANTIZED,
     TfliteConversion,
     TfliteOperator,
     TfliteTensor,
-    conversions,
 )
 
 
@@ -28,7 +27,6 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     Raises:
         ModelError: it is not registered, or not for its dtypes and scales.
     """
-    load()
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
         raise ModelError(f"operator {operator.code} has no input or no output", where=where)
@@ -66,12 +64,11 @@ def _conversion(
     Raises:
         ModelError: there is none, or none for quantized tensors.
     """
-    registered = conversions()
-    conversion = registered.get(operator.code)
+    conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
         supported = [
-            code for code, item in registered.items() if not quantized or item.takes_quantized
+            code for code, item in CONVERSIONS.items() if not quantized or item.takes_quantized
         ]
         raise ModelError(
             f"{label} is not supported as {kind}",

@@ -13,7 +13,7 @@ import tflite
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.tflite.graph import TfliteGraph, quantized_axis
-from umakit.operators.tflite import TfliteOperator, TfliteTensor, conversions
+from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
 
 frontend = tvm_api.tflite_frontend()
 OperatorConverter: Any = frontend.OperatorConverter
@@ -47,7 +47,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             ModelError: an option that is not supported.
             Exception: whatever TVM's converter raises.
         """
-        value = conversions()[operator.code].convert(self, operator)
+        value = CONVERSIONS[operator.code].convert(self, operator)
         if isinstance(value, list):
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
