@@ -253,7 +253,7 @@ def result_of(
     """What is told of a layer that was compiled with these tilings and took so many cycles."""
     layer, tiles = Layer.of(composite), planner_of(backend).tiles_of(composite, tilings)
     prediction = planner_of(backend).predict(tiles)
-    held, bound = prediction.run.held_by, prediction.bound
+    held, bound = prediction.run.breakdown, prediction.bound
     height, width = layer.input_size
     rows, columns = layer.output_size
     spent = {

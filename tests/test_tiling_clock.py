@@ -182,7 +182,7 @@ def test_every_command_runs_when_the_stepped_device_runs_it(
 
 
 def check_waits(found: Run, seen: list[tuple[bool, bool, set[str]]]) -> None:
-    held = found.held_by
+    held = found.breakdown
     idle = [streams for _, occupied, streams in seen if not occupied]
     assert held.cycles == found.cycles == len(seen)
     assert held.compute == found.array_busy == sum(works for works, _, _ in seen)
@@ -201,7 +201,7 @@ def test_without_a_queue_one_command_follows_the_other(
     hardware = replace(PIPELINED if pipelined else PLAIN, command_queue=0)
     found = run(program, hardware)
     assert found.cycles == sum(each.issue + each.busy + each.tail for each in program)
-    held = found.held_by
+    held = found.breakdown
     assert held.driver == sum(each.issue for each in program)
     assert held.compute + held.drain == sum(
         each.busy + each.tail for each in program if each.stream == "array"
@@ -228,7 +228,7 @@ def test_two_buffers_hide_transfers_behind_computing() -> None:
     # The first load after one access; then the array never rests; then the last store.
     assert found.cycles == 1 + 10 + 4 * 30 + 10
     assert (found.array_busy, found.dma_busy) == (120, 80)
-    assert found.held_by.as_json() == {
+    assert found.breakdown.as_json() == {
         "compute": 120, "drain": 0, "load": 10, "store": 10, "driver": 1,
     }  # fmt: skip
 
@@ -238,7 +238,7 @@ def test_one_buffer_hides_nothing() -> None:
     found = run(program, PLAIN)
     # A load may go beside the store before it, but for the engine that both share.
     assert found.cycles == 1 + 4 * (10 + 30 + 10)
-    assert found.held_by.as_json() == {
+    assert found.breakdown.as_json() == {
         "compute": 120, "drain": 0, "load": 40, "store": 40, "driver": 1,
     }  # fmt: skip
 
@@ -247,7 +247,7 @@ def test_a_pipelined_array_is_filled_and_drained_once() -> None:
     program = [Command("array", 30, 20, 1, 0) for _ in range(4)]
     assert run(program, PIPELINED).cycles == 1 + 4 * 30 + 20
     assert run(program, PLAIN).cycles == 1 + 4 * (30 + 20)
-    assert run(program, PIPELINED).held_by.as_json() == {
+    assert run(program, PIPELINED).breakdown.as_json() == {
         "compute": 120, "drain": 20, "load": 0, "store": 0, "driver": 1,
     }  # fmt: skip
 
@@ -277,13 +277,13 @@ def test_a_full_queue_holds_the_driver() -> None:
     found = run(program, replace(PLAIN, command_queue=1))
     # After each end: clear the interrupt, read QUEUE_FREE, write CONTROL.
     assert [span.start for span in found.timeline] == [10, 63, 116]
-    assert found.held_by.driver == 10 + 3 + 3
+    assert found.breakdown.driver == 10 + 3 + 3
     found = run(program, replace(PLAIN, command_queue=1, completion="polling"))
     assert [span.start for span in found.timeline] == [10, 61, 112]
 
 
 def test_what_is_no_command() -> None:
     assert run([], PLAIN).cycles == 0
-    assert run([], PLAIN).held_by.cycles == 0
+    assert run([], PLAIN).breakdown.cycles == 0
     with pytest.raises(ValueError, match="a busy cycle"):
         run([Command("load", 0, 0, 0, 1)], PLAIN)

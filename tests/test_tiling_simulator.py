@@ -172,7 +172,7 @@ def test_the_clock_predicts_every_cycle_of_the_simulator(
     times = ("issued", "start", "end_of_busy", "completion")
     assert [Span(*(int(entry[name]) - begin for name in times)) for entry in entries] == spans
     counters = machine.device.counters()
-    held = found.held_by
+    held = found.breakdown
     assert counters["COMPUTE_CYCLES"] + counters["DRAIN_CYCLES"] == held.compute + held.drain
     if config.preload:
         assert counters["COMPUTE_CYCLES"] == held.compute

@@ -59,7 +59,7 @@ class Effort:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Record:
-    """What is known about a layer.
+    """The result of the search for one layer.
 
     Attributes:
         layer: its sizes.
@@ -222,7 +222,7 @@ def add_record(
 
     def content() -> bytes:
         nonlocal merged
-        merged = known_records(path, owner)
+        merged = existing_records(path, owner)
         there = merged.of(record.layer)
         if there is None or there == instead_of or not there.effort.covers(record.effort):
             merged = merged.with_record(record)
@@ -232,8 +232,8 @@ def add_record(
     return merged
 
 
-def known_records(path: Path, owner: Owner) -> Records:
-    """What is in a file already, none where there is no file.
+def existing_records(path: Path, owner: Owner) -> Records:
+    """The records that a file has already; none where there is no file.
 
     Raises:
         RecordsError: the file is of something else, or there is no such folder.

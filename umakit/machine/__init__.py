@@ -7,16 +7,18 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
 
     hardware.py   Hardware      the numbers of an accelerator
     layer.py      Layer         the numbers of a layer
-    tiles.py      Tiling, Tiles how a layer is cut, and what each tile needs,
-    needs.py      Transfer, Job namely copies and a job of the array
+    tiles.py      Tiling, Tiles how a layer is cut
+    requirements.py Transfer, Job what a tile requires: transfers and a job of the array
+    tilings.py    PlannedLayers tilings that a compilation is given, and the layers it cut
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     commands.py   commands_of   what a tiled layer gives to the device
     costs.py      Cost          cycles of an array job, a pool and a transfer
     clock.py      run           a list of commands on the clock of the device
+    stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
     bound.py      Bound         what no tiling can beat
     space.py      misfit        which tilings there are
     estimate.py   Estimates     about how long one takes, at once
-    choose.py     best_of       which are good
+    selection.py  best_tilings  the best of them by the estimate
     planner.py    TilePlanner   what a backend asks
 """
 

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from umakit.machine.hardware import Hardware
-from umakit.machine.waits import NEVER, HeldBy, Schedule, held_by
+from umakit.machine.stalls import NEVER, CycleBreakdown, Schedule, cycle_breakdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a list of commands.
+    """The result of running a list of commands.
 
     Attributes:
         cycles: from the driver's first access to the last completion.
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def timeline(self) -> list[Span]:
-        """When each command ran."""
+        """Times of each command, in their order."""
         times = self.schedule
         return [
             Span(enqueued, start, start + command.busy, end)
@@ -94,11 +94,11 @@ class Run:
         ]
 
     @property
-    def held_by(self) -> HeldBy:
-        """What the array did or waited for in each of the cycles."""
+    def breakdown(self) -> CycleBreakdown:
+        """The cycles by what the array did, or what it was stalled by."""
         streams = [command.stream for command in self.commands]
         busy = [command.busy for command in self.commands]
-        return held_by(streams, busy, self.schedule)
+        return cycle_breakdown(streams, busy, self.schedule)
 
 
 def run(commands: Sequence[Command], hardware: Hardware) -> Run:
@@ -133,7 +133,7 @@ def _one_after_the_other(commands: Sequence[Command], schedule: Schedule) -> Non
     for index, command in enumerate(commands):
         start = time + command.issue
         time = start + command.busy + command.tail
-        schedule.waited_for[index] = index - 1
+        schedule.stalled_by[index] = index - 1
         schedule.enqueued[index] = schedule.starts[index] = start
         schedule.completions[index] = time
         if command.stream != "array":
@@ -258,7 +258,7 @@ def _driver(
             left -= _take_ended(running, time)
         time += 1
         left += 1
-        schedule.waited_for[index] = first
+        schedule.stalled_by[index] = first
         schedule.enqueued[index] = time
     yield NEVER
 

@@ -12,7 +12,7 @@ from umakit.machine.clock import Command
 from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
-from umakit.machine.needs import Transfer
+from umakit.machine.requirements import Transfer
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import Position, Tiles
 

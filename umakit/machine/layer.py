@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from umakit import patterns
 from umakit.machine.systolic import Product
@@ -53,33 +52,20 @@ class Layer:
     adds: bool = False
 
     @classmethod
-    def of(cls, known: patterns.Composite) -> Layer:
+    def of(cls, composite: patterns.Composite) -> Layer:
         """The sizes of a composite of `umakit.patterns`: `QConv2d`, `QDepthwise`, `QDense`,
         `QMaxPool2d` or `QAveragePool2d`.
 
         Raises:
             TypeError: another kind of composite.
         """
-        if isinstance(known, patterns.QDense):
-            return cls(
-                Kind.CONVOLUTION, 1, (known.rows, 1), (known.rows, 1), known.inputs, known.outputs,
-                (1, 1), scales=known.scales, stored_channels=known.outputs + known.fill,
-            )  # fmt: skip
-        if isinstance(known, patterns.QConv2d):
-            kind = Kind.DEPTHWISE if isinstance(known, patterns.QDepthwise) else Kind.CONVOLUTION
-            return cls(
-                kind, *_image(known), known.kernel, *_window(known), known.dilation,
-                known.data_layout == "NCHW", known.scales, known.output_channels + known.fill,
-                isinstance(known, patterns.QConv2dAdd),
-            )  # fmt: skip
-        if isinstance(known, patterns.QPool2d):
-            kind = Kind.MAX_POOL if isinstance(known, patterns.QMaxPool2d) else Kind.AVERAGE_POOL
-            return cls(
-                kind, *_image(known), known.window, *_window(known),
-                channels_first=known.data_layout == "NCHW", scales=0,
-                stored_channels=known.output_channels,
-            )  # fmt: skip
-        raise TypeError(f"{type(known).__name__} is not cut into tiles")
+        if isinstance(composite, patterns.QDense):
+            return _dense(composite)
+        if isinstance(composite, patterns.QConv2d):
+            return _convolution(composite)
+        if isinstance(composite, patterns.QPool2d):
+            return _pool(composite)
+        raise TypeError(f"{type(composite).__name__} is not cut into tiles")
 
     @property
     def is_pool(self) -> bool:
@@ -149,16 +135,49 @@ class Layer:
         return ends + self.weights_bytes + self.parameters_bytes
 
 
-def _image(known: Any) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
+def _dense(dense: patterns.QDense) -> Layer:
+    """A fully connected layer as a 1x1 convolution of an image of one column."""
+    size = (dense.rows, 1)
+    return Layer(
+        Kind.CONVOLUTION, 1, size, size, dense.inputs, dense.outputs, (1, 1),
+        scales=dense.scales, stored_channels=dense.outputs + dense.fill,
+    )  # fmt: skip
+
+
+def _convolution(conv: patterns.QConv2d) -> Layer:
+    is_depthwise = isinstance(conv, patterns.QDepthwise)
+    return Layer(
+        Kind.DEPTHWISE if is_depthwise else Kind.CONVOLUTION, *_sizes(conv), conv.kernel,
+        *_window(conv), conv.dilation, conv.data_layout == "NCHW", conv.scales,
+        conv.output_channels + conv.fill, isinstance(conv, patterns.QConv2dAdd),
+    )  # fmt: skip
+
+
+def _pool(pool: patterns.QPool2d) -> Layer:
+    is_maximum = isinstance(pool, patterns.QMaxPool2d)
+    return Layer(
+        Kind.MAX_POOL if is_maximum else Kind.AVERAGE_POOL, *_sizes(pool), pool.window,
+        *_window(pool), channels_first=pool.data_layout == "NCHW", scales=0,
+        stored_channels=pool.output_channels,
+    )  # fmt: skip
+
+
+def _sizes(
+    composite: patterns.QConv2d | patterns.QPool2d,
+) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
+    """Images, size of the input and of the output, input channels and output channels."""
     return (
-        known.batch,
-        (known.height, known.width),
-        (known.output_height, known.output_width),
-        known.input_channels,
-        known.output_channels,
+        composite.batch,
+        (composite.height, composite.width),
+        (composite.output_height, composite.output_width),
+        composite.input_channels,
+        composite.output_channels,
     )
 
 
-def _window(known: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-    top, left, *_ = known.padding
-    return known.strides, (top, left)
+def _window(
+    composite: patterns.QConv2d | patterns.QPool2d,
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Strides, and padding above and left."""
+    top, left, *_ = composite.padding
+    return composite.strides, (top, left)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from umakit.machine.bound import Bound, lower_bound
-from umakit.machine.choose import Candidate, best_of, whole_space
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
+from umakit.machine.selection import Candidate, best_tilings, search_space
 from umakit.machine.space import axis_unit, misfit, tiles_on
 from umakit.machine.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
 from umakit.machine.tilings import PlannedLayers, planned_by
@@ -114,7 +114,7 @@ class TilePlanner:
     def default(self, layer: Layer) -> Tiling | None:
         """A good tiling, found by the estimate and settled by the clock; None if none fits."""
         if layer not in self._defaults:
-            self._defaults[layer] = self._choose(layer)
+            self._defaults[layer] = self._selected(layer)
         return self._defaults[layer]
 
     def predict(self, tiles: Tiles) -> Prediction:
@@ -127,7 +127,7 @@ class TilePlanner:
     def _tiles(self, layer: Layer, tiling: Tiling) -> Tiles:
         return tiles_on(layer, tiling, self.hardware)
 
-    def _choose(self, layer: Layer) -> Tiling | None:
+    def _selected(self, layer: Layer) -> Tiling | None:
         """The best by the estimate; in a short queue little overlaps, so that what is best without
         one may be better."""
         hardware = self.hardware
@@ -145,8 +145,8 @@ class TilePlanner:
             for uncut in ((COLUMNS,), ()):
                 found: list[Candidate] = []
                 for count in buffers:
-                    part = whole_space(layer, hardware, count, uncut)
-                    found += best_of(part, layer, hardware, self.driver, FINALISTS).candidates
+                    space = search_space(layer, hardware, count, uncut)
+                    found += best_tilings(space, layer, hardware, self.driver, FINALISTS).candidates
                 if found:
                     return self._settled(layer, sorted(found))
         return None

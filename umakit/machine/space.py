@@ -20,8 +20,8 @@ from umakit.machine.tiles import (
     Tiling,
 )
 
-SUM_BYTES = 4
-"""Of a sum in the accumulator."""
+ACCUMULATOR_BYTES = 4
+"""Bytes of an int32 accumulator."""
 
 SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
 """Axes along which a layer is cut."""
@@ -46,14 +46,14 @@ def misfit(tiles: Tiles, hardware: Hardware) -> str:
         return f"dataflow {tiling.dataflow.value}: the array has none"
     if layer.per_channel and tiling.dataflow is Dataflow.INPUT_STATIONARY:
         return "input_stationary: each input meets one weight only"
-    sums = _sums(tiles, hardware) * SUM_BYTES
-    if sums > hardware.accumulator_bytes:
-        return f"needs {sums:,} B of sums, accumulator has {hardware.accumulator_bytes:,} B"
+    required = _accumulators(tiles, hardware) * ACCUMULATOR_BYTES
+    if required > hardware.accumulator_bytes:
+        return f"needs {required:,} B of sums, accumulator has {hardware.accumulator_bytes:,} B"
     return ""
 
 
-def _sums(tiles: Tiles, hardware: Hardware) -> int:
-    """Sums of a tile that have to be kept outside of the array's cells."""
+def _accumulators(tiles: Tiles, hardware: Hardware) -> int:
+    """Accumulators that a tile requires outside of the array's cells."""
     positions, channels = tiles.largest_tile
     if tiles.extents[INPUT_CHANNELS] > 1:
         return positions * channels

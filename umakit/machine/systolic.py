@@ -34,8 +34,8 @@ class Dataflow(Enum):
             InputError: there is no such dataflow.
         """
         for dataflow in cls:
-            words = dataflow.value.split("_")
-            if name in (dataflow.value, "".join(word[0] for word in words)):
+            parts = dataflow.value.split("_")
+            if name in (dataflow.value, "".join(part[0] for part in parts)):
                 return dataflow
         raise InputError(f"there is no dataflow {name!r}", fix="choose os, ws or is")
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer cut into tiles: which tiles there are, what each needs, and where it lies.
+"""A layer cut into tiles: which tiles there are, what each requires, and where it lies.
 
 A tile is a part of the result: some rows, columns and output channels. It is computed from what its
-windows see of the data, halos included, in steps over parts of the input channels, whose sums meet
-in the accumulator. Tiles at the edges are smaller.
+windows see of the data, halos included, in steps over parts of the input channels, whose partial
+sums meet in the accumulator. Tiles at the edges are smaller.
 
-All coordinates are expressions of the tile's number along each axis, see `arithmetic`.
+All coordinates are expressions of the tile's number along each axis, see `index_arithmetic`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from umakit.machine.arithmetic import Number, larger, quotient, remainder, smaller
+from umakit.machine.index_arithmetic import Number, floor_div, floor_mod, maximum, minimum
 from umakit.machine.layer import Layer
-from umakit.machine.needs import Buffer, Job, Transfer
+from umakit.machine.requirements import Buffer, Job, Transfer
 from umakit.machine.systolic import Dataflow
 
 IMAGES = "images"
@@ -202,7 +202,7 @@ class Tiles:
         copy: Number = 0
         for axis in self.loops[: self.depth(tensor)]:
             copy = copy * self.extents[axis] + position[axis]
-        return remainder(copy, buffer.tiles) * buffer.tile_bytes
+        return floor_mod(copy, buffer.tiles) * buffer.tile_bytes
 
     # --- parts of axes --------------------------------------------------------------------------
 
@@ -216,13 +216,13 @@ class Tiles:
         if tile >= size:
             return _Span(0, size)
         start = position[axis] * tile
-        return _Span(start, tile if size % tile == 0 else smaller(tile, size - start), True)
+        return _Span(start, tile if size % tile == 0 else minimum(tile, size - start), True)
 
     def _input_channels(self, position: Position) -> _Span:
         if not self.layer.per_channel:
             return self._outputs(INPUT_CHANNELS, position)
         outputs, multiplier = self._outputs(OUTPUT_CHANNELS, position), self.layer.multiplier
-        start, size = (quotient(part, multiplier) for part in (outputs.start, outputs.size))
+        start, size = (floor_div(part, multiplier) for part in (outputs.start, outputs.size))
         return _Span(start, size, outputs.is_cut)
 
     def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
@@ -232,8 +232,8 @@ class Tiles:
         size, stride = layer.input_size[number], layer.strides[number]
         window = (layer.kernel[number] - 1) * layer.dilation[number] + 1
         first = outputs.start * stride - layer.padding[number]
-        end = smaller(first + (outputs.size - 1) * stride + window, size)
-        start = larger(first, 0)
+        end = minimum(first + (outputs.size - 1) * stride + window, size)
+        start = maximum(first, 0)
         return _Span(start, end - start, outputs.is_cut), start - first
 
     # --- commands -------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ class Tiles:
             return _merged(outputs.start, place, spans, (1, layer.window, layer.output_channels))
         inputs, block = self._outputs(INPUT_CHANNELS, position), self._block
         row = layer.input_channels * block
-        blocks = quotient(outputs.size + (block - 1), block)
-        offset = quotient(outputs.start, block) * (layer.window * row) + inputs.start * block
+        blocks = floor_div(outputs.size + (block - 1), block)
+        offset = floor_div(outputs.start, block) * (layer.window * row) + inputs.start * block
         spans = (
             _Span(0, blocks, outputs.is_cut),
             _Span(0, layer.window),
@@ -325,8 +325,8 @@ class Tiles:
             output_channels=outputs.size,
             padding=(above, left),
             scales=outputs.size if layer.scales > 1 else 1,
-            continues=smaller(step, 1) if steps > 1 else 0,
-            keeps=smaller(steps - 1 - step, 1) if steps > 1 else 0,
+            continues=minimum(step, 1) if steps > 1 else 0,
+            keeps=minimum(steps - 1 - step, 1) if steps > 1 else 0,
         )  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def _tiled(
 
 
 def _spent(prediction: Prediction) -> Spent:
-    held = prediction.run.held_by
+    held = prediction.run.breakdown
     return Spent(
         full_array=prediction.bound.compute,
         partial_array=held.compute - prediction.bound.compute,

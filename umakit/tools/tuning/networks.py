@@ -26,7 +26,7 @@ def network_of(layer: Layer) -> Any:
     """
     if layer.adds:
         raise ValueError("a layer with an addition is more than one operator")
-    known, constants = _pool(layer) if layer.is_pool else _convolution(layer)
+    operator, constants = _pool(layer) if layer.is_pool else _convolution(layer)
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
     shape = _shape(layer, layer.input_size, layer.input_channels)
@@ -34,14 +34,14 @@ def network_of(layer: Layer) -> Any:
     with builder.function("main", [data]):
         with builder.dataflow():
             operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
-            result = builder.emit_output(known.call(operands, None))
+            result = builder.emit_output(operator.call(operands, None))
         builder.emit_func_output(result)
     return builder.get()
 
 
 def _convolution(layer: Layer) -> tuple[Conv2d, list[Any]]:
     random = np.random.default_rng(0)
-    known = Conv2d(
+    operator = Conv2d(
         **_common(layer),
         dilation=layer.dilation,
         groups=layer.input_channels if layer.per_channel else 1,
@@ -54,7 +54,7 @@ def _convolution(layer: Layer) -> tuple[Conv2d, list[Any]]:
     weights = random.integers(-127, 128, shape).astype(np.int8)
     bias = np.zeros(layer.output_channels, np.int32)
     multipliers = np.full(layer.scales, 2**30, np.int32)
-    return known, [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
+    return operator, [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
 
 
 def _pool(layer: Layer) -> tuple[MaxPool2d | AveragePool2d, list[Any]]:

@@ -22,7 +22,14 @@ from umakit.backend.base import UMABackend
 from umakit.backend.registry import load_backend_folder
 from umakit.lower.tiling_records import Effort
 from umakit.machine import DriverCosts, Hardware, Layer, TilePlanner, Tiling
-from umakit.machine.choose import MOST_COMMANDS, Candidate, Part, best_of, neighbours, whole_space
+from umakit.machine.selection import (
+    MOST_COMMANDS,
+    Candidate,
+    Subspace,
+    best_tilings,
+    neighbours,
+    search_space,
+)
 from umakit.machine.space import Key, tiles_on, tiling_key
 from umakit.machine.tiles import BUFFERS, OUTPUT_CHANNELS
 from umakit.tools.tuning.simulate import simulated_cycles
@@ -119,11 +126,11 @@ def search(
         raise ValueError("the layer does not fit in any way")
     found = planner.predict(tiles_on(problem.layer, default, problem.hardware))
     walk = _Walk(problem, effort, workers, tell or (lambda progress: None), default)
-    walk.known[default] = found.cycles
+    walk.cycles[default] = found.cycles
     walk.space()
     walk.refine()
     ranked = walk.ranked()
-    tiling, predicted, simulated = ranked[0], walk.known[ranked[0]], None
+    tiling, predicted, simulated = ranked[0], walk.cycles[ranked[0]], None
     if effort.simulate:
         finalists = ranked[: effort.simulate]
         walk.report(f"simulating {len(finalists)}")
@@ -132,14 +139,14 @@ def search(
         measured = [(c, n) for n, c in enumerate(cycles) if c is not None]
         if measured:
             simulated, number = min(measured)
-            tiling, predicted = finalists[number], walk.known[finalists[number]]
+            tiling, predicted = finalists[number], walk.cycles[finalists[number]]
     return Best(tiling, found.bound.cycles, found.cycles, predicted, simulated, walk.seen + 1)
 
 
-def walk_part(problem: Problem, part: Part, keep: int, below: int) -> tuple[list[Candidate], int]:
+def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[list[Candidate], int]:
     """A task: the best tilings of part of a space by the estimate, and how many were seen."""
     layer, hardware, driver = problem.layer, problem.hardware, problem.driver
-    found = best_of(part, layer, hardware, driver, keep, below)
+    found = best_tilings(space, layer, hardware, driver, keep, below)
     return found.candidates, found.seen
 
 
@@ -169,7 +176,7 @@ class _Walk:
 
     Attributes:
         default: where it starts.
-        known: exact cycles by tiling.
+        cycles: exact cycles by tiling.
         seen: tilings so far.
     """
 
@@ -178,13 +185,13 @@ class _Walk:
     workers: Workers
     tell: Tell
     default: Tiling
-    known: dict[Tiling, int] = field(default_factory=dict)
+    cycles: dict[Tiling, int] = field(default_factory=dict)
     seen: int = 0
 
     @property
     def best(self) -> int:
         """Cycles of the best one."""
-        return min(self.known.values())
+        return min(self.cycles.values())
 
     @property
     def wanted(self) -> int:
@@ -195,9 +202,9 @@ class _Walk:
         """Tilings that were run on the clock, the best first; the default before its equals."""
 
         def key(tiling: Tiling) -> tuple[int, bool, Key]:
-            return self.known[tiling], tiling != self.default, tiling_key(tiling)
+            return self.cycles[tiling], tiling != self.default, tiling_key(tiling)
 
-        return sorted(self.known, key=key)
+        return sorted(self.cycles, key=key)
 
     def report(self, stage: str) -> None:
         """Say how far it is."""
@@ -207,8 +214,8 @@ class _Walk:
         """Look at all tilings of equal parts."""
         layer, hardware = self.problem.layer, self.problem.hardware
         parts = [
-            Part((dataflow,), {**whole.sizes, OUTPUT_CHANNELS: [size]}, whole.buffers)
-            for whole in (whole_space(layer, hardware, buffers) for buffers in reversed(BUFFERS))
+            Subspace((dataflow,), {**whole.sizes, OUTPUT_CHANNELS: [size]}, whole.buffers)
+            for whole in (search_space(layer, hardware, buffers) for buffers in reversed(BUFFERS))
             for dataflow in whole.dataflows
             for size in whole.sizes[OUTPUT_CHANNELS]
         ]
@@ -226,22 +233,22 @@ class _Walk:
             parts = [part for tiling in starts for part in neighbours(tiling, layer, hardware)]
             self._run(self._candidates(parts, ALIKE), BATCH)
 
-    def _candidates(self, parts: list[Part], keep: int) -> list[Candidate]:
+    def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
         """The best of parts of the space, the best first."""
         found: list[Candidate] = []
         tasks = [(self.problem, part, keep, self.wanted) for part in parts]
-        for candidates, seen in self.workers.map(walk_part, tasks):
+        for candidates, seen in self.workers.map(select, tasks):
             found += candidates
             self.seen += seen
             self.report("estimating")
         return sorted(found)
 
     def _run(self, candidates: list[Candidate], most: int) -> None:
-        """Run the best that are not known yet on the clock."""
+        """Run the best that are not run yet on the clock."""
         fresh = {
             each.tiling: each
             for each in candidates
-            if each.tiling not in self.known and each.commands <= MOST_COMMANDS
+            if each.tiling not in self.cycles and each.commands <= MOST_COMMANDS
         }
         left = list(fresh.values())[:most]
         while left:
@@ -254,5 +261,5 @@ class _Walk:
             tasks = [(self.problem, chunk) for chunk in chunks]
             results = self.workers.map(clock, tasks)
             for chunk, cycles in zip(chunks, list(results), strict=True):
-                self.known.update(zip(chunk, cycles, strict=True))
+                self.cycles.update(zip(chunk, cycles, strict=True))
             self.report("on the clock")

@@ -17,7 +17,7 @@ from umakit.lower.tiling_records import (
     Record,
     add_record,
     check_records_file,
-    known_records,
+    existing_records,
 )
 from umakit.machine import Layer
 from umakit.pipeline import Network
@@ -105,7 +105,7 @@ def tune_model(
     owner = Owner.of(network.model, backend.target_name, planner)
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)
-    records = known_records(path, owner)
+    records = existing_records(path, owner)
     layers = tiled_layers(network, backend)
     if not layers:
         raise RecordsError(
@@ -114,9 +114,9 @@ def tune_model(
         )
     result = []
     for number, (layer, operators) in enumerate(layers.items(), 1):
-        known = records.of(layer)
-        if known is not None and known.effort.covers(effort) and not again:
-            tuned = TunedLayer(known, 0)
+        existing = records.of(layer)
+        if existing is not None and existing.effort.covers(effort) and not again:
+            tuned = TunedLayer(existing, 0)
         else:
             report = partial(LayerProgress, number, len(layers), layer, operators)
             problem = Problem(layer, planner.hardware, planner.driver)
@@ -127,7 +127,7 @@ def tune_model(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
             )  # fmt: skip
-            records = add_record(path, owner, record, read, instead_of=known)
+            records = add_record(path, owner, record, read, instead_of=existing)
             tuned = TunedLayer(records.of(layer) or record, best.seen)
         result.append(tuned)
         done(tuned)

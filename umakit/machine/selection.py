@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of a layer's tilings are good by the estimate.
+"""Selection of tilings: the best of a layer's tilings by the estimate.
 
 Cuts, which are tilings without an order of loops, are taken in the order of a lower bound of their
 cycles. When the bound of the next one is not below the estimate of the
@@ -55,7 +55,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class Selection:
     """The best tilings by the estimate.
 
     Attributes:
@@ -68,7 +68,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Part:
+class Subspace:
     """Part of a layer's space: every order of loops over these sizes.
 
     Attributes:
@@ -94,9 +94,9 @@ class Part:
             yield Tiling(dataflow, rows, columns, outputs, inputs, AXES, self.buffers)
 
 
-def whole_space(
+def search_space(
     layer: Layer, hardware: Hardware, buffers: int = 2, uncut: Sequence[str] = ()
-) -> Part:
+) -> Subspace:
     """All tilings that are worth a look; along an axis, of parts as equal as they can be.
 
     Args:
@@ -108,21 +108,21 @@ def whole_space(
     sizes = {
         axis: axis_sizes(layer, hardware, axis)[: 1 if axis in uncut else None] for axis in SIZED
     }
-    return Part(dataflows_of(layer, hardware), sizes, buffers)
+    return Subspace(dataflows_of(layer, hardware), sizes, buffers)
 
 
-def best_of(
-    part: Part,
+def best_tilings(
+    space: Subspace,
     layer: Layer,
     hardware: Hardware,
     driver: DriverCosts,
     keep: int,
     below: int | None = None,
-) -> Found:
+) -> Selection:
     """The best tilings of part of a space by the estimate.
 
     Args:
-        part: where to look.
+        space: where to look.
         layer: what is cut.
         hardware: for which accelerator.
         driver: what its driver's calls cost.
@@ -132,7 +132,7 @@ def best_of(
     estimates = Estimates(layer, hardware, driver)
     seen = 0
     ranked = []
-    for number, cut in enumerate(part.cuts()):
+    for number, cut in enumerate(space.cuts()):
         seen += 1
         bound = estimates.bound(cut)
         if below is None or bound < below:
@@ -157,10 +157,10 @@ def best_of(
             if len(found) < keep or candidate < found[-1]:
                 insort(found, candidate)
                 del found[keep:]
-    return Found(found, seen)
+    return Selection(found, seen)
 
 
-def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Part]:
+def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Subspace]:
     """The tilings that differ from one in its dataflow, its buffers, or its size along an axis.
 
     Their sizes are all that there are, and their loops in any order.
@@ -168,10 +168,10 @@ def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Part]:
     sizes = {axis: [size] for axis, size in sizes_of(tiling).items()}
     own = (tiling.dataflow,)
     parts = [
-        Part(dataflows_of(layer, hardware), sizes, tiling.buffers),
-        *(Part(own, sizes, count) for count in BUFFERS if count != tiling.buffers),
+        Subspace(dataflows_of(layer, hardware), sizes, tiling.buffers),
+        *(Subspace(own, sizes, count) for count in BUFFERS if count != tiling.buffers),
     ]
     for axis in SIZED:
         every = axis_sizes(layer, hardware, axis, every=True)
-        parts.append(Part(own, {**sizes, axis: every}, tiling.buffers))
+        parts.append(Subspace(own, {**sizes, axis: every}, tiling.buffers))
     return parts

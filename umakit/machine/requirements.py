@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tile needs: memory, copies, and a job of the array.
+"""What a tile requires: memory, transfers, and a job of the array.
 
-Numbers are integers, or TIR expressions of the tile's coordinates; see `arithmetic`.
+Numbers are integers, or TIR expressions of the tile's coordinates; see `index_arithmetic`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from umakit.machine.arithmetic import Number
+from umakit.machine.index_arithmetic import Number
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Transfer:
 
     @property
     def arguments(self) -> list[Number]:
-        """In the order of the fields."""
+        """All fields in their order, as the arguments of a driver call."""
         return [
             self.offset, self.place, self.planes, self.rows, self.row_bytes, self.plane_stride,
             self.row_stride,
@@ -50,8 +50,8 @@ class Job:
         input_channels, output_channels: of the tile.
         padding: above and left of the tile's data.
         scales: number of multipliers.
-        continues: whether sums of an earlier step are in the accumulator, 0 or 1.
-        keeps: whether sums are left there for the next step, 0 or 1.
+        continues: whether partial sums of an earlier step are in the accumulator, 0 or 1.
+        keeps: whether partial sums are left there for the next step, 0 or 1.
     """
 
     data: Number
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def arguments(self) -> list[Number]:
-        """In the order of the fields."""
+        """All fields in their order, as the arguments of a driver call."""
         return [
             self.data, self.weights, self.bias, self.multipliers, self.shifts, self.result,
             self.addend, *self.input_size, self.input_channels, *self.output_size,
@@ -94,5 +94,5 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of all tiles."""
         return self.tile_bytes * self.tiles

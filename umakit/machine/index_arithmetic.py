@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums that mean the same for Python's integers and for TIR expressions.
+"""Index arithmetic that means the same for Python's integers and for TIR expressions.
 
 A tile's coordinates are written once: with integers they are a tile of the cost model, with TIR
 variables the arguments of a driver call.
@@ -15,27 +15,27 @@ Number = Any
 """An int or a TIR expression of int32."""
 
 
-def smaller(left: Number, right: Number) -> Number:
-    """The smaller one."""
+def minimum(left: Number, right: Number) -> Number:
+    """The smaller operand."""
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
     return tvm_api.tirx.min(left, right)
 
 
-def larger(left: Number, right: Number) -> Number:
-    """The larger one."""
+def maximum(left: Number, right: Number) -> Number:
+    """The larger operand."""
     if isinstance(left, int) and isinstance(right, int):
         return max(left, right)
     return tvm_api.tirx.max(left, right)
 
 
-def quotient(left: Number, right: int) -> Number:
-    """left / right, rounded down."""
+def floor_div(left: Number, right: int) -> Number:
+    """The quotient left / right, rounded down."""
     if isinstance(left, int) or right == 1:
         return left // right if isinstance(left, int) else left
     return tvm_api.tirx.floordiv(left, right)
 
 
-def remainder(left: Number, right: int) -> Number:
-    """left - right * quotient(left, right)."""
+def floor_mod(left: Number, right: int) -> Number:
+    """The remainder left - right * floor_div(left, right)."""
     return left % right if isinstance(left, int) else tvm_api.tirx.floormod(left, right)

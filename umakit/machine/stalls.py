@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kept the array from working: its idle cycles, by what it waited for."""
+"""Stalls: the idle cycles of the array, by what it was stalled by."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NEVER = 1 << 62
 
 
 @dataclass(slots=True)
-class HeldBy:
-    """Cycles of a run; together they are all of them.
+class CycleBreakdown:
+    """Cycles of a run by what the array did in them; they add up to the cycles of the run.
 
     Attributes:
         compute: a command occupied the array.
@@ -31,51 +31,53 @@ class HeldBy:
 
     @property
     def cycles(self) -> int:
-        """All of them."""
+        """Cycles of the run."""
         return self.compute + self.drain + self.load + self.store + self.driver
 
     def as_json(self) -> dict[str, int]:
-        """All figures by name."""
+        """All fields by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Times of commands by their number, and why.
+    """Times of commands by their number, and what each start waited for.
 
     Lists have two entries more, which stand for a command that never comes, and, last, for none.
 
     Attributes:
         dependencies: the newest older command of each stream that has to end before; -1 for none.
         enqueued: the cycle in which the driver had enqueued it.
-        waited_for: the command whose end gave it an entry, if the driver waited; -1 for none.
+        stalled_by: the command whose end gave it an entry, if the driver waited; -1 for none.
         starts, completions: of the command.
         dma_order: loads and stores in the order in which they started.
     """
 
     dependencies: list[tuple[int, int, int]]
     enqueued: list[int]
-    waited_for: list[int]
+    stalled_by: list[int]
     starts: list[int]
     completions: list[int]
     dma_order: list[int]
 
     @classmethod
     def empty(cls, dependencies: list[tuple[int, int, int]]) -> Schedule:
-        """Where nothing has happened yet."""
+        """The schedule before any command has started."""
         count = len(dependencies)
         return cls(
             dependencies=[*dependencies, (-1, -1, -1)],
             enqueued=[NEVER] * (count + 2),
-            waited_for=[-1] * (count + 2),
+            stalled_by=[-1] * (count + 2),
             starts=[NEVER] * (count + 2),
             completions=[*[NEVER] * (count + 1), 0],
             dma_order=[],
         )
 
 
-def held_by(streams: Sequence[str], busy: Sequence[int], schedule: Schedule) -> HeldBy:
-    """What the array did in each cycle.
+def cycle_breakdown(
+    streams: Sequence[str], busy: Sequence[int], schedule: Schedule
+) -> CycleBreakdown:
+    """Attribute each cycle of a run to what the array did, or was stalled by.
 
     A cycle in which it is idle counts for the last link of the chain that ends with the start of
     its next command: of what that start waited for, the last to end; of that one's start likewise;
@@ -85,31 +87,32 @@ def held_by(streams: Sequence[str], busy: Sequence[int], schedule: Schedule) -> 
         streams: of each command.
         busy: cycles that each occupies its engine.
     """
-    held = HeldBy()
+    breakdown = CycleBreakdown()
     place = {index: number for number, index in enumerate(schedule.dma_order)}
     idle_from = 0
     for index, stream in enumerate(streams):
         if stream == "array":
             start = schedule.starts[index]
-            held.drain -= max(0, idle_from - start)  # the tail of the one before, under this one
-            _explain(index, min(idle_from, start), streams, busy, schedule, place, held)
-            held.compute += busy[index]
+            # This command started in the tail of the one before.
+            breakdown.drain -= max(0, idle_from - start)
+            _explain(index, min(idle_from, start), streams, busy, schedule, place, breakdown)
+            breakdown.compute += busy[index]
             idle_from = schedule.completions[index]
-            held.drain += idle_from - start - busy[index]
+            breakdown.drain += idle_from - start - busy[index]
     if streams:
         last = max(range(len(streams)), key=schedule.completions.__getitem__)
         end = schedule.completions[last]
         if end > idle_from:
-            _add(held, streams[last], end - max(schedule.starts[last], idle_from))
-            _explain(last, idle_from, streams, busy, schedule, place, held)
-    return held
+            _add(breakdown, streams[last], end - max(schedule.starts[last], idle_from))
+            _explain(last, idle_from, streams, busy, schedule, place, breakdown)
+    return breakdown
 
 
-def _add(held: HeldBy, stream: str, cycles: int) -> None:
+def _add(breakdown: CycleBreakdown, stream: str, cycles: int) -> None:
     if stream == "load":
-        held.load += cycles
+        breakdown.load += cycles
     else:
-        held.store += cycles
+        breakdown.store += cycles
 
 
 def _explain(
@@ -119,27 +122,29 @@ def _explain(
     busy: Sequence[int],
     schedule: Schedule,
     place: dict[int, int],
-    held: HeldBy,
+    breakdown: CycleBreakdown,
 ) -> None:
     """Count the cycles from `floor` to the start of a command; the array is idle in all of them."""
     while (time := schedule.starts[index]) > floor:
-        cause = _waited_for(index, busy, schedule, place)
+        cause = _stalling_command(index, busy, schedule, place)
         number = index
         while cause < 0 and time > floor:  # for the driver
-            cause = schedule.waited_for[number]
+            cause = schedule.stalled_by[number]
             if cause >= 0:
                 begin = schedule.completions[cause]
             else:
                 begin = schedule.enqueued[number - 1] if number else 0
-            held.driver += time - max(begin, floor)
+            breakdown.driver += time - max(begin, floor)
             time, number = begin, number - 1
         if time <= floor:
             return
-        _add(held, streams[cause], time - max(schedule.starts[cause], floor))
+        _add(breakdown, streams[cause], time - max(schedule.starts[cause], floor))
         index = cause
 
 
-def _waited_for(index: int, busy: Sequence[int], schedule: Schedule, place: dict[int, int]) -> int:
+def _stalling_command(
+    index: int, busy: Sequence[int], schedule: Schedule, place: dict[int, int]
+) -> int:
     """The command whose end let this one start; -1 if it started when it was enqueued."""
     start, completions = schedule.starts[index], schedule.completions
     for each in schedule.dependencies[index]:
