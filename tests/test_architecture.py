@@ -20,7 +20,7 @@ FOLDERS = {
 ORDER = tuple(
     "errors version tvm_api tir sim templates text files floats operators patterns machine backend "
     "frontend quantization quantized partition lower program memory codegen library devices "
-    "pipeline testing tools umakit backends cli".split()
+    "pipeline testing tools moved umakit backends cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what
 users see of all of them."""

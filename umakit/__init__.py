@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from umakit.moved import find_moved_modules
 from umakit.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ _HOMES = {
     "run_library": "devices.run",
     "target_attributes": "backend.target",
 }
+
+find_moved_modules()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver of the chocolate_accelerator.
+ *
+ * Read it from the bottom: the functions there are what the compiled network
+ * calls, the helpers above are their steps. To fit it to your hardware, change
+ * program_transfer, program_job, configure and the time limit. All access to the
+ * device goes through umakit/device.h, so the same file runs on the simulator
+ * and on a board.
+ */
+#include "chocolate_accelerator.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/static_assert.h"
+#include "umakit/systolic_array_registers.h"
+
+/* ---- What this driver relies on ---- */
+
+#define OFFSET(register_name) UMAKIT_SYSTOLIC_ARRAY_##register_name##_OFFSET
+#define MASK(field) UMAKIT_SYSTOLIC_ARRAY_##field##_MASK
+#define SUPPORTED_MAJOR_VERSION 1u
+#define LEAST_MINOR_VERSION 1u /* the first with a queue */
+#define TENSORS ((int32_t)CHOCOLATE_ACCELERATOR_TENSORS)
+
+UMAKIT_STATIC_ASSERT(CHAR_BIT == 8 && sizeof(int) == 4u && sizeof(size_t) >= 4u,
+                     sizes_have_32_bits);
+UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
+                             UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT ==
+                         SUPPORTED_MAJOR_VERSION,
+                     register_map_is_the_one_this_driver_was_written_for);
+UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERROR) &&
+                         MASK(INTERRUPT_ENABLE_QUEUE_DONE) == MASK(INTERRUPT_PENDING_QUEUE_DONE) &&
+                         MASK(INTERRUPT_ENABLE_DMA_DONE) == MASK(INTERRUPT_PENDING_DMA_DONE) &&
+                         MASK(INTERRUPT_ENABLE_ARRAY_DONE) == MASK(INTERRUPT_PENDING_ARRAY_DONE),
+                     interrupts_are_enabled_by_their_own_bit);
+UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
+                         OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u &&
+                         OFFSET(DILATION_WIDTH) - OFFSET(KERNEL_HEIGHT) == 5u * 4u &&
+                         OFFSET(ROUNDING) - OFFSET(INPUT_ZERO_POINT) == 4u * 4u &&
+                         OFFSET(SUM_CLIP_HIGHEST) - OFFSET(ADDEND_ZERO_POINT) == 10u * 4u,
+                     registers_that_are_written_in_one_go_are_neighbours);
+
+/* How long the device may take for what is in its queue before the driver gives
+ * up, in cycles. This is 40 seconds at 100 MHz: a limit that stops a healthy
+ * device is worse than one that finds a dead one late. */
+#ifndef CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES
+#define CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES 4000000000u
+#endif
+
+/* How often the driver asks when it polls, before it gives up: a read takes a
+ * cycle at least. */
+#ifndef CHOCOLATE_ACCELERATOR_POLLS
+#define CHOCOLATE_ACCELERATOR_POLLS 400000000u
+#endif
+
+/* The layer that is open. There is one device, and so one layer at a time. */
+static struct {
+    umakit_device *device; /* NULL: none is open */
+    uint32_t bus_address[CHOCOLATE_ACCELERATOR_TENSORS];
+    uint32_t bytes[CHOCOLATE_ACCELERATOR_TENSORS];
+    bool is_bound[CHOCOLATE_ACCELERATOR_TENSORS];
+    bool polls;
+    bool is_configured;
+    bool has_commands; /* that the device was given */
+    bool channels_first;
+    uint32_t depth; /* of the queue; 0: there is none */
+    uint32_t room;  /* free entries, at least */
+} layer;
+
+/* ---- The device ---- */
+
+/* Stop the device and close the layer, whatever state both are in. */
+static int give_up(int status)
+{
+    int32_t tensor;
+
+    if (layer.device == NULL) {
+        return status;
+    }
+    umakit_device_write32(layer.device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    for (tensor = 0; tensor < TENSORS; ++tensor) {
+        if (layer.is_bound[tensor]) {
+            umakit_device_unmap(layer.device, layer.bus_address[tensor]);
+            layer.is_bound[tensor] = false;
+        }
+    }
+    layer.device = NULL;
+    return status;
+}
+
+/* Make sure that what answers is the device this driver was written for, before
+ * anything is written to it. */
+static int find_device(umakit_device **found)
+{
+    umakit_device *const device = chocolate_accelerator_device();
+    uint32_t version;
+
+    if (device == NULL ||
+        umakit_device_read32(device, OFFSET(ID)) != UMAKIT_SYSTOLIC_ARRAY_ID_RESET) {
+        return UMAKIT_NO_DEVICE;
+    }
+    version = umakit_device_read32(device, OFFSET(VERSION));
+    if ((version & MASK(VERSION_MAJOR)) >> UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT !=
+            SUPPORTED_MAJOR_VERSION ||
+        (version & MASK(VERSION_MINOR)) < LEAST_MINOR_VERSION) {
+        return UMAKIT_NO_DEVICE;
+    }
+    *found = device;
+    return UMAKIT_OK;
+}
+
+/* What the device says went wrong. A failure must not be reported as 0, whatever
+ * the register says. */
+static int device_error(void)
+{
+    const uint32_t error = umakit_device_read32(layer.device, OFFSET(ERROR));
+
+    return error == 0u || error > INT_MAX ? UMAKIT_DEVICE_ERROR : (int)error;
+}
+
+/* Why the device did not get done in time. */
+static int why_late(void)
+{
+    const uint32_t status = umakit_device_read32(layer.device, OFFSET(STATUS));
+    const uint32_t bytes = umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT));
+
+    if ((status & MASK(STATUS_ERROR)) != 0u) {
+        return device_error();
+    }
+    if ((status & (MASK(STATUS_DMA_BUSY) | MASK(STATUS_ARRAY_BUSY))) == 0u) {
+        return bytes != 0u ? UMAKIT_DMA_STOPPED : UMAKIT_LOST_INTERRUPT;
+    }
+    if ((status & MASK(STATUS_DMA_BUSY)) != 0u) {
+        if (bytes == 0u) {
+            return UMAKIT_STUCK_BUSY;
+        }
+        /* Still at work, or stopped half way: ask again. */
+        return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == bytes
+                   ? UMAKIT_DMA_STOPPED
+                   : UMAKIT_TIMEOUT;
+    }
+    return umakit_device_read32(layer.device, OFFSET(ARRAY_CYCLES_LEFT)) == 0u
+               ? UMAKIT_STUCK_BUSY
+               : UMAKIT_TIMEOUT;
+}
+
+/* Ask until one of the events of INTERRUPT_PENDING has happened. */
+static int poll_events(uint32_t events)
+{
+    uint32_t asked;
+
+    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_POLLS; ++asked) {
+        if ((umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events) != 0u) {
+            return UMAKIT_OK;
+        }
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* Wait for an event of INTERRUPT_PENDING, or an error, and find out how it all
+ * ended. A copy that says that it is done may have stopped half way. */
+static int wait_for_end(uint32_t event)
+{
+    const uint32_t events = event | MASK(INTERRUPT_PENDING_ERROR);
+    int status;
+
+    if (layer.polls) {
+        status = poll_events(events);
+    } else {
+        umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
+        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
+    }
+    if (status == UMAKIT_TIMEOUT) {
+        return why_late();
+    }
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    if ((umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u) {
+        return device_error();
+    }
+    return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == 0u ? UMAKIT_OK
+                                                                            : UMAKIT_DMA_STOPPED;
+}
+
+/* Ask for free entries until there is one. */
+static int poll_room(void)
+{
+    uint32_t asked;
+
+    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_POLLS; ++asked) {
+        layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
+        if (layer.room != 0u) {
+            return UMAKIT_OK;
+        }
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* In this order, so that a command that ends in between is not missed. */
+static void look_for_room(void)
+{
+    umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
+                          MASK(INTERRUPT_PENDING_COMMAND_DONE));
+    layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
+}
+
+/* Wait for the end of a command, if that makes room. */
+static int sleep_for_room(void)
+{
+    int status = UMAKIT_OK;
+
+    look_for_room();
+    if (layer.room == 0u) {
+        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
+        if (status == UMAKIT_OK) {
+            look_for_room();
+        }
+    }
+    return status;
+}
+
+/* Wait until the queue has a free entry. After an error it has: `finish` will
+ * tell about it. */
+static int wait_for_room(void)
+{
+    int status;
+
+    if (layer.room != 0u) {
+        return UMAKIT_OK;
+    }
+    status = layer.polls ? poll_room() : sleep_for_room();
+    if (status == UMAKIT_TIMEOUT) {
+        return why_late();
+    }
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    /* A device that woke the driver for nothing is not to be trusted. */
+    return layer.room == 0u || layer.room > layer.depth ? device_error() : UMAKIT_OK;
+}
+
+/* Hand what the registers say to the device: into its queue, or, if it has
+ * none, at once and to its end. */
+static int submit(uint32_t enqueue, uint32_t start, uint32_t done)
+{
+    int status;
+
+    layer.has_commands = true;
+    if (layer.depth == 0u) {
+        umakit_device_write32(layer.device, OFFSET(CONTROL), start);
+        return wait_for_end(done);
+    }
+    status = wait_for_room();
+    if (status == UMAKIT_OK) {
+        umakit_device_write32(layer.device, OFFSET(CONTROL), enqueue);
+        --layer.room;
+    }
+    return status;
+}
+
+/* ---- Commands ---- */
+
+/* Write registers that follow each other; two's complement, as C converts it. */
+static void write_all(uint32_t first, const int32_t *values, uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        umakit_device_write32(layer.device, first + 4u * i, (uint32_t)values[i]);
+    }
+}
+
+static void program_transfer(uint32_t bus_address, uint32_t scratchpad, uint32_t direction,
+                             int32_t planes, int32_t rows, int32_t row_bytes,
+                             int32_t plane_stride, int32_t row_stride)
+{
+    umakit_device *const device = layer.device;
+    const uint32_t bytes = (uint32_t)row_bytes;
+
+    umakit_device_write32(device, OFFSET(DMA_BUS_ADDRESS), bus_address);
+    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_START), scratchpad);
+    umakit_device_write32(device, OFFSET(DMA_DIRECTION), direction);
+    umakit_device_write32(device, OFFSET(DMA_ROW_BYTES), bytes);
+    umakit_device_write32(device, OFFSET(DMA_ROWS), (uint32_t)rows);
+    umakit_device_write32(device, OFFSET(DMA_PLANES), (uint32_t)planes);
+    umakit_device_write32(device, OFFSET(DMA_BUS_ROW_STRIDE), (uint32_t)row_stride);
+    umakit_device_write32(device, OFFSET(DMA_BUS_PLANE_STRIDE), (uint32_t)plane_stride);
+    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_ROW_STRIDE), bytes);
+    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE), bytes * (uint32_t)rows);
+}
+
+/* Whether a copy stays inside of its tensor, and its addresses inside of 32 bits;
+ * the device knows how large its scratchpad is. */
+static bool is_in_range(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place,
+                        int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
+                        int32_t row_stride)
+{
+    const uint64_t all_rows = (uint64_t)planes * (uint64_t)rows;
+    const uint64_t end = (uint64_t)offset + ((uint64_t)planes - 1u) * (uint64_t)plane_stride +
+                         ((uint64_t)rows - 1u) * (uint64_t)row_stride + (uint64_t)row_bytes;
+
+    return end <= layer.bytes[tensor] && all_rows <= UINT32_MAX &&
+           buffer + (uint64_t)place + all_rows * (uint64_t)row_bytes <= UINT32_MAX;
+}
+
+static int transfer(int32_t tensor, uint32_t direction, uint32_t buffer, int32_t offset,
+                    int32_t place, int32_t planes, int32_t rows, int32_t row_bytes,
+                    int32_t plane_stride, int32_t row_stride)
+{
+    int status;
+
+    if (layer.device == NULL || tensor < 0 || tensor >= TENSORS || !layer.is_bound[tensor] ||
+        offset < 0 || place < 0 || planes <= 0 || rows <= 0 || row_bytes <= 0 ||
+        plane_stride < 0 || row_stride < 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    if (!is_in_range(tensor, buffer, offset, place, planes, rows, row_bytes, plane_stride,
+                     row_stride)) {
+        return give_up(UMAKIT_OUT_OF_RANGE);
+    }
+    program_transfer(layer.bus_address[tensor] + (uint32_t)offset, buffer + (uint32_t)place,
+                     direction, planes, rows, row_bytes, plane_stride, row_stride);
+    status = submit(MASK(CONTROL_ENQUEUE_DMA), MASK(CONTROL_DMA_START),
+                    MASK(INTERRUPT_PENDING_DMA_DONE));
+    return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
+}
+
+static bool are_positive(const int32_t *values, uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        if (values[i] <= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a tile of height x width x channels has offsets of 31 bits. */
+static bool is_tile(const int32_t *sizes)
+{
+    const uint64_t plane = (uint64_t)sizes[0] * (uint64_t)sizes[1];
+
+    return plane <= INT32_MAX && plane * (uint64_t)sizes[2] <= INT32_MAX;
+}
+
+/* Offsets in the scratchpad from buffers and places in them. */
+static int find_places(const uint32_t *buffers, const int32_t *in_buffers, uint32_t *places,
+                       uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        if (in_buffers[i] < 0) {
+            return UMAKIT_INVALID_ARGUMENT;
+        }
+        if ((uint32_t)in_buffers[i] > UINT32_MAX - buffers[i]) {
+            return UMAKIT_OUT_OF_RANGE;
+        }
+        places[i] = buffers[i] + (uint32_t)in_buffers[i];
+    }
+    return UMAKIT_OK;
+}
+
+/* Bytes from one row, column and channel of a tile to the next. */
+static void write_strides(uint32_t first, int32_t height, int32_t width, int32_t channels)
+{
+    const int32_t by_rows[3] = {width * channels, channels, 1};
+    const int32_t by_planes[3] = {width, 1, height * width};
+
+    write_all(first, layer.channels_first ? by_planes : by_rows, 3u);
+}
+
+/* ---- The calls ---- */
+
+int chocolate_accelerator_begin(int32_t columns, int32_t completion)
+{
+    umakit_device *device;
+    int status;
+
+    (void)give_up(UMAKIT_OK); /* a layer that failed outside of this driver is over */
+    if (columns <= 0 || completion < (int32_t)CHOCOLATE_ACCELERATOR_INTERRUPT ||
+        completion > (int32_t)CHOCOLATE_ACCELERATOR_POLLING) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = find_device(&device);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
+        return UMAKIT_NO_DEVICE; /* the weights are in blocks for another array */
+    }
+    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    layer.device = device;
+    layer.polls = completion == (int32_t)CHOCOLATE_ACCELERATOR_POLLING;
+    layer.is_configured = false;
+    layer.has_commands = false;
+    layer.depth = umakit_device_read32(device, OFFSET(QUEUE_DEPTH));
+    layer.room = layer.depth;
+    /* While the layer runs, the driver sleeps only until there is room. */
+    umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE),
+                          layer.polls || layer.depth == 0u
+                              ? 0u
+                              : MASK(INTERRUPT_ENABLE_COMMAND_DONE) |
+                                    MASK(INTERRUPT_ENABLE_ERROR));
+    return UMAKIT_OK;
+}
+
+int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes)
+{
+    const enum umakit_direction direction =
+        tensor == (int32_t)CHOCOLATE_ACCELERATOR_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
+    int status;
+
+    if (layer.device == NULL || tensor < 0 || tensor >= TENSORS || layer.is_bound[tensor] ||
+        memory == NULL || bytes <= 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    status = umakit_device_map(layer.device, memory, (size_t)bytes, direction,
+                               &layer.bus_address[tensor]);
+    if (status != UMAKIT_OK) {
+        return give_up(status);
+    }
+    layer.bytes[tensor] = (uint32_t)bytes;
+    layer.is_bound[tensor] = true;
+    umakit_device_barrier(layer.device); /* the device sees what the host wrote */
+    return UMAKIT_OK;
+}
+
+int chocolate_accelerator_configure(
+    int32_t operation, int32_t dataflow, int32_t channels_first, int32_t kernel_height,
+    int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
+    int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
+    int32_t highest, int32_t rounding)
+{
+    const int32_t window[6] = {kernel_height, kernel_width, stride_y,
+                               stride_x,      dilation_y,   dilation_x};
+    const int32_t ending[5] = {input_zero_point, output_zero_point, lowest, highest, rounding};
+
+    if (layer.device == NULL || operation < 0 || dataflow < 0 || !are_positive(window, 6u) ||
+        lowest > highest || rounding < 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    layer.channels_first = channels_first != 0;
+    layer.is_configured = true;
+    umakit_device_write32(layer.device, OFFSET(OPERATION), (uint32_t)operation);
+    umakit_device_write32(layer.device, OFFSET(DATAFLOW), (uint32_t)dataflow);
+    write_all(OFFSET(KERNEL_HEIGHT), window, 6u);
+    write_all(OFFSET(INPUT_ZERO_POINT), ending, 5u);
+    umakit_device_write32(layer.device, OFFSET(ADD), 0u);
+    umakit_device_write32(layer.device, OFFSET(ACCUMULATOR_START), 0u);
+    return UMAKIT_OK;
+}
+
+int chocolate_accelerator_configure_add(
+    int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+    int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift, int32_t multiplier,
+    int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest)
+{
+    const int32_t addition[11] = {addend_zero_point, left_shift,   result_multiplier,
+                                  result_shift,      addend_multiplier, addend_shift,
+                                  multiplier,        shift,        sum_zero_point,
+                                  sum_lowest,        sum_highest};
+
+    if (layer.device == NULL || !layer.is_configured || sum_lowest > sum_highest) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    umakit_device_write32(layer.device, OFFSET(ADD), 1u);
+    write_all(OFFSET(ADDEND_ZERO_POINT), addition, 11u);
+    return UMAKIT_OK;
+}
+
+int chocolate_accelerator_load(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place, int32_t planes,
+                    int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
+{
+    if (tensor == (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN, buffer, offset, place, planes,
+                    rows, row_bytes, plane_stride, row_stride);
+}
+
+int chocolate_accelerator_store(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place,
+                     int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
+                     int32_t row_stride)
+{
+    if (tensor != (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT, buffer, offset, place, planes,
+                    rows, row_bytes, plane_stride, row_stride);
+}
+
+int chocolate_accelerator_compute(
+    uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,
+    uint32_t result_buffer, uint32_t addend_buffer, int32_t data, int32_t weights,
+    int32_t bias, int32_t multipliers, int32_t shifts, int32_t result, int32_t addend,
+    int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
+    int32_t output_width, int32_t output_channels, int32_t pad_top, int32_t pad_left,
+    int32_t scales, int32_t continues, int32_t keeps)
+{
+    const int32_t sizes[6] = {height,        width,        input_channels,
+                              output_height, output_width, output_channels};
+    const uint32_t buffers[7] = {data_buffer,       weights_buffer,    parameters_buffer,
+                                 parameters_buffer, parameters_buffer, result_buffer,
+                                 addend_buffer};
+    const int32_t in_buffers[7] = {data, weights, bias, multipliers, shifts, result, addend};
+    const uint32_t accumulate = (continues != 0 ? MASK(ACCUMULATE_CONTINUE) : 0u) |
+                                (keeps != 0 ? MASK(ACCUMULATE_KEEP) : 0u);
+    uint32_t places[7];
+    int status;
+    uint32_t i;
+
+    if (layer.device == NULL || !layer.is_configured || !are_positive(sizes, 6u) ||
+        pad_top < 0 || pad_left < 0 || scales <= 0) {
+        return give_up(UMAKIT_INVALID_ARGUMENT);
+    }
+    status = is_tile(&sizes[0]) && is_tile(&sizes[3])
+                 ? find_places(buffers, in_buffers, places, 7u)
+                 : UMAKIT_OUT_OF_RANGE;
+    if (status != UMAKIT_OK) {
+        return give_up(status);
+    }
+    for (i = 0u; i < 6u; ++i) {
+        umakit_device_write32(layer.device, OFFSET(IFMAP_START) + 4u * i, places[i]);
+    }
+    write_all(OFFSET(INPUT_HEIGHT), sizes, 6u);
+    umakit_device_write32(layer.device, OFFSET(PAD_TOP), (uint32_t)pad_top);
+    umakit_device_write32(layer.device, OFFSET(PAD_LEFT), (uint32_t)pad_left);
+    write_strides(OFFSET(IFMAP_ROW_STRIDE), height, width, input_channels);
+    write_strides(OFFSET(OFMAP_ROW_STRIDE), output_height, output_width, output_channels);
+    umakit_device_write32(layer.device, OFFSET(SCALE_COUNT), (uint32_t)scales);
+    umakit_device_write32(layer.device, OFFSET(ACCUMULATE), accumulate);
+    umakit_device_write32(layer.device, OFFSET(ADDEND_START), places[6]);
+    status = submit(MASK(CONTROL_ENQUEUE_ARRAY), MASK(CONTROL_ARRAY_START),
+                    MASK(INTERRUPT_PENDING_ARRAY_DONE));
+    return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
+}
+
+int chocolate_accelerator_finish(void)
+{
+    int status = UMAKIT_OK;
+
+    if (layer.device == NULL) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    if (layer.depth != 0u && layer.has_commands) {
+        status = wait_for_end(MASK(INTERRUPT_PENDING_QUEUE_DONE));
+    }
+    umakit_device_barrier(layer.device); /* the host sees the result */
+    return give_up(status);
+}

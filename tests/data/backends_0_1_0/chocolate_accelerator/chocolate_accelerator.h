@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver of the chocolate_accelerator. A layer is
+ *
+ *     begin; bind the tensors in shared memory; configure;
+ *     load, compute and store tiles, in any number;
+ *     finish
+ *
+ * Between begin and finish, calls put commands into the device's queue and
+ * return at once, or when there is room in it. The device runs commands as if
+ * one after the other, and at the same time where they use different banks of
+ * the scratchpad; results are in shared memory after finish. Without a queue
+ * each call waits for its own end. Places in the scratchpad are byte offsets
+ * from its start, chosen by the memory plan, and byte offsets from there.
+ *
+ * All functions return 0 or a code of umakit/status.h. They return in bounded
+ * time whatever the device does. After a failure the layer is over: the device
+ * is stopped, nothing is bound any more, and its results are not to be used.
+ *
+ *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
+ *                              of order
+ *     UMAKIT_OUT_OF_RANGE      beyond the end of a tensor or of the scratchpad
+ *     UMAKIT_NO_DEVICE         something else answers, or another version
+ *     UMAKIT_UNSUPPORTED       the device lacks what the layer was compiled for
+ *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so
+ *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do
+ *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
+ *     UMAKIT_TIMEOUT           it is still at work after the time allowed
+ *     others                   as the device reports them: bus error, parity, ...
+ */
+#ifndef CHOCOLATE_ACCELERATOR_H
+#define CHOCOLATE_ACCELERATOR_H
+
+#include <stdint.h>
+
+#include "umakit/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tensors in shared memory. The last one is the result, the others are operands. */
+enum chocolate_accelerator_tensor {
+    CHOCOLATE_ACCELERATOR_DATA,
+    CHOCOLATE_ACCELERATOR_ADDEND,
+    CHOCOLATE_ACCELERATOR_WEIGHTS,
+    CHOCOLATE_ACCELERATOR_BIAS,
+    CHOCOLATE_ACCELERATOR_MULTIPLIERS,
+    CHOCOLATE_ACCELERATOR_SHIFTS,
+    CHOCOLATE_ACCELERATOR_RESULT,
+    CHOCOLATE_ACCELERATOR_TENSORS
+};
+
+/* How the driver learns that the device is done. */
+enum chocolate_accelerator_completion {
+    CHOCOLATE_ACCELERATOR_INTERRUPT,
+    CHOCOLATE_ACCELERATOR_POLLING
+};
+
+/* Open a layer that was compiled for an array of so many columns. */
+UMAKIT_MUST_USE int chocolate_accelerator_begin(int32_t columns, int32_t completion);
+
+/* Give the device access to a tensor until finish. */
+UMAKIT_MUST_USE int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes);
+
+/*
+ * What all tiles of the layer have in common. Operation, dataflow and rounding
+ * are values of the registers of that name; channels_first is 1 for images of
+ * channels x height x width. Pools use the window and the limits only.
+ */
+UMAKIT_MUST_USE int chocolate_accelerator_configure(
+    int32_t operation, int32_t dataflow, int32_t channels_first, int32_t kernel_height,
+    int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
+    int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
+    int32_t highest, int32_t rounding);
+
+/*
+ * After configure: add a second tensor to the result, as umakit's integer
+ * additions do. Both are shifted left and scaled, and so is their sum.
+ */
+UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
+    int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+    int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift, int32_t multiplier,
+    int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest);
+
+/*
+ * Copy planes x rows x row_bytes bytes from a tensor, `offset` bytes from its
+ * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
+ * where they lie close together; and back.
+ */
+UMAKIT_MUST_USE int chocolate_accelerator_load(int32_t tensor, uint32_t buffer, int32_t offset,
+                                    int32_t place, int32_t planes, int32_t rows,
+                                    int32_t row_bytes, int32_t plane_stride,
+                                    int32_t row_stride);
+UMAKIT_MUST_USE int chocolate_accelerator_store(int32_t tensor, uint32_t buffer, int32_t offset,
+                                     int32_t place, int32_t planes, int32_t rows,
+                                     int32_t row_bytes, int32_t plane_stride,
+                                     int32_t row_stride);
+
+/*
+ * Compute a tile. The first five are buffers, the next seven places in them; bias,
+ * multipliers and shifts lie in the buffer of parameters. Data and result lie
+ * close together, the weights in blocks of the array's columns. `continues` is
+ * 1 to go on from the sums in the accumulator instead of the bias, `keeps` to
+ * leave them there for the next call instead of writing a result.
+ */
+UMAKIT_MUST_USE int chocolate_accelerator_compute(
+    uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,
+    uint32_t result_buffer, uint32_t addend_buffer, int32_t data, int32_t weights,
+    int32_t bias, int32_t multipliers, int32_t shifts, int32_t result, int32_t addend,
+    int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
+    int32_t output_width, int32_t output_channels, int32_t pad_top, int32_t pad_left,
+    int32_t scales, int32_t continues, int32_t keeps);
+
+/* Wait until everything is done, and close the layer. */
+UMAKIT_MUST_USE int chocolate_accelerator_finish(void);
+
+/* The device that the driver runs on, NULL if there is none. Defined once in a
+ * program, next to the driver: on the host by the simulator, on a board by you. */
+umakit_device *chocolate_accelerator_device(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CHOCOLATE_ACCELERATOR_H */

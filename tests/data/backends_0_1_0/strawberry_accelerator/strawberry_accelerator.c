@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Driver of the strawberry_accelerator.
+ *
+ * Read it from the bottom: the three functions there are what the compiled
+ * network calls, the helpers above are their steps. To fit it to your hardware,
+ * change program_copy, program_calculation and the time limit. All access to the
+ * device goes through umakit/device.h, so the same file runs on the simulator
+ * and on a board.
+ */
+#include "strawberry_accelerator.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "umakit/static_assert.h"
+#include "umakit/systolic_array_registers.h"
+
+/* ---- What this driver relies on ---- */
+
+#define OFFSET(register_name) UMAKIT_SYSTOLIC_ARRAY_##register_name##_OFFSET
+#define MASK(field) UMAKIT_SYSTOLIC_ARRAY_##field##_MASK
+#define SUPPORTED_MAJOR_VERSION 1u
+
+UMAKIT_STATIC_ASSERT(CHAR_BIT == 8 && sizeof(int) == 4u && sizeof(size_t) >= 4u,
+                     sizes_have_32_bits);
+UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
+                             UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT ==
+                         SUPPORTED_MAJOR_VERSION,
+                     register_map_is_the_one_this_driver_was_written_for);
+UMAKIT_STATIC_ASSERT(OFFSET(SHIFTS_START) - OFFSET(IFMAP_START) == 4u * 4u &&
+                         OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u,
+                     operands_are_next_to_each_other);
+UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERROR),
+                     interrupts_are_enabled_by_their_own_bit);
+
+/* How long a job may take before the driver gives up, in cycles of the device.
+ * This is 40 seconds at 100 MHz, more than any layer needs: a limit that stops
+ * a healthy job is worse than one that finds a dead device late. */
+#ifndef STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES
+#define STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES 4000000000u
+#endif
+
+/* An engine of the device, as its bits in CONTROL, STATUS and interrupts. */
+struct engine {
+    uint32_t start;
+    uint32_t busy;
+    uint32_t done;
+    uint32_t interrupt;
+    uint32_t left; /* register that says how much is left to do */
+};
+
+static const struct engine dma_engine = {
+    MASK(CONTROL_DMA_START), MASK(STATUS_DMA_BUSY), MASK(STATUS_DMA_DONE),
+    MASK(INTERRUPT_ENABLE_DMA_DONE), OFFSET(DMA_BYTES_LEFT)};
+
+static const struct engine array_engine = {
+    MASK(CONTROL_ARRAY_START), MASK(STATUS_ARRAY_BUSY), MASK(STATUS_ARRAY_DONE),
+    MASK(INTERRUPT_ENABLE_ARRAY_DONE), OFFSET(ARRAY_CYCLES_LEFT)};
+
+/* ---- The device ---- */
+
+/* Make sure that what answers is the device this driver was written for, before
+ * anything is written to it. */
+static int find_device(umakit_device **found)
+{
+    umakit_device *const device = strawberry_accelerator_device();
+    uint32_t version;
+
+    if (device == NULL ||
+        umakit_device_read32(device, OFFSET(ID)) != UMAKIT_SYSTOLIC_ARRAY_ID_RESET) {
+        return UMAKIT_NO_DEVICE;
+    }
+    version = umakit_device_read32(device, OFFSET(VERSION));
+    if ((version & MASK(VERSION_MAJOR)) >> UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT !=
+        SUPPORTED_MAJOR_VERSION) {
+        return UMAKIT_NO_DEVICE;
+    }
+    *found = device;
+    return UMAKIT_OK;
+}
+
+/* Stop whatever runs and forget old errors. */
+static void clear_device(umakit_device *device)
+{
+    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+}
+
+/* Whether a range lies in the scratchpad, which the device knows the size of. */
+static bool is_in_scratchpad(umakit_device *device, uint32_t offset, uint32_t bytes)
+{
+    const uint32_t size = umakit_device_read32(device, OFFSET(SCRATCHPAD_BYTES));
+
+    return offset <= size && bytes <= size - offset;
+}
+
+/* What the device says went wrong. A failure must not be reported as 0, whatever
+ * the register says. */
+static int device_error(umakit_device *device)
+{
+    const uint32_t error = umakit_device_read32(device, OFFSET(ERROR));
+
+    return error == 0u || error > INT_MAX ? UMAKIT_DEVICE_ERROR : (int)error;
+}
+
+/* How a job ended, from the registers and from what the wait for its interrupt
+ * returned. */
+static int job_status(umakit_device *device, const struct engine *engine, int waited)
+{
+    const uint32_t status = umakit_device_read32(device, OFFSET(STATUS));
+    uint32_t left;
+
+    if ((status & MASK(STATUS_ERROR)) != 0u) {
+        return device_error(device);
+    }
+    if (waited != UMAKIT_OK && waited != UMAKIT_TIMEOUT) {
+        return waited;
+    }
+    left = umakit_device_read32(device, engine->left);
+    if ((status & engine->done) != 0u) {
+        if (left != 0u) {
+            return engine == &dma_engine ? UMAKIT_DMA_STOPPED : UMAKIT_DEVICE_ERROR;
+        }
+        return waited == UMAKIT_OK ? UMAKIT_OK : UMAKIT_LOST_INTERRUPT;
+    }
+    if ((status & engine->busy) == 0u) {
+        return UMAKIT_DEVICE_ERROR; /* neither done nor at it */
+    }
+    if (left == 0u) {
+        return UMAKIT_STUCK_BUSY;
+    }
+    /* Still at work, or stopped half way: ask again. */
+    if (engine == &dma_engine && umakit_device_read32(device, engine->left) == left) {
+        return UMAKIT_DMA_STOPPED;
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* Start what was programmed and wait for its end. */
+static int run_job(umakit_device *device, const struct engine *engine)
+{
+    int status;
+
+    umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE),
+                          engine->interrupt | MASK(INTERRUPT_ENABLE_ERROR));
+    umakit_device_barrier(device); /* the device sees buffers and registers ... */
+    umakit_device_write32(device, OFFSET(CONTROL), engine->start);
+    status = umakit_device_wait(device, STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES);
+    umakit_device_barrier(device); /* ... and the host sees the result */
+
+    status = job_status(device, engine, status);
+    if (status != UMAKIT_OK) {
+        clear_device(device); /* it may still run */
+    }
+    return status;
+}
+
+/* ---- Copies ---- */
+
+static void program_copy(umakit_device *device, uint32_t bus_address,
+                         uint32_t scratchpad_offset, uint32_t bytes, uint32_t direction)
+{
+    umakit_device_write32(device, OFFSET(DMA_BUS_ADDRESS), bus_address);
+    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_START), scratchpad_offset);
+    umakit_device_write32(device, OFFSET(DMA_DIRECTION), direction);
+    umakit_device_write32(device, OFFSET(DMA_ROW_BYTES), bytes);
+    umakit_device_write32(device, OFFSET(DMA_ROWS), 1u);
+    umakit_device_write32(device, OFFSET(DMA_PLANES), 1u);
+}
+
+/* Copy between a buffer in shared memory and the scratchpad. */
+static int copy(const void *memory, uint32_t scratchpad_offset, int32_t bytes,
+                enum umakit_direction mapped, uint32_t direction)
+{
+    umakit_device *device;
+    uint32_t bus_address;
+    int status;
+
+    if (memory == NULL || bytes <= 0) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = find_device(&device);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    if (!is_in_scratchpad(device, scratchpad_offset, (uint32_t)bytes)) {
+        return UMAKIT_OUT_OF_RANGE;
+    }
+    status = umakit_device_map(device, memory, (size_t)bytes, mapped, &bus_address);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    clear_device(device);
+    program_copy(device, bus_address, scratchpad_offset, (uint32_t)bytes, direction);
+    status = run_job(device, &dma_engine);
+    umakit_device_unmap(device, bus_address);
+    return status;
+}
+
+/* ---- Calculations ---- */
+
+struct calculation {
+    uint32_t places[6]; /* ifmap, weights, bias, multipliers, shifts, ofmap */
+    bool depthwise;
+    bool channels_first;
+    uint32_t dataflow;
+    int32_t input[3];  /* height, width, channels, here and below */
+    int32_t output[3];
+    int32_t kernel[2];
+    int32_t stride[2];
+    int32_t pad[2];
+    int32_t dilation[2];
+    int32_t scales;
+    int32_t input_zero_point;
+    int32_t output_zero_point;
+    int32_t lowest;
+    int32_t highest;
+    int32_t rounding;
+};
+
+static bool is_int8(int32_t value)
+{
+    return value >= INT8_MIN && value <= INT8_MAX;
+}
+
+/* Whether the values make sense; what does not fit the scratchpad or the array,
+ * the device refuses by itself. */
+static bool is_valid(const struct calculation *job)
+{
+    int i;
+
+    for (i = 0; i < 3; ++i) {
+        if (job->input[i] <= 0 || job->output[i] <= 0) {
+            return false;
+        }
+    }
+    for (i = 0; i < 2; ++i) {
+        if (job->kernel[i] <= 0 || job->stride[i] <= 0 || job->dilation[i] <= 0 ||
+            job->pad[i] < 0) {
+            return false;
+        }
+    }
+    return (job->scales == 1 || job->scales == job->output[2]) &&
+           is_int8(job->input_zero_point) && is_int8(job->output_zero_point) &&
+           is_int8(job->lowest) && is_int8(job->highest) && job->lowest <= job->highest &&
+           (job->rounding == 0 || job->rounding == 1) &&
+           job->dataflow <= UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY;
+}
+
+/* Write registers that follow each other. */
+static void write_all(umakit_device *device, uint32_t first, const int32_t *values, uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        umakit_device_write32(device, first + 4u * i, (uint32_t)values[i]);
+    }
+}
+
+/* Bytes from one row, column and channel of an image to the next. */
+static void write_strides(umakit_device *device, uint32_t first, const int32_t size[3],
+                          bool channels_first)
+{
+    const uint32_t width = (uint32_t)size[1];
+    const uint32_t channels = (uint32_t)size[2];
+    const uint32_t plane = (uint32_t)size[0] * width;
+
+    umakit_device_write32(device, first, channels_first ? width : width * channels);
+    umakit_device_write32(device, first + 4u, channels_first ? 1u : channels);
+    umakit_device_write32(device, first + 8u, channels_first ? plane : 1u);
+}
+
+static void program_calculation(umakit_device *device, const struct calculation *job)
+{
+    uint32_t i;
+
+    umakit_device_write32(device, OFFSET(OPERATION),
+                          job->depthwise ? UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE
+                                         : UMAKIT_SYSTOLIC_ARRAY_OPERATION_CONVOLUTION);
+    umakit_device_write32(device, OFFSET(DATAFLOW), job->dataflow);
+    for (i = 0u; i < 6u; ++i) {
+        umakit_device_write32(device, OFFSET(IFMAP_START) + 4u * i, job->places[i]);
+    }
+    write_all(device, OFFSET(INPUT_HEIGHT), job->input, 3u);
+    write_all(device, OFFSET(OUTPUT_HEIGHT), job->output, 3u);
+    write_all(device, OFFSET(KERNEL_HEIGHT), job->kernel, 2u);
+    write_all(device, OFFSET(STRIDE_HEIGHT), job->stride, 2u);
+    write_all(device, OFFSET(DILATION_HEIGHT), job->dilation, 2u);
+    write_all(device, OFFSET(PAD_TOP), job->pad, 2u);
+    write_strides(device, OFFSET(IFMAP_ROW_STRIDE), job->input, job->channels_first);
+    write_strides(device, OFFSET(OFMAP_ROW_STRIDE), job->output, job->channels_first);
+    /* Two's complement, as C converts it. */
+    umakit_device_write32(device, OFFSET(INPUT_ZERO_POINT), (uint32_t)job->input_zero_point);
+    umakit_device_write32(device, OFFSET(OUTPUT_ZERO_POINT), (uint32_t)job->output_zero_point);
+    umakit_device_write32(device, OFFSET(CLIP_LOWEST), (uint32_t)job->lowest);
+    umakit_device_write32(device, OFFSET(CLIP_HIGHEST), (uint32_t)job->highest);
+    umakit_device_write32(device, OFFSET(ROUNDING), (uint32_t)job->rounding);
+    umakit_device_write32(device, OFFSET(SCALE_COUNT), (uint32_t)job->scales);
+}
+
+/* ---- The calls ---- */
+
+int strawberry_accelerator_dma_in(const void *source, uint32_t scratchpad_offset, int32_t bytes)
+{
+    return copy(source, scratchpad_offset, bytes, UMAKIT_TO_DEVICE,
+                UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN);
+}
+
+int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, void *destination, int32_t bytes)
+{
+    return copy(destination, scratchpad_offset, bytes, UMAKIT_FROM_DEVICE,
+                UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT);
+}
+
+int strawberry_accelerator_calculate(
+    uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
+    uint32_t ofmap, int32_t columns, int32_t dataflow, int32_t depthwise,
+    int32_t channels_first, int32_t height, int32_t width, int32_t input_channels,
+    int32_t output_height, int32_t output_width, int32_t output_channels,
+    int32_t kernel_height, int32_t kernel_width, int32_t stride_y, int32_t stride_x,
+    int32_t pad_top, int32_t pad_left, int32_t dilation_y, int32_t dilation_x,
+    int32_t scales, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
+    int32_t highest, int32_t rounding)
+{
+    const struct calculation job = {
+        .places = {ifmap, weights, bias, multipliers, shifts, ofmap},
+        .depthwise = depthwise != 0,
+        .channels_first = channels_first != 0,
+        .dataflow = (uint32_t)dataflow,
+        .input = {height, width, input_channels},
+        .output = {output_height, output_width, output_channels},
+        .kernel = {kernel_height, kernel_width},
+        .stride = {stride_y, stride_x},
+        .pad = {pad_top, pad_left},
+        .dilation = {dilation_y, dilation_x},
+        .scales = scales,
+        .input_zero_point = input_zero_point,
+        .output_zero_point = output_zero_point,
+        .lowest = lowest,
+        .highest = highest,
+        .rounding = rounding,
+    };
+    umakit_device *device;
+    int status;
+
+    if (!is_valid(&job)) {
+        return UMAKIT_INVALID_ARGUMENT;
+    }
+    status = find_device(&device);
+    if (status != UMAKIT_OK) {
+        return status;
+    }
+    if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
+        return UMAKIT_NO_DEVICE; /* the weights are in blocks for another array */
+    }
+    clear_device(device);
+    program_calculation(device, &job);
+    return run_job(device, &array_engine);
+}

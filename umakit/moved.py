@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules by the names that they had in umakit 0.1.0, which generated backends import.
+
+They work in this version still, with a DeprecationWarning that says what to import instead.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+MOVED = {
+    "accelerator_config": ("umakit.machine.accelerator_config", "umakit.backend"),
+    "byoc": ("umakit.tools.byoc", "UMABackend.register"),
+    "compile": ("umakit.pipeline", "umakit"),
+    "diff": ("umakit.tools.diff", ""),
+    "example_networks": ("umakit.testing.example_networks", "umakit.testing"),
+    "harness": ("umakit.testing.harness", "umakit.testing"),
+    "page": ("umakit.tools.page", ""),
+    "partitioner": ("umakit.partition.partitioner", "UMABackend.partition"),
+    "registry": ("umakit.backend.registry", "umakit.backend"),
+    "report": ("umakit.partition.report", ""),
+    "run": ("umakit.devices.run", "umakit"),
+    "scaffold": ("umakit.tools.scaffold", "`uma new`"),
+    "size": ("umakit.tools.size", "`uma size`"),
+    "strategy": ("umakit.backend.strategy", "umakit.backend"),
+    "systolic": ("umakit.machine.systolic", "umakit.machine"),
+    "target": ("umakit.backend.target", "umakit.backend"),
+    "tiling": ("umakit.machine", "umakit.machine"),
+    "tuning": ("umakit.tools.tuning", "`uma tune`"),
+    "undecided": ("umakit.backend.undecided", "umakit.backend"),
+}
+"""Where a module is now, and the public way to what it has; empty where there is none beside."""
+
+
+class _Alias(Loader):
+    """Gives a module that has another name."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module in the place of the empty one that the import system has made."""
+        sys.modules[module.__name__] = importlib.import_module(self._place)
+
+
+class _Moved(MetaPathFinder):
+    """Finds modules by their names of 0.1.0."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What to import for a name; None for all names that are not of 0.1.0."""
+        top, _, name = fullname.partition(".")
+        first, _, rest = name.partition(".")
+        if top != "umakit" or first not in MOVED:
+            return None
+        place, public = MOVED[first]
+        place = f"{place}.{rest}" if rest else place
+        warnings.warn(
+            f"{fullname} goes away in the next version of umakit: use {public or place}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return ModuleSpec(fullname, _Alias(place))
+
+
+def find_moved_modules() -> None:
+    """Let the names of 0.1.0 be imported."""
+    # Before the finder of files, which would load the modules of a folder once more.
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Moved())
