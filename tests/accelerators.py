@@ -91,7 +91,7 @@ def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> 
         if profile.where == "cpu":
             continue
         count += 1
-        known = program.kernels[call.kernel].known if call.kernel else None
+        known = program.kernels[call.kernel].composite if call.kernel else None
         assert known is not None
         tiles = planner.tiles_of(known)
         where = (profile.name, tiles.layer, tiles.tiling, planner.hardware)

@@ -159,12 +159,12 @@ def program_of(chains: list[str], folder: Path) -> Program:
 def test_memory_of_a_running_layer_is_not_given_away(tmp_path: Path) -> None:
     backends = {CHOCOLATE: find_backend(CHOCOLATE)}
     program = overlap_with_cpu(program_of(["c", "ss"], tmp_path), backends, "always")
-    (step,) = (number for number, call in enumerate(program.calls) if call.beside)
-    assert program.calls[step].beside == 2
+    (step,) = (number for number, call in enumerate(program.calls) if call.overlapped)
+    assert program.calls[step].overlapped == 2
     pools = memory_pools(list(backends.values()), ())
     validate_plan(program, plan_memory(program, pools))
     # A plan that was made without knowing of it may give the memory away.
-    unaware = tuple(replace(call, beside=0) for call in program.calls)
+    unaware = tuple(replace(call, completion=None) for call in program.calls)
     careless = replace(plan_memory(replace(program, calls=unaware), pools), shared={})
     running, beside = program.calls[step].outputs[0], program.calls[step + 2].outputs[0]
     (home,) = (pool for pool in careless.pools if running in pool.offsets)

@@ -238,7 +238,7 @@ def test_the_simulator_does_what_the_clock_predicts_command_by_command(reported:
     planner, program = reported.backend.tiling, reported.library.program
     assert planner is not None and program is not None
     for call, layer in zip(program.calls, reported.page.layers, strict=True):
-        known = program.kernels[call.kernel].known
+        known = program.kernels[call.kernel].composite
         assert (known is None) == layer.on_cpu
         if known is None:
             assert layer.commands == ()

@@ -40,6 +40,7 @@ from umakit.memory import (
     check_planner,
     memory_pools,
     plan_memory,
+    scratchpads_hold,
 )
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned, partition
@@ -273,7 +274,9 @@ def export_program(
         program = overlap_with_cpu(program, by_target, options.overlap)
         progress("planning memory")
         if options.keep_in_scratchpads:
-            program = keep_in_scratchpads(program, by_target, pools, options.planner)
+            program = keep_in_scratchpads(
+                program, by_target, lambda each: scratchpads_hold(each, pools, options.planner)
+            )
         plan = plan_memory(program, pools, options.planner)
         validate_plan(program, plan)
         progress("writing the library")

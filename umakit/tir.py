@@ -47,6 +47,11 @@ topi = tvm_api.topi
 REDUCTION = tirx.IterVar.CommReduce
 """Kind of the loops over which a block sums."""
 
+DRIVER_CALL = "umakit.call_driver"
+"""TIR operator of driver calls: its arguments are the C function's name and arguments."""
+
+_DRIVER_CALL = tvm_api.register_intrinsic(DRIVER_CALL, "Calls a driver and checks its status.")
+
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> Any:
     """A TIR pass from a function.
@@ -133,12 +138,12 @@ def scratchpad_copy(tensor: Any, pool: str) -> Any:
 
 def allocate(buffers: Sequence[Any], body: Any) -> Any:
     """A body with memory for the time that it runs."""
-    return tirx.SeqStmt([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
+    return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
 
 
 def sequence(statements: Sequence[Any]) -> Any:
     """Statements one after the other."""
-    return tirx.SeqStmt(list(statements))
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
 def only_if(conditions: Sequence[Any], body: Any) -> Any:
@@ -154,22 +159,34 @@ def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
     Args:
         calls: names of C functions that return int, with their arguments as in `driver_call`.
     """
-    return tirx.SeqStmt([driver_call(name, arguments) for name, arguments in calls])
+    return sequence([driver_call(name, arguments) for name, arguments in calls])
 
 
 def driver_call(name: str, arguments: Sequence[Any]) -> Any:
     """A statement that calls a driver and returns its status if that is not zero.
 
-    In C: `const int32_t status_code = name(arguments...);` and a return if it is not zero.
+    It is one node of TIR until C is printed, and then
+    `const int32_t status_code = name(arguments...);` and a return if it is not zero.
 
     Args:
         name: of a C function that returns int.
         arguments: TIR expressions (pointers by `pointer`) and Python integers.
     """
-    status = tirx.Var("status_code", "int32")
-    call = tirx.call_extern("int32", name, *arguments)
-    stop = tirx.IfThenElse(status != 0, tirx.stmt.Return(status), None)
-    return tirx.SeqStmt([tirx.Bind(status, call), stop])
+    return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
+
+
+def called_driver(statement: Any) -> tuple[str, list[Any]] | None:
+    """Name of the C function and arguments of what `driver_call` made; None for any other
+    statement."""
+    if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
+        return None
+    function, *arguments = statement.value.args
+    return str(function.value), arguments
+
+
+def is_driver_call(expression: Any) -> bool:
+    """Whether an expression is the call inside of what `driver_call` made."""
+    return isinstance(expression, tvm_api.Call) and expression.op.same_as(_DRIVER_CALL)
 
 
 def schedule(function: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import tvm
 import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
-from tvm.ir import Call, GenericConst, GlobalVar, Op, StringImm, TensorLoad, TupleGetItem, Var
+from tvm.ir import Call, Expr, GenericConst, GlobalVar, Op, StringImm, TensorLoad, TupleGetItem, Var
 from tvm.ir import Tuple as RelaxTuple
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
@@ -63,8 +63,11 @@ FFI_VERSION: str = tvm_ffi.__version__
 FFI_WITHOUT_TENSORIZE = ("0.1.15.post1", "0.1.15.post2")
 """Releases of apache-tvm-ffi in which `Schedule.tensorize` ends in SIGSEGV."""
 
+Buffer = tirx.Buffer
 Function = relax.Function
+PrimExpr = Expr
 PrimFunc = tirx.PrimFunc
+Stmt = tirx.Stmt
 Sequential = tvm.transform.Sequential
 Target = tvm.target.Target
 TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
@@ -394,6 +397,44 @@ def whole_region(buffer: Any) -> Any:
 def element_bytes(dtype: str) -> int:
     """Bytes of one element of a TVM dtype; a bool takes one."""
     return np.dtype(dtype).itemsize
+
+
+def register_intrinsic(name: str, description: str) -> Any:
+    """A TIR operator with side effects, such as `tirx.call_extern`, made if it does not exist.
+
+    Args:
+        name: in full.
+        description: one sentence.
+    """
+    if name not in Op.list_op_names():
+        tvm.ir.op._ffi_api.RegisterOp(name, description)
+        effect = Op.get("tirx.call_extern").get_attr("TCallEffectKind")
+        tvm.ir.register_op_attr(name, "TCallEffectKind", effect)
+    return Op.get(name)
+
+
+def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Any:
+    """A call of a TIR operator.
+
+    Args:
+        dtype: of the result.
+        name: of the operator in full.
+        arguments: TIR expressions, strings and Python numbers.
+    """
+    return tirx.call_intrin(dtype, name, *arguments)
+
+
+def pointed_buffer(expression: Any) -> Any:
+    """The buffer of which an expression is the address, as `buffer.data`; None for others."""
+    if not isinstance(expression, Call) or not str(expression.op.name).endswith("buffer_data"):
+        return None
+    return expression.args[0]
+
+
+def is_external_call(expression: Any) -> bool:
+    """Whether a TIR expression calls a C function by its name."""
+    name = str(getattr(getattr(expression, "op", None), "name", ""))
+    return isinstance(expression, Call) and name.endswith(("call_extern", "call_pure_extern"))
 
 
 def integer_value(expression: Any) -> int | None:

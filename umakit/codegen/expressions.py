@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,9 +96,13 @@ class ExpressionPrinter:
 
     def declare(self, variable: Any, wanted: str | None = None) -> str:
         """A fresh C name for a variable or buffer, like its own or like the one wanted."""
-        name = unique(c_identifier(wanted or str(variable.name)), self._taken)
+        name = self.fresh_name(wanted or str(variable.name))
         self._names[variable] = name
         return name
+
+    def fresh_name(self, wanted: str) -> str:
+        """A C name that nothing else has here, like the one wanted."""
+        return unique(c_identifier(wanted), self._taken)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -337,7 +341,8 @@ class ExpressionPrinter:
         name = re.sub(r"^(prim|tirx|s_tir|tir)\.", "", str(getattr(node.op, "name", node.op)))
         arguments = list(node.args)
         if name in ("call_extern", "call_pure_extern"):
-            return self._external(arguments), PRIMARY
+            operands = [self.text(argument) for argument in arguments[1:]]
+            return self.external_call(str(arguments[0].value), operands), PRIMARY
         if name == "if_then_else":
             return self._conditional(*arguments)
         if name in MATH_FUNCTIONS:
@@ -372,19 +377,27 @@ class ExpressionPrinter:
             return (base, PRIMARY) if offset == "0" else (f"{base} + {offset}", 11)
         raise self.unsupported(f"TIR intrinsic {name}")
 
-    def _external(self, arguments: list[Any]) -> str:
-        texts = [str(arguments[0].value), *(self.text(argument) for argument in arguments[1:])]
-        if not is_identifier(texts[0]):
-            raise self.unsupported(f"a call of {shown(texts[0], 100)!r}")
+    def external_call(self, function: str, operands: Sequence[str]) -> str:
+        """C text of a call of a C function, which the backend may have replaced.
+
+        Args:
+            function: its name.
+            operands: C text of its arguments.
+
+        Raises:
+            LoweringError: the name is no C identifier.
+        """
+        if not is_identifier(function):
+            raise self.unsupported(f"a call of {shown(function, 100)!r}")
         if self._replace_call_extern is not None:
-            replacement = self._replace_call_extern(texts)
+            replacement = self._replace_call_extern([function, *operands])
             if replacement is not None:
                 self.headers |= {MATH_HEADER, MEMORY_HEADER}  # whatever a backend calls
                 return replacement
-        declared = requantize.HEADER if texts[0] in requantize.RESULTS else header_of(texts[0])
+        declared = requantize.HEADER if function in requantize.RESULTS else header_of(function)
         if declared is not None:
             self.headers.add(declared)
-        return f"{texts[0]}({', '.join(texts[1:])})"
+        return f"{function}({', '.join(operands)})"
 
     def _math(self, name: str, type_: str, arguments: list[Any]) -> str:
         if type_ not in FLOATS:

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
 from umakit.codegen.line_breaks import wrapped
 from umakit.lower.check_statements import is_index_check
-from umakit.lower.kernels import Kernel, Parameter
+from umakit.lower.driver_calls import DriverCall
+from umakit.lower.kernels import Kernel
+from umakit.lower.parameters import Parameter
 
 tirx = tvm_api.tirx
 INDENT = "    "
@@ -63,9 +65,12 @@ def print_kernel(
         LoweringError: it holds a TIR construct without a C form.
     """
     printer = _StatementPrinter(kernel, replace_call_extern, overwritten)
-    for statement in kernel.statements:
-        printer.print(statement)
-    if kernel.returns_status and not isinstance(kernel.statements[-1], tirx.Return):
+    for node in kernel.body:
+        if isinstance(node, DriverCall):
+            printer.print_driver_call(node)
+        else:
+            printer.print(node)
+    if kernel.returns_status and not isinstance(kernel.body[-1], tirx.Return):
         printer.line("return 0;")
     return KernelSource(
         tuple(printer.parameters),
@@ -91,9 +96,8 @@ class _StatementPrinter:
         # Named by their part, not by the network's tensors: equal kernels get equal text. Kernels
         # of our own name what they are given.
         self._keeps_names = kernel.keeps_names
-        for call in tvm_api.collect(list(kernel.statements), tvm_api.Call):
-            if str(getattr(call.op, "name", "")).endswith("_extern"):
-                self.expressions.reserve(str(call.args[0].value))
+        for function in kernel.called_functions():
+            self.expressions.reserve(function)
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         self.parameters = [
             *self._pointers(inputs, "input", "const "),
@@ -133,6 +137,26 @@ class _StatementPrinter:
 
     def line(self, text: str) -> None:
         self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
+
+    def print_driver_call(self, node: DriverCall) -> None:
+        """Print a driver call with named operands."""
+        self._declare_undefined()
+        operands = [
+            self.expressions.name(operand.variable)
+            if isinstance(operand, Parameter)
+            else self.expressions.text(operand)
+            for operand in node.operands
+        ]
+        self._checked_call(node.function, operands)
+
+    def _checked_call(self, function: str, operands: Sequence[str]) -> None:
+        """A call of a driver, and the end of the kernel if its status is not zero."""
+        call = self.expressions.external_call(function, operands)
+        status = self.expressions.fresh_name("status_code")
+        self.line(f"const int32_t {status} = {call};")
+        self.line(f"if ({status} != 0) {{")
+        self.line(f"{INDENT}return {status};")
+        self.line("}")
 
     def print(self, statement: Any) -> None:
         kind = type(statement).__name__
@@ -240,7 +264,11 @@ class _StatementPrinter:
         self.print(statement.body)
 
     def _print_Evaluate(self, statement: Any) -> None:
-        if isinstance(statement.value, tvm_api.Call):
+        call = tir.called_driver(statement)
+        if call is not None:
+            function, arguments = call
+            self._checked_call(function, [self.expressions.text(each) for each in arguments])
+        elif isinstance(statement.value, tvm_api.Call):
             self.line(f"(void){self.expressions.text(statement.value, 15)};")
 
     def _print_Return(self, statement: Any) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umakit import tvm_api
 from umakit.backend.base import UMABackend
 from umakit.lower import Kernel
 from umakit.program.program import Program
@@ -34,9 +33,7 @@ def locked_backends(program: Program, backends: Mapping[str, UMABackend]) -> tup
 
 def _calls_driver(kernel: Kernel) -> bool:
     """Whether a kernel calls a C function that is not of C's library."""
-    calls = tvm_api.collect(list(kernel.statements), tvm_api.Call)
-    externs = [call for call in calls if str(getattr(call.op, "name", "")).endswith("_extern")]
-    return any(header_of(str(call.args[0].value)) is None for call in externs)
+    return any(header_of(function) is None for function in kernel.called_functions())
 
 
 def lock_source(backend: str) -> str:

@@ -200,7 +200,7 @@ def generate_code(
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
     printer = _StepPrinter(program, plan, layout, symbols)
     steps = [printer.step(call) for call in program.calls]
-    _add_waits(steps, program, backends)
+    _add_completions(steps, program)
     if not all(call.kernel for call in program.calls):
         headers.add(MEMORY_HEADER)
     pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
@@ -235,17 +235,15 @@ def generate_code(
     return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
 
 
-def _add_waits(
-    steps: Sequence[dict[str, Any]], program: Program, backends: Mapping[str, UMABackend]
-) -> None:
-    """Say which steps run on beside later ones, and behind which they are waited for."""
+def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
+    """Say which steps return early, and behind which ones their accelerators complete."""
+    for step in steps:
+        step |= {"completed_by": "", "completions": []}
     for number, call in enumerate(program.calls):
-        steps[number].setdefault("waits", [])
-        steps[number]["runs_on"] = ""
-        if call.beside:
-            function = backends[call.target].completion
-            steps[number]["runs_on"] = function
-            steps[number + call.beside].setdefault("waits", []).append(function)
+        if call.completion is not None:
+            function = call.completion.node.function
+            steps[number]["completed_by"] = function
+            steps[number + call.completion.after]["completions"].append(function)
 
 
 def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:

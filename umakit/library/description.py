@@ -16,8 +16,7 @@ from umakit.backend.base import UMABackend
 from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
-from umakit.memory import MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
-from umakit.memory.lifetimes import Lifetime
+from umakit.memory import Lifetime, MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
 from umakit.partition.report import OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.version import __version__

@@ -91,12 +91,13 @@ def _lowered(
             continue
         target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
         checks = index_checks(known.get(name, []), nodes[name], check_indices)
-        lowered = lower_prim_func(name, function, by_target.get(target), checks)
+        backend = by_target.get(target)
+        lowered = lower_prim_func(name, function, backend, checks)
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
         # Layers whose code came out equal share a kernel, which gets their arrays as pointers.
         equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
         kernel = next(equal, None) if target != CPU else None
-        kernels[name] = kernel or make_kernel(name, target, lowered, results[name])
+        kernels[name] = kernel or make_kernel(name, target, lowered, results[name], backend)
         if target != CPU and kernel is None:
             unique.append((plain, kernels[name]))
     return module["main"], kernels

@@ -123,5 +123,8 @@ def _renamed(statement: Any, old: Any, new: Any) -> Any:
 def given_away(node: Any) -> list[Any]:
     """Buffers that functions get a pointer to, which may write to them."""
     calls = tvm_api.collect(node, tvm_api.Call)
-    names = ("call_extern", "call_pure_extern", "address_of", "tvm_access_ptr", "buffer_data")
+    names = (
+        "call_driver", "call_extern", "call_pure_extern", "address_of", "tvm_access_ptr",
+        "buffer_data",
+    )  # fmt: skip
     return [b for call in calls if called(call) in names for b in tvm_api.buffers_in(call)]

@@ -48,7 +48,7 @@ def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...
 
 def _has_hidden_accesses(body: Any) -> bool:
     """Whether memory is accessed in ways that a walk over loads and stores does not see."""
-    hidden = ("call_extern", "address_of", "tvm_access_ptr")
+    hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr")
     calls = tvm_api.collect(body, tvm_api.Call)
     return bool(tvm_api.collect(body, tirx.While)) or any(
         str(getattr(call.op, "name", "")).endswith(hidden) for call in calls

@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
+from umakit.backend.base import UMABackend
 from umakit.lower.check_statements import is_index_check
+from umakit.lower.driver_calls import (
+    DriverCall,
+    DriverCallKind,
+    Transfer,
+    driver_call_kind,
+    operand_of,
+)
 from umakit.lower.in_place import in_place_inputs
+from umakit.lower.parameters import Parameter
 from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.patterns.parameters import Composite
@@ -22,29 +32,6 @@ windows of a 3x3 convolution of 16 channels, whose layers are where networks nee
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A pointer parameter of a kernel.
-
-    Attributes:
-        variable: TIR buffer.
-        dtype: of its elements.
-        elements: how many.
-        pool: the scratchpad it lies in, by name; the parameter is then a byte offset. Empty for a
-            pointer.
-    """
-
-    variable: Any
-    dtype: str
-    elements: int
-    pool: str = ""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.elements * tvm_api.element_bytes(self.dtype)
-
-
-@dataclass(frozen=True)
 class Kernel:
     """A function over flat buffers.
 
@@ -54,14 +41,15 @@ class Kernel:
         inputs: parameters that are only read.
         outputs: parameters that are written in full.
         scratch: parameters that want working memory for the time of the call.
-        statements: body; buffer declarations are left in, scratch allocations are gone.
+        body: driver calls as nodes, and TIR statements for everything else, in execution order;
+            buffer declarations are left in, scratch allocations are gone.
         returns_status: whether it returns an `int32_t` status instead of nothing.
         checks_indices: whether one of the statuses is `INDEX_OUT_OF_RANGE`.
         in_place: positions of inputs whose memory the output may take over.
         keeps_names: whether parameters have names of their own, and not those of the network's
             tensors.
-        known: parameters of the integer operator that it computes, without its arrays; None where
-            it came from no pattern of `umakit.patterns`.
+        composite: parameters of the integer operator that it computes, without its arrays; None
+            where it came from no pattern of `umakit.patterns`.
     """
 
     name: str
@@ -69,15 +57,97 @@ class Kernel:
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
     scratch: tuple[Parameter, ...]
-    statements: tuple[Any, ...]
+    body: tuple[DriverCall | tvm_api.Stmt, ...]
     returns_status: bool
     checks_indices: bool = False
     in_place: tuple[int, ...] = ()
     keeps_names: bool = False
-    known: Composite | None = None
+    composite: Composite | None = None
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All parameters, in the order of the C function."""
+        return (*self.inputs, *self.outputs, *self.scratch)
+
+    @property
+    def driver_calls(self) -> tuple[DriverCall, ...]:
+        """The nodes of the body that are driver calls, in execution order."""
+        return tuple(node for node in self.body if isinstance(node, DriverCall))
+
+    @property
+    def statements(self) -> tuple[tvm_api.Stmt, ...]:
+        """The nodes of the body that are TIR, in execution order."""
+        return tuple(node for node in self.body if not isinstance(node, DriverCall))
+
+    def called_functions(self) -> list[str]:
+        """Names of the C functions that the kernel calls by name."""
+        return [
+            *(node.function for node in self.driver_calls),
+            *(
+                str(call.args[0].value)
+                for call in tvm_api.collect([*self.statements], tvm_api.Call)
+                if tvm_api.is_external_call(call) or tir.is_driver_call(call)
+            ),
+        ]
+
+    def transfers(self) -> list[Transfer]:
+        """Driver calls that copy whole tensors of which the kernel makes no other use."""
+        found = []
+        for node in self.driver_calls:
+            transfer = self._transfer(node)
+            if transfer is not None and self._mentions(transfer.tensor) == 1:
+                found.append(transfer)
+        return found
+
+    def _transfer(self, node: DriverCall) -> Transfer | None:
+        """What a driver call copies, if it is a whole tensor to or from a whole scratch buffer."""
+        if not node.moved_bytes:
+            return None
+        source, destination, _ = node.operands
+        is_load = node.kind is DriverCallKind.LOAD
+        tensor, place = (source, destination) if is_load else (destination, source)
+        if tensor not in (self.inputs if is_load else self.outputs) or place not in self.scratch:
+            return None
+        if not place.pool or not tensor.size == place.size == node.moved_bytes:
+            return None
+        return Transfer(node, tensor, place)
+
+    def _mentions(self, parameter: Parameter) -> int:
+        """How many nodes of the body use a parameter."""
+        calls = sum(node.mentions(parameter) for node in self.driver_calls)
+        return calls + sum(
+            any(buffer.same_as(parameter.variable) for buffer in tvm_api.buffers_in(statement))
+            for statement in self.statements
+        )
+
+    def without(self, nodes: Collection[DriverCall], name: str) -> Kernel:
+        """The kernel without some driver calls, and without inputs and outputs that only they use.
+
+        Args:
+            nodes: driver calls of the body.
+            name: of the new kernel.
+        """
+        unused = [
+            parameter
+            for parameter in (*self.inputs, *self.outputs)
+            if self._mentions(parameter) == sum(node.mentions(parameter) for node in nodes) > 0
+        ]
+        return replace(
+            self,
+            name=name,
+            inputs=tuple(p for p in self.inputs if p not in unused),
+            outputs=tuple(p for p in self.outputs if p not in unused),
+            body=tuple(node for node in self.body if node not in nodes),
+        )
 
 
-def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
+def make_kernel(
+    name: str,
+    target: str,
+    function: tvm_api.PrimFunc,
+    outputs: int,
+    backend: UMABackend | None = None,
+) -> Kernel:
     """Turn a lowered prim func into a kernel.
 
     Args:
@@ -85,6 +155,7 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
         target: `cpu` or a backend's target name.
         function: a prim func after the last lowering phase.
         outputs: how many of its parameters, the last ones, are results.
+        backend: the target's, which says what its driver calls do; None for CPU code.
     """
     allocations = [
         statement
@@ -93,29 +164,74 @@ def make_kernel(name: str, target: str, function: Any, outputs: int) -> Kernel:
     ]
     buffers = [statement.buffer for statement in allocations]
     body = _without_allocations(function.body, buffers)
-
-    def parameter(variable: Any) -> Parameter:
-        scope = tvm_api.buffer_scope(variable).partition(".")[2]
-        return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable), scope)
-
-    tensors = [parameter(variable) for variable in function.params]
+    tensors = [_parameter(variable) for variable in function.params]
+    scratch = [_parameter(buffer) for buffer in buffers]
     inputs, results = tensors[: len(tensors) - outputs], tensors[len(tensors) - outputs :]
     in_place: tuple[int, ...] = ()
     if len(results) == 1:
         in_place = in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
+    returns = tvm_api.collect(body, tvm_api.tirx.Return)
     return Kernel(
         name=name,
         target=target,
         inputs=tuple(inputs),
         outputs=tuple(results),
         in_place=in_place,
-        scratch=tuple(parameter(buffer) for buffer in buffers),
-        statements=tuple(tvm_api.flatten_statements(body)),
-        returns_status=bool(tvm_api.collect(body, tvm_api.tirx.Return)),
-        checks_indices=any(map(is_index_check, tvm_api.collect(body, tvm_api.tirx.Return))),
+        scratch=tuple(scratch),
+        body=_nodes(body, [*tensors, *scratch], backend),
+        returns_status=bool(returns) or _calls_driver(body),
+        checks_indices=any(map(is_index_check, returns)),
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
-        known=parameters_of(function.without_attr(ARRAYS_ATTRIBUTE)),
+        composite=parameters_of(function.without_attr(ARRAYS_ATTRIBUTE)),
     )
+
+
+def _calls_driver(body: tvm_api.Stmt) -> bool:
+    return any(map(tir.is_driver_call, tvm_api.collect(body, tvm_api.Call)))
+
+
+def _parameter(variable: tvm_api.Buffer) -> Parameter:
+    scope = tvm_api.buffer_scope(variable).partition(".")[2]
+    return Parameter(variable, tvm_api.buffer_dtype(variable), _elements(variable), scope)
+
+
+def _nodes(
+    body: tvm_api.Stmt, parameters: Sequence[Parameter], backend: UMABackend | None
+) -> tuple[DriverCall | tvm_api.Stmt, ...]:
+    """A kernel's body with its driver calls as nodes; driver calls in loops stay TIR."""
+    statements = tvm_api.flatten_statements(body)
+    shown = {parameter.variable: parameter for parameter in parameters}
+    for view in statements:
+        if isinstance(view, tvm_api.tirx.DeclBuffer):
+            source = shown.get(tvm_api.buffers_in(view.data)[0])
+            # A view as another dtype is no pointer that a driver could get as it is.
+            if source is not None and source.dtype == tvm_api.buffer_dtype(view.buffer):
+                shown[view.buffer] = source
+    nodes: list[DriverCall | tvm_api.Stmt] = []
+    for statement in statements:
+        call = tir.called_driver(statement)
+        if call is None:
+            nodes.append(statement)
+        else:
+            operands = tuple(operand_of(argument, shown) for argument in call[1])
+            nodes.append(DriverCall(call[0], driver_call_kind(call[0], backend), operands))
+    used = {buffer for node in nodes for buffer in _used_buffers(node)}
+    return tuple(
+        node
+        for node in nodes
+        if not isinstance(node, tvm_api.tirx.DeclBuffer)
+        or node.buffer in used
+        or node.buffer not in shown
+    )
+
+
+def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
+    """Buffers that a node computes with; a declaration of a view uses what it shows."""
+    if isinstance(node, DriverCall):
+        expressions = [operand for operand in node.operands if not isinstance(operand, Parameter)]
+        return tvm_api.buffers_in(expressions)
+    declares = isinstance(node, tvm_api.tirx.DeclBuffer)
+    return tvm_api.buffers_in(node.data if declares else node)
 
 
 def _is_local(buffer: Any) -> bool:

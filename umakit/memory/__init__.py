@@ -12,18 +12,12 @@ from collections.abc import Sequence
 from umakit.errors import MemoryPlanError
 from umakit.frontend.sizes import LARGEST_OBJECT
 from umakit.memory.assignment import Filled, fill_pools
-from umakit.memory.lifetimes import (
-    Lifetime,
-    memory_owner,
-    merge_shared,
-    shared_memory,
-    taken_over,
-    tensor_lifetimes,
-    tensor_users,
-)
 from umakit.memory.plan import MemoryPlan, PoolPlan
-from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, live_set_bound
+from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS
 from umakit.memory.pools import ALIGNMENT, MemoryPool, memory_pools, parse_pool
+from umakit.memory.scratchpads import scratchpads_hold
+from umakit.memory.sharing import memory_owner, merge_shared, shared_memory, taken_over
+from umakit.program.lifetimes import Lifetime, live_set_bound, tensor_lifetimes, tensor_users
 from umakit.program.program import Program, Tensor
 
 __all__ = [
@@ -39,6 +33,7 @@ __all__ = [
     "memory_pools",
     "parse_pool",
     "plan_memory",
+    "scratchpads_hold",
     "taken_over",
     "tensor_lifetimes",
 ]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.errors import MemoryPlanError
-from umakit.memory.lifetimes import Lifetime
-from umakit.memory.planners import Offsets, Planner, arena_size, live_set_bound
+from umakit.memory.planners import Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool
+from umakit.program.lifetimes import Lifetime, live_set_bound
 
 NAMED_TENSORS = 4
 """How many of the tensors that overflow a pool an error lists."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from umakit.memory.lifetimes import Lifetime
+from umakit.program.lifetimes import Lifetime, live_set_bound
 
 Offsets = dict[str, int]
 Planner = Callable[[Sequence[Lifetime]], Offsets]
@@ -49,17 +49,6 @@ def place(order: Sequence[Lifetime]) -> Offsets:
 def arena_size(lifetimes: Sequence[Lifetime], offsets: Offsets) -> int:
     """Bytes from 0 to the end of the last piece."""
     return max((offsets[item.name] + item.size for item in lifetimes), default=0)
-
-
-def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """The largest sum of sizes alive at one step: no plan can be smaller."""
-    return max(
-        (
-            sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
-            for item in lifetimes
-        ),
-        default=0,
-    )
 
 
 def _by_size(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:

@@ -114,9 +114,9 @@ class _Replay:
             self._check_running(step)
 
     def _check_running(self, step: int) -> None:
-        """Raises if a step has taken bytes of an earlier one that may still run beside it."""
+        """Raises if a step has taken bytes of an earlier one that may still run."""
         for earlier, call in enumerate(self._program.calls[:step]):
-            if call.beside and earlier + call.beside >= step:
+            if call.overlapped and earlier + call.overlapped >= step:
                 for name in call.arguments:
                     if name in self._offsets:
                         self._check(name, step, call)

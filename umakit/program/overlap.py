@@ -1,32 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between the fourth and fifth stage: the CPU works while an accelerator does.
+"""Overlap: the CPU computes the next steps while an accelerator completes its own.
 
-A driver with a queue may return before the accelerator is done; the last call of its kernels waits
-for that. Where steps on the CPU follow that need nothing of it, the wait moves behind them, and
-tensors of the layer stay alive until then. Steps are put into an order that has more such places.
+A driver with a queue may return before the accelerator is done; the last driver call of its kernels
+waits for completion. Where steps on the CPU follow that use nothing of the layer, that call moves
+behind them, and tensors of the layer stay alive until then. Steps are put into an order that has
+more such places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from umakit import tvm_api
 from umakit.backend.base import UMABackend
-from umakit.lower import Kernel
-from umakit.memory import live_set_bound, tensor_lifetimes
+from umakit.lower.driver_calls import DriverCall, DriverCallKind
+from umakit.lower.kernels import Kernel
 from umakit.partition.report import CPU
-from umakit.program.program import KernelCall, Program
+from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
+from umakit.program.program import Completion, KernelCall, Program
 
 Overlap = Literal["free", "always", "never"]
-"""Whether steps on the CPU run beside accelerators: where that costs no memory, or even if."""
+"""Whether steps on the CPU overlap with accelerators: where that costs no memory, or even if."""
 
 
 def overlap_with_cpu(
     program: Program, backends: Mapping[str, UMABackend], when: Overlap = "free"
 ) -> Program:
-    """Let steps on the CPU run beside accelerators.
+    """Let steps on the CPU run while accelerators work.
 
     Args:
         program: whose kernels wait for their accelerator themselves.
@@ -34,14 +35,14 @@ def overlap_with_cpu(
         when: `free` if the least memory of the network does not grow, `always` or `never`.
 
     Returns:
-        The same steps, perhaps in another order; some with `KernelCall.beside` and kernels that
-        do not wait.
+        The same steps, perhaps in another order; some with `KernelCall.completion` and kernels
+        that do not wait.
     """
-    waits = {name: b.completion for name, b in backends.items() if b.completion is not None}
-    if when == "never" or not waits or all(call.target in waits for call in program.calls):
+    queued = {name for name, backend in backends.items() if backend.completion is not None}
+    if when == "never" or not queued or all(call.target in queued for call in program.calls):
         return program
-    reordered = replace(program, calls=tuple(_started_early(program.calls, waits)))
-    candidates = [_with_waits(each, waits) for each in (reordered, program)]
+    reordered = replace(program, calls=tuple(_started_early(program.calls, queued)))
+    candidates = [_with_late_completions(each) for each in (reordered, program)]
     for candidate in candidates:
         if when == "always" or _least_memory(candidate) <= _least_memory(program):
             return candidate
@@ -54,16 +55,16 @@ def _least_memory(program: Program) -> int:
     return live_set_bound([item for item in lifetimes if not program.tensors[item.name].pool])
 
 
-def _started_early(calls: Sequence[KernelCall], waits: Mapping[str, str]) -> Iterable[KernelCall]:
-    """Steps with an accelerator's as early as can be, and behind each what the CPU can do
+def _started_early(calls: Sequence[KernelCall], queued: Collection[str]) -> Iterable[KernelCall]:
+    """Steps of accelerators with a queue as early as can be, and behind each what the CPU can do
     meanwhile."""
     left = list(calls)
     made = {name for call in calls for name in call.outputs}
     while left:
         ready = [call for call in left if not made.intersection(call.inputs)]
-        chosen = next((call for call in ready if call.target in waits), ready[0])
+        chosen = next((call for call in ready if call.target in queued), ready[0])
         order = [chosen]
-        if chosen.target in waits:
+        if chosen.target in queued:
             order += [call for call in ready if call.target == CPU]
         for call in order:
             left.remove(call)
@@ -71,24 +72,33 @@ def _started_early(calls: Sequence[KernelCall], waits: Mapping[str, str]) -> Ite
         made -= {name for call in order for name in call.outputs}
 
 
-def _with_waits(program: Program, waits: Mapping[str, str]) -> Program:
-    """The program with the waits of its kernels behind the steps that can do without."""
+def _with_late_completions(program: Program) -> Program:
+    """The program with completions behind the steps that do not depend on them."""
     kernels = dict(program.kernels)
     calls = list(program.calls)
     for step, call in enumerate(calls):
-        if call.target not in waits:
+        finish = _finish_of(kernels[call.kernel]) if call.kernel else None
+        independent = _independent(program, step)
+        if finish is None or not independent:
             continue
-        beside = _independent(program, step)
-        waiting = _without_wait(kernels[call.kernel], waits[call.target])
-        if beside and waiting is not None:
-            kernels[waiting.name] = waiting
-            calls[step] = replace(call, kernel=waiting.name, beside=beside)
+        started = kernels[call.kernel].without([finish], f"{call.kernel}_started")
+        kernels[started.name] = started
+        calls[step] = replace(
+            call, kernel=started.name, completion=Completion(finish, after=independent)
+        )
     used = {call.kernel for call in calls}
     return replace(
         program,
         calls=tuple(calls),
         kernels={name: kernel for name, kernel in kernels.items() if name in used},
     )
+
+
+def _finish_of(kernel: Kernel) -> DriverCall | None:
+    """The driver call that waits for the accelerator, if nothing comes behind it."""
+    last = kernel.body[-1]
+    is_finish = isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH
+    return last if is_finish else None
 
 
 def _independent(program: Program, step: int) -> int:
@@ -103,21 +113,3 @@ def _independent(program: Program, step: int) -> int:
             break
         count += 1
     return count
-
-
-def _without_wait(kernel: Kernel, function: str) -> Kernel | None:
-    """A kernel that does not wait for its accelerator; None if it does not end with that."""
-    *others, wait, check = kernel.statements
-    if not isinstance(wait, tvm_api.tirx.Bind) or _called(wait.value) != function:
-        return None
-    del check
-    return replace(kernel, name=f"{kernel.name}_started", statements=tuple(others))
-
-
-def _called(value: Any) -> str:
-    """Name of the C function that an expression calls; empty if it is no such call."""
-    if isinstance(value, tvm_api.Call) and str(getattr(value.op, "name", "")).endswith(
-        "call_extern"
-    ):
-        return str(value.args[0].value)
-    return ""

@@ -16,6 +16,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
+from umakit.lower.driver_calls import DriverCall
 from umakit.machine.tilings import PlannedLayers
 from umakit.partition.report import CPU, OffloadReport
 from umakit.text.names import c_identifier, unique
@@ -61,6 +62,19 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Completion:
+    """A driver call that was moved out of its kernel, behind later steps.
+
+    Attributes:
+        node: waits until the accelerator is done.
+        after: how many of the following steps run before it, on the CPU.
+    """
+
+    node: DriverCall
+    after: int
+
+
+@dataclass(frozen=True)
 class KernelCall:
     """One step of the program.
 
@@ -70,8 +84,8 @@ class KernelCall:
         outputs: names of the tensors that are written in full.
         scratch: names of the tensors that are working memory of this step.
         kept: those of the scratch that hold an earlier step's result, in a scratchpad.
-        beside: how many of the following steps run on the CPU while this one may still run on its
-            accelerator; it is waited for behind them.
+        completion: of the accelerator's work, where it is behind later steps; None where the
+            kernel returns with all work done.
         label: what the user sees in a profile, for example `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
@@ -89,7 +103,12 @@ class KernelCall:
     rows: tuple[int, ...] = ()
     operators: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    beside: int = 0
+    completion: Completion | None = None
+
+    @property
+    def overlapped(self) -> int:
+        """How many of the following steps may run while this one still does."""
+        return 0 if self.completion is None else self.completion.after
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ def _layer(
     accelerators: Mapping[str, Accelerator],
 ) -> LayerFigures:
     assert library.program is not None
-    composite = library.program.kernels[call.kernel].known if call.kernel else None
+    composite = library.program.kernels[call.kernel].composite if call.kernel else None
     layer = LayerFigures(
         number=number,
         name=call.label,
@@ -152,7 +152,7 @@ def _layer(
         moved_bytes=profile.moved_bytes,
         commands=profile.commands,
         commands_left_out=profile.commands_left_out,
-        beside=tuple(range(number + 1, number + 1 + call.beside)),
+        beside=tuple(range(number + 1, number + 1 + call.overlapped)),
         tiled=_tiled(composite, call.target, library.program, planners),
     )
     if layer.tiled is None:

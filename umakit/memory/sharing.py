@@ -1,50 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each tensor of the arena is alive, and which outputs take over an input's memory."""
+"""Outputs that take over the memory of an input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from umakit.program.program import KernelCall, Program, Role
-
-IN_ARENA = (Role.INTERMEDIATE, Role.SCRATCH)
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A piece of memory that is wanted from one step to another, both included."""
-
-    name: str
-    size: int
-    first: int
-    last: int
-
-    def meets(self, other: Lifetime) -> bool:
-        """Whether both are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
-
-
-def tensor_lifetimes(program: Program) -> list[Lifetime]:
-    """First and last step of every tensor of the arena, in order of first use."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for step, call in enumerate(program.calls):
-        for name in call.arguments:
-            if program.tensors[name].role in IN_ARENA:
-                first.setdefault(name, step)
-                last[name] = max(last.get(name, step), step + call.beside)
-    return [Lifetime(name, program.tensors[name].size, first[name], last[name]) for name in first]
-
-
-def tensor_users(program: Program) -> dict[str, frozenset[str]]:
-    """Targets whose kernels touch each tensor of the arena."""
-    users: dict[str, frozenset[str]] = {}
-    for call in program.calls:
-        for name in call.arguments:
-            if program.tensors[name].role in IN_ARENA:
-                users[name] = users.get(name, frozenset()) | {call.target}
-    return users
+from umakit.program.lifetimes import Lifetime, running_tensors, tensor_users
+from umakit.program.program import KernelCall, Program
 
 
 def shared_memory(
@@ -70,7 +32,7 @@ def shared_memory(
             if (
                 source is None
                 or source.last != step
-                or source.name in running_beside(program, step)
+                or source.name in running_tensors(program, step)
                 or source.size != output.size
                 or call.inputs.count(source.name) != 1
             ):
@@ -82,16 +44,6 @@ def shared_memory(
                 users[owner] = together
                 break
     return shared
-
-
-def running_beside(program: Program, step: int) -> set[str]:
-    """Tensors of earlier steps that may still run while a step does."""
-    return {
-        name
-        for earlier, call in enumerate(program.calls[:step])
-        if call.beside and earlier + call.beside >= step
-        for name in call.arguments
-    }
 
 
 def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Lifetime]:
