@@ -515,7 +515,7 @@ def test_relax_modules_with_batch_norms_in_training_mode_are_refused() -> None:
     ("function", "said"),
     [
         (lambda x: x.logcumsumexp(1), r"operator aten\.logcumsumexp\.default of node "
-         r"'logcumsumexp' \(test_torch\.py:\d+\) is not supported"),
+         r"'logcumsumexp' \(torch_networks\.py:\d+\) is not supported"),
         (lambda x: F.max_pool2d(x, 2, return_indices=True)[1], "indices that are not supported"),
         (lambda x: F.avg_pool2d(x, 2, divisor_override=3), "has divisor_override=3"),
         (lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), "has ceil_mode with padding"),
