@@ -292,7 +292,7 @@ def _node(model: onnx.ModelProto, operator: str) -> onnx.NodeProto:
 
 def test_qoperator_files_are_told_how_to_become_qdq(tmp_path: Path) -> None:
     _, model = small()
-    _node(model, "Conv").op_type = "QLinearConv"
+    _node(model, "Conv").op_type = "QLinearReduceMean"
     assert "QuantFormat.QDQ" in refusal(model, tmp_path)
 
 

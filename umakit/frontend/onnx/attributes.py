@@ -60,7 +60,6 @@ BY_TVM: Mapping[str, Decision] = {
     "Einsum": Decision("equation"),
     "Elu": Decision("alpha"),
     "EyeLike": Decision("dtype k"),
-    "Gelu": Decision("approximate"),
     "Gemm": Decision(
         "alpha beta transA transB",
         ignored={"broadcast": "the sizes of the third input say it"},
@@ -102,9 +101,9 @@ DECISIONS: Mapping[str, Decision] = {**BY_TVM, **CONVERTER_DECISIONS}
 
 NOT_TAKEN: Mapping[str, str] = {
     "Attention": "TVM knows the operator of that name of ONNX Runtime only",
+    **dict.fromkeys(("BiasGelu", "FastGelu"), "of ONNX Runtime, and rewritten"),
     **dict.fromkeys(
-        "AllClassNMS BiasGelu EmbedLayerNormalization FastGelu MatMulInteger16 "
-        "SkipLayerNormalization".split(),
+        "AllClassNMS EmbedLayerNormalization MatMulInteger16 SkipLayerNormalization".split(),
         "no operator of the standard domain",
     ),
 }

@@ -14,14 +14,15 @@ import onnx.numpy_helper
 from google.protobuf.message import DecodeError, Message
 
 from umakit.errors import ModelError
+from umakit.frontend.onnx.rewriting import MICROSOFT, constant_tensors, is_rewritten
 
 QOPERATORS = frozenset(
-    "QLinearConv QLinearMatMul ConvInteger DynamicQuantizeLinear QLinearAdd "
-    "QLinearMul QLinearConcat QLinearSigmoid QLinearSoftmax QLinearLeakyRelu QLinearAveragePool "
-    "QLinearGlobalAveragePool QLinearReduceMean QLinearWhere QGemm QAttention "
-    "MatMulIntegerToFloat DynamicQuantizeMatMul".split()
+    "ConvInteger DynamicQuantizeLinear QLinearSoftmax QLinearAveragePool QLinearReduceMean "
+    "QLinearWhere QAttention MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
-"""Operators of files that ONNX Runtime quantized in its own format."""
+"""Operators of files that ONNX Runtime quantized in its own format, which are not rewritten."""
+
+QUANTIZING = ("QuantizeLinear", "DequantizeLinear")
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -143,22 +144,22 @@ def check_values(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_operators(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse operators of other domains, and quantization that is no constant.
+    """Refuse operators of other domains and of ONNX Runtime's format, but those that are rewritten.
 
     Raises:
         ModelError: names operator, node and file.
     """
-    constants = _constants(proto.graph)
     for node in all_nodes(proto.graph):
         where = f"{path}, node {node.name!r}" if node.name else str(path)
+        if is_rewritten(node):
+            continue
         if node.op_type in QOPERATORS:
             raise ModelError(
                 f"operator {node.op_type} is of the QOperator format",
                 where=where,
                 fix="quantize the float model with quant_format=QuantFormat.QDQ",
             )
-        quantizes = node.op_type in ("QuantizeLinear", "DequantizeLinear")
-        microsoft = node.domain == "com.microsoft" and quantizes
+        microsoft = node.domain == MICROSOFT and node.op_type in QUANTIZING
         if node.domain not in STANDARD_DOMAINS and not microsoft:
             raise ModelError(
                 f"operator {node.op_type} is of the custom domain {node.domain!r}",
@@ -168,7 +169,18 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
         if microsoft:
             # ONNX Runtime writes them so for integers that older opsets lack.
             node.domain = ""
-        if quantizes:
+
+
+def check_scales(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse quantization that is no constant.
+
+    Raises:
+        ModelError: names operator, node and file.
+    """
+    constants = constant_tensors(proto.graph)
+    for node in all_nodes(proto.graph):
+        if node.op_type in QUANTIZING:
+            where = f"{path}, node {node.name!r}" if node.name else str(path)
             _check_scale(node, constants, where)
 
 
@@ -193,18 +205,6 @@ def _check_scale(
         raise ModelError(f"a scale of {node.op_type} holds no numbers", where=where) from None
     if not (np.isfinite(values) & (values > 0)).all():
         raise ModelError(f"a scale of {node.op_type} is not a positive number", where=where)
-
-
-def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto | None]:
-    """Constant tensors by name, None where the values are not at hand."""
-    found: dict[str, onnx.TensorProto | None] = {t.name: t for t in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant":
-            values = [a.t for a in node.attribute if a.name == "value"]
-            found[node.output[0]] = values[0] if values else None
-        elif node.op_type == "Identity" and node.input[0] in found:
-            found[node.output[0]] = found[node.input[0]]
-    return found
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -29,11 +29,13 @@ from umakit.frontend.onnx.checks import (
     check_external_data,
     check_names,
     check_operators,
+    check_scales,
     check_values,
 )
 from umakit.frontend.onnx.importer import NamingImporter
 from umakit.frontend.onnx.padding import make_padding_explicit
 from umakit.frontend.onnx.quantization import edge_quantizations
+from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import check_structure, write_out_constants
 from umakit.text.names import symbol_part
@@ -53,6 +55,8 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     """
     proto = _load(path)
     write_out_constants(proto, path)
+    rewrite_nodes(proto.graph, path, {})
+    check_scales(proto, path)
     shapes, notices = static_input_shapes(proto, path, input_shapes)
     set_input_shapes(proto, shapes)
     name_blank_constants(proto)

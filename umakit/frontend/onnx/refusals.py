@@ -58,6 +58,8 @@ def not_supported(
 
 def schema_of(node: onnx.NodeProto, opset: int) -> Any | None:
     """The operator's schema in the package onnx, None where it has none."""
+    if node.domain not in ("", "ai.onnx"):
+        return None
     try:
         return onnx.defs.get_schema(node.op_type, opset, "")
     except onnx.defs.SchemaError:

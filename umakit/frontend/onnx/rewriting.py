@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that are written as several others before the graph is imported.
+
+Files of `operators` register them by `rewrites`: operators of ONNX Runtime's domain, and those of
+its quantized format (QOperator), which become the same network with QuantizeLinear and
+DequantizeLinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.numpy_helper
+
+from umakit.errors import ModelError
+from umakit.frontend.onnx.node import attribute_of
+
+Array = npt.NDArray[Any]
+
+MICROSOFT = "com.microsoft"
+"""ONNX Runtime's own domain."""
+
+
+class Rewriter:
+    """A node that is rewritten, and the nodes that take its place.
+
+    Args:
+        proto: the node.
+        file: path of the model, for messages.
+        constants: of the graph, by name; None for one whose values are not at hand.
+    """
+
+    def __init__(
+        self, proto: onnx.NodeProto, file: str, constants: Mapping[str, onnx.TensorProto | None]
+    ) -> None:
+        self.proto = proto
+        self.nodes: list[onnx.NodeProto] = []
+        self._file = file
+        self._constants = constants
+
+    def input(self, position: int) -> str:
+        """The name of an input, empty where it is left out."""
+        return self.proto.input[position] if position < len(self.proto.input) else ""
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute, or `default` where the node has none."""
+        return attribute_of(self.proto, name, default)
+
+    def attributes(self, without: str = "") -> dict[str, Any]:
+        """All attributes but those whose names are given, separated by spaces."""
+        return {
+            attribute.name: onnx.helper.get_attribute_value(attribute)
+            for attribute in self.proto.attribute
+            if attribute.name not in without.split()
+        }
+
+    def values(self, position: int, what: str) -> Array:
+        """The values of an input that must be a constant.
+
+        Raises:
+            ModelError: it is computed at run time, or left out.
+        """
+        tensor = self._constants.get(self.input(position))
+        if tensor is None:
+            raise self.refuse(f"has a {what} that is no constant")
+        return onnx.numpy_helper.to_array(tensor)
+
+    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Add a node with one result.
+
+        Args:
+            operator: of the standard domain.
+            inputs: names.
+            output: name of the result; a new one by default.
+            attributes: of the node.
+
+        Returns:
+            The name of its result.
+        """
+        name = output or f"{self.proto.output[0]}/{self.proto.name}/{len(self.nodes)}"
+        node = onnx.helper.make_node(operator, list(inputs), [name], self.proto.name, **attributes)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, array: Array) -> str:
+        """Add a constant, and return its name."""
+        return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(array)))
+
+    def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
+        """Add the node that yields the first result of the one that is rewritten."""
+        self.add(operator, *inputs, output=self.proto.output[0], **attributes)
+
+    def refuse(self, what: str, fix: str = "") -> ModelError:
+        """The error that refuses this node; `what` is said of it."""
+        return ModelError(
+            f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",
+            where=self._file,
+            fix=fix,
+        )
+
+
+Rewrite = Callable[[Rewriter], None]
+"""Adds the nodes that take a node's place."""
+
+REWRITES: dict[tuple[str, str], Rewrite] = {}
+"""By domain and operator."""
+
+
+def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
+    """Registers a function that rewrites operators.
+
+    Args:
+        operators: names, separated by spaces.
+        domain: of the operators, empty for the standard one.
+    """
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        REWRITES.update(dict.fromkeys(((domain, name) for name in operators.split()), rewrite))
+        return rewrite
+
+    return register
+
+
+def is_rewritten(node: onnx.NodeProto) -> bool:
+    """Whether a file of `operators` rewrites a node."""
+    return (_domain(node), node.op_type) in REWRITES
+
+
+def rewrite_nodes(
+    graph: onnx.GraphProto, path: Path, outside: Mapping[str, onnx.TensorProto | None]
+) -> None:
+    """Rewrite all nodes that some file rewrites, also in graphs inside of nodes.
+
+    Args:
+        graph: with named nodes; it is changed.
+        path: of the model, for messages.
+        outside: constants that the graph sees around it.
+
+    Raises:
+        ModelError: a node has a form that its operator's file does not take.
+    """
+    constants = {**outside, **constant_tensors(graph)}
+    written: list[onnx.NodeProto] = []
+    changed = False
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                rewrite_nodes(attribute.g, path, constants)
+        if not is_rewritten(node):
+            written.append(node)
+            continue
+        rewriter = Rewriter(node, str(path), constants)
+        REWRITES[_domain(node), node.op_type](rewriter)
+        written += rewriter.nodes
+        changed = True
+    if changed:
+        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in written]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def constant_tensors(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto | None]:
+    """Constant tensors by name, None where the values are not at hand."""
+    found: dict[str, onnx.TensorProto | None] = {t.name: t for t in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            values = [a.t for a in node.attribute if a.name == "value"]
+            found[node.output[0]] = values[0] if values else None
+        elif node.op_type == "Identity" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
+    return found
+
+
+def _domain(node: onnx.NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else str(node.domain)
