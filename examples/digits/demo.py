@@ -6,6 +6,8 @@ make demo
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,21 +16,34 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.text import Text
-from umakit.cli import size_tables, tables
-from umakit.cli.console import console, progress
 
 import umakit
-from umakit.devices.run import RunResult, run_library
 from umakit.errors import UmakitError
-from umakit.testing.harness import llvm_runner
-from umakit.tools.scaffold import new_backend
-from umakit.tools.size import LibrarySize, library_size
+from umakit.testing import llvm_runner
 
 HERE = Path(__file__).parent
 NETWORK = HERE / "digits.onnx"
 HELD_OUT = HERE / "held_out.npz"
 INT8_NETWORK = HERE / "digits_int8.onnx"
 INT8_LOGITS = HERE / "held_out_int8.npz"
+UMA = Path(sys.executable).parent / "uma"
+
+
+def show(out: Console, *command: str | Path) -> None:
+    """Print a command and what it prints.
+
+    Raises:
+        UmakitError: it failed; with what it said.
+    """
+    shown = " ".join(str(word) for word in command)
+    out.print(Text(f"$ {shown.replace(str(UMA), 'uma')}", "bold"), soft_wrap=True)
+    environment = {**os.environ, "COLUMNS": str(out.width)}
+    ended = subprocess.run(
+        [str(word) for word in command], env=environment, capture_output=True, text=True
+    )
+    out.print(Text(ended.stdout), soft_wrap=True, end="")
+    if ended.returncode:
+        raise UmakitError(ended.stderr.strip() or "it failed", where=shown)
 
 
 def reference_logits(model: Any, images: np.ndarray) -> np.ndarray:
@@ -58,16 +73,6 @@ def print_proof(out: Console, library: np.ndarray, reference: np.ndarray, labels
     )
 
 
-def print_needs(out: Console, library: Any, sizes: LibrarySize) -> None:
-    """Code, constants, arena and stack."""
-    out.rule(Text("d. What does it need?", "bold"), align="left")
-    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
-        out.print(line)
-    out.print(size_tables.size_table(sizes))
-    for line in size_tables.size_notes(sizes):
-        out.print(line)
-
-
 def print_int8(
     out: Console, library: Any, logits: np.ndarray, floats: np.ndarray, labels: Any
 ) -> bool:
@@ -86,52 +91,47 @@ def print_int8(
     expected = np.load(INT8_LOGITS)["logits"]
     equal = int((logits == expected).sum())
     out.print(f"logits equal to those of ONNX Runtime: {equal:,} of {expected.size:,}")
-    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
-        out.print(line)
+    memory = library.metadata["umakit"]["memory"]
+    out.print(f"arena {memory['arena_bytes']:,} B, constants {memory['constants_bytes']:,} B")
     return equal == expected.size
 
 
 def print_next(out: Console, backend: Path, library: Path) -> None:
     """Where everything is, and what to type next."""
-    uma = Path(sys.executable).parent / "uma"
     out.rule(Text("f. Where is it?", "bold"), align="left")
     out.print(f"backend   {backend}\nlibrary   {library}\n", soft_wrap=True)
     out.print("Change the size of the array in accel.toml, or anything else, and see:")
-    out.print(f"  {uma} partition {NETWORK} --backend {backend}", soft_wrap=True)
+    out.print(f"  {UMA} partition {NETWORK} --backend {backend}", soft_wrap=True)
 
 
 def main() -> int:
     """Returns the exit code: 0 when the library gives the same class on every image, and in 8 bits
     the same logits as ONNX Runtime.
     """
-    out = console()
+    out = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="umakit_demo_"))
+    backend, library = folder / "vanilla_accelerator", folder / "digits_library"
     data = np.load(HELD_OUT)
-    with progress() as tell:
-        tell("writing a fresh Vanilla backend")
-        written = new_backend("vanilla_accelerator", folder, "vanilla")
-        tell("loading TVM")
-        backend = umakit.find_backend(written.folder)
-        library = umakit.compile_model(NETWORK, [backend], folder / "digits_library", progress=tell)
-        tell("building the library and running the held-out images on the simulator")
-        result: RunResult = run_library(library.path, {"image": data["image"]}, profile=True)
-        sizes = library_size(library.path, progress=tell)
-        tell("compiling the same network quantized to 8 bits")
-        int8_library = umakit.compile_model(INT8_NETWORK, [], folder / "int8_library")
-        int8_run = run_library(int8_library.path, {"image": data["image"]})
-        tell("running the same images on the CPU with TVM's LLVM build")
-        reference = reference_logits(umakit.import_model(NETWORK), data["image"])
-    logits = result.outputs["logits"][:, 0]
+    out.rule(Text("A fresh backend", "bold"), align="left")
+    show(out, UMA, "new", backend.name, "--tutorial", "vanilla", "--directory", folder)
+    show(out, sys.executable, backend / "run.py")
+    out.rule(Text("A trained network becomes a C library", "bold"), align="left")
+    show(out, UMA, "compile", NETWORK, "--backend", backend, "--output", library)
+    outputs = umakit.run_library(library, {"image": data["image"]}).outputs
+    logits = outputs["logits"][:, 0]
+    reference = reference_logits(umakit.import_model(NETWORK), data["image"])
     print_proof(out, logits, reference, data["label"])
     out.rule(Text("b. What runs where, and why?", "bold"), align="left")
-    out.print(tables.offload_table(library.report.placements))
-    out.print(tables.offload_summary(library.report))
+    show(out, UMA, "partition", NETWORK, "--backend", backend)
     out.rule(Text("c. How fast is the array?", "bold"), align="left")
-    out.print(tables.profile_table(result.layers))
-    print_needs(out, library, sizes)
+    show(out, UMA, "run", library, "--inputs", HELD_OUT, "--profile")
+    out.rule(Text("d. What does it need?", "bold"), align="left")
+    show(out, UMA, "size", library)
+    int8_library = umakit.compile_model(INT8_NETWORK, [], folder / "int8_library")
+    int8_run = umakit.run_library(int8_library.path, {"image": data["image"]})
     int8_logits = int8_run.outputs["logits"][:, 0]
     exact = print_int8(out, int8_library, int8_logits, logits, data["label"])
-    print_next(out, written.folder, library.path)
+    print_next(out, backend, library)
     return 0 if exact and (logits.argmax(axis=1) == reference.argmax(axis=1)).all() else 1
 
 
