@@ -185,9 +185,9 @@ def simulated(network: Network, backend: UMABackend, library: Library) -> Networ
     Raises:
         SystemExit: an output differs from TensorFlow Lite Micro's.
     """
-    (known,) = library.metadata["umakit"]["inputs"]
-    values = np.random.default_rng(8).integers(-128, 128, known["shape"]).astype(np.int8)
-    result = run_library(library.path, {known["name"]: values}, profile=True)
+    (declared,) = library.metadata["umakit"]["inputs"]
+    values = np.random.default_rng(8).integers(-128, 128, declared["shape"]).astype(np.int8)
+    result = run_library(library.path, {declared["name"]: values}, profile=True)
     (output,) = result.outputs.values()
     if not np.array_equal(output, tflite_micro(network.file, values[None])[0]):
         raise SystemExit(f"{network.name}: outputs are not those of TensorFlow Lite Micro")
@@ -228,19 +228,19 @@ def _calls(library: Library) -> list[patterns.Composite | None]:
     """What each step of a network computes, None for those on the CPU."""
     assert library.program is not None
     return [
-        library.program.kernels[call.kernel].known if call.target == NAME else None
+        library.program.kernels[call.kernel].composite if call.target == NAME else None
         for call in library.program.calls
     ]
 
 
 def layers_of(library: Library) -> list[Layer]:
     """The sizes of a network's convolutions on the accelerator."""
-    return [Layer.of(known) for known in _calls(library) if is_convolution(known)]
+    return [Layer.of(composite) for composite in _calls(library) if is_convolution(composite)]
 
 
-def is_convolution(known: patterns.Composite | None) -> bool:
+def is_convolution(composite: patterns.Composite | None) -> bool:
     """Whether it is one; depthwise and with a fused addition too."""
-    return isinstance(known, patterns.QConv2d)
+    return isinstance(composite, patterns.QConv2d)
 
 
 def result_of(

@@ -96,7 +96,7 @@ class Operands:
     """
 
     data: Array
-    known: Weights
+    parameters: Weights
     left: Array
     right: Array
 
@@ -111,17 +111,17 @@ def draw_operands(layer: Layer, depthwise: bool) -> Operands:
     random = np.random.default_rng(layer.seed)
     shape = (*layer.size, layer.channels[0])
     data = random.integers(-128, 125, shape).astype(np.int8)
-    known = draw_weights(layer, depthwise, random)
+    parameters = draw_weights(layer, depthwise, random)
     zero_point = layer.zero_points[0]
     taken = (windows(layer, data, zero_point)[0] - zero_point).astype(np.int8)
     height, width, rows, columns, channels = taken.shape
     if depthwise:
         left = taken.transpose(4, 0, 1, 2, 3).reshape(channels, height * width, rows * columns)
-        right = known.weights.reshape(channels, rows * columns, 1)
+        right = parameters.weights.reshape(channels, rows * columns, 1)
     else:
         left = taken.reshape(1, height * width, -1)
-        right = known.weights.reshape(1, layer.channels[1], -1).transpose(0, 2, 1)
-    return Operands(data, known, np.ascontiguousarray(left), np.ascontiguousarray(right))
+        right = parameters.weights.reshape(1, layer.channels[1], -1).transpose(0, 2, 1)
+    return Operands(data, parameters, np.ascontiguousarray(left), np.ascontiguousarray(right))
 
 
 def simulator_call(layer: Layer, operands: Operands, depthwise: bool, array: SystolicArray) -> Call:
@@ -130,7 +130,7 @@ def simulator_call(layer: Layer, operands: Operands, depthwise: bool, array: Sys
     Raises:
         SystemExit: it is wrong, or its cycles are.
     """
-    needed = 2 * (operands.data.nbytes + operands.known.weights.nbytes)
+    needed = 2 * (operands.data.nbytes + operands.parameters.weights.nbytes)
     needed += math.prod(layer.output) * layer.channels[1] + 64 * layer.channels[1] + (1 << 12)
     device = Device(
         Config(
@@ -142,9 +142,9 @@ def simulator_call(layer: Layer, operands: Operands, depthwise: bool, array: Sys
     job = Job(device, layer, "DEPTHWISE" if depthwise else "CONVOLUTION")
     device.write("DATAFLOW", VALUES["DATAFLOW"][array.dataflow.name])
     job.put("IFMAP_START", place(layer, operands.data))
-    job.put_weights(operands.known, depthwise)
+    job.put_weights(operands.parameters, depthwise)
     result, cycles = job.run()
-    if not np.array_equal(result, expected(layer, operands.data, operands.known, depthwise)):
+    if not np.array_equal(result, expected(layer, operands.data, operands.parameters, depthwise)):
         raise SystemExit(f"{layer}: wrong result")
     count, m, k = operands.left.shape
     product = Product(m, count * operands.right.shape[2], k)

@@ -103,20 +103,20 @@ def draw_weights(layer: Layer, depthwise: bool, random: np.random.Generator) -> 
     )
 
 
-def expected(layer: Layer, data: Array, known: Weights, depthwise: bool) -> Array:
+def expected(layer: Layer, data: Array, parameters: Weights, depthwise: bool) -> Array:
     """[oh, ow, channels] by the definition."""
     inputs, outputs = layer.channels
     taken, _ = windows(layer, data, layer.zero_points[0])
     taken = taken - layer.zero_points[0]
-    weights = known.weights.astype(np.int64)
+    weights = parameters.weights.astype(np.int64)
     if depthwise:
         taken = np.repeat(taken, outputs // inputs, axis=4)
         sums = np.einsum("yxhwo,ohw->yxo", taken, weights[..., 0])
     else:
         sums = np.einsum("yxhwi,ohwi->yxo", taken, weights)
-    sums = sums + known.bias
-    multipliers = np.broadcast_to(known.multipliers.astype(np.int64), sums.shape)
-    shifts = np.broadcast_to(known.shifts.astype(np.int64), sums.shape)
+    sums = sums + parameters.bias
+    multipliers = np.broadcast_to(parameters.multipliers.astype(np.int64), sums.shape)
+    shifts = np.broadcast_to(parameters.shifts.astype(np.int64), sums.shape)
     if layer.rounding:
         scaled = float32_result(sums, np.ldexp(multipliers.astype(np.float64), shifts - 31))
     else:
@@ -177,17 +177,17 @@ class Job:
         self.device.write(register, self._next)
         self._next += -(-data.nbytes // 4) * 4
 
-    def put_weights(self, known: Weights, depthwise: bool) -> None:
+    def put_weights(self, parameters: Weights, depthwise: bool) -> None:
         weights = (
-            known.weights[..., 0].transpose(1, 2, 0)
+            parameters.weights[..., 0].transpose(1, 2, 0)
             if depthwise
-            else blocked(known.weights, self.device.config.array_columns)
+            else blocked(parameters.weights, self.device.config.array_columns)
         )
         self.put("WEIGHTS_START", weights)
-        self.put("BIAS_START", known.bias)
-        self.put("MULTIPLIERS_START", known.multipliers)
-        self.put("SHIFTS_START", known.shifts)
-        self.device.write("SCALE_COUNT", known.shifts.size)
+        self.put("BIAS_START", parameters.bias)
+        self.put("MULTIPLIERS_START", parameters.multipliers)
+        self.put("SHIFTS_START", parameters.shifts)
+        self.device.write("SCALE_COUNT", parameters.shifts.size)
 
     def run(self) -> tuple[Array, int]:
         """The result [oh, ow, channels] and the cycles that it took."""
