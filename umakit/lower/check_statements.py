@@ -24,9 +24,9 @@ def is_index_check(statement: Any) -> bool:
     return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Check:
-    """A condition under which a kernel stops.
+    """A condition under which a kernel stops; two are compared by `distinct`.
 
     Attributes:
         fails: a bool expression that reads nothing out of range itself, once the checks before it

@@ -14,7 +14,7 @@ beyond one dimension may still be inside of the memory, and would go unnoticed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,6 +105,9 @@ class _Checker:
         self._constant = set(known)
         self._where = where
         self._tainted: set[Any] = set()
+        # By expression, and by expression and facts: parts are shared, and walked once.
+        self._dependent: dict[Any, bool] = {}
+        self._found: dict[tuple[Any, tuple[Fact, ...]], list[Check]] = {}
         self.count = 0
 
     def body(self, body: Any) -> Any:
@@ -147,6 +150,22 @@ class _Checker:
             self._learn_below(node.body, facts)
 
     def _depends_on_data(self, expression: Any) -> bool:
+        found = self._dependent.get(expression)
+        if found is None:
+            found = self._is_computed_from_data(expression)
+            self._dependent[expression] = found
+        return found
+
+    def _is_computed_from_data(self, expression: Any) -> bool:
+        if isinstance(expression, tvm_api.Var):
+            return expression in self._tainted
+        if isinstance(expression, tvm_api.TensorLoad):
+            return True
+        if isinstance(expression, tvm_api.Call):
+            return any(map(self._depends_on_data, expression.args))
+        operands = _operands(expression)
+        if operands:
+            return any(self._depends_on_data(operand) for operand, _ in operands)
         return _is_loaded(expression) or any(
             variable in self._tainted for variable in tvm_api.collect(expression, tvm_api.Var)
         )
@@ -216,27 +235,40 @@ class _Checker:
     # --- expressions ---------------------------------------------------------------------------
 
     def _checks_of(self, node: Any, facts: tuple[Fact, ...]) -> list[Check]:
-        """Checks of all loads in an expression, or of a statement without others in it."""
-        found: list[Check] = []
-        if isinstance(node, tirx.BufferStore):
+        """Checks of all accesses in an expression, or of a statement without others in it."""
+        if isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
+            return self._checks_of(node.value, facts)
+        if isinstance(node, tirx.Stmt) and not isinstance(node, tirx.BufferStore):
+            return []
+        if any(self._depends_on_data(offset) for offset in _pointer_offsets(node)):
+            raise self._refusal("a pointer is at a position")
+        if not isinstance(node, tirx.BufferStore):
+            return distinct(self._checks_below(node, facts))
+        found = [c for each in (*node.indices, node.value) for c in self._checks_below(each, facts)]
+        return distinct([*found, *self._checks_of_access(node.buffer, node.indices, facts)])
+
+    def _checks_below(self, node: Any, facts: tuple[Fact, ...]) -> list[Check]:
+        """Checks of all loads in an expression, each made once."""
+        if not self._depends_on_data(node):
+            return []
+        key = (node, facts)
+        if key not in self._found:
+            self._found[key] = list(dict.fromkeys(self._checks_of_operands(node, facts)))
+        return self._found[key]
+
+    def _checks_of_operands(self, node: Any, facts: tuple[Fact, ...]) -> Iterator[Check]:
+        if isinstance(node, tvm_api.TensorLoad):
             for index in node.indices:
-                found += self._checks_of(index, facts)
-            found += self._checks_of(node.value, facts)
-            found += self._checks_of_access(node.buffer, node.indices, facts)
-        elif isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
-            found += self._checks_of(node.value, facts)
-        elif isinstance(node, tvm_api.TensorLoad):
-            for index in node.indices:
-                found += self._checks_of(index, facts)
-            found += self._checks_of_access(node.source, node.indices, facts)
-        elif not isinstance(node, tirx.Stmt) and self._depends_on_data(node):
-            if any(self._depends_on_data(offset) for offset in _pointer_offsets(node)):
-                raise self._refusal("a pointer is at a position")
-            for operand, condition in _operands(node):
-                about = [] if condition is None else self._ranges.facts_of(*condition)
-                inner = self._checks_of(operand, (*facts, *about))
-                found += inner if condition is None else [only_if(condition, c) for c in inner]
-        return distinct(found)
+                yield from self._checks_below(index, facts)
+            yield from self._checks_of_access(node.source, node.indices, facts)
+            return
+        for operand, condition in _operands(node):
+            if condition is None:
+                yield from self._checks_below(operand, facts)
+            elif self._depends_on_data(operand):
+                about = self._ranges.facts_of(*condition)
+                inner = self._checks_below(operand, (*facts, *about))
+                yield from (only_if(condition, check) for check in inner)
 
     def _checks_of_access(
         self, buffer: Any, indices: Sequence[Any], facts: tuple[Fact, ...]
