@@ -212,16 +212,16 @@ NOT_REPEATED = ("inputs", "output", "most", "force", "as_json")
 
 def _again(context: typer.Context, inputs: str) -> str:
     """The command that compares the inference that differs, and no other."""
-    words: list[str] = []
+    arguments: list[str] = []
     for option in context.command.params:
         value = context.params[str(option.name)]
         if option.param_type_name != "option" or option.name in NOT_REPEATED:
             continue
         if value and value != option.default:
             for item in value if isinstance(value, (list, tuple)) else [value]:
-                words += [option.opts[0], str(item)]
+                arguments += [option.opts[0], str(item)]
     model = shell_word(str(context.params["model"]))
-    return f"uma diff {model} {shlex.join([*words, '--inputs', inputs])}"
+    return f"uma diff {model} {shlex.join([*arguments, '--inputs', inputs])}"
 
 
 FILES = {

@@ -62,13 +62,15 @@ def verdict(result: DiffResult) -> list[str]:
 
 
 def _inferences(result: DiffResult) -> str:
-    from umakit.tools.diff import SPOKEN
+    from umakit.tools.diff import DISPLAY_NAMES
 
     count = result.inferences
     seeds = f"seeds 0 to {count - 1}" if count > 1 else "seed 0"
     kind = f"random, {seeds}" if result.seeds else "given"
     inputs = f"{count} inference{'s' if count > 1 else ''} ({kind})"
-    return f"compared with {SPOKEN[result.reference]}, {inputs}, tolerance {result.tolerance:g}"
+    return (
+        f"compared with {DISPLAY_NAMES[result.reference]}, {inputs}, tolerance {result.tolerance:g}"
+    )
 
 
 def _no_blame(result: DiffResult) -> str:
@@ -128,13 +130,13 @@ def _before(result: DiffResult, layers: Sequence[LayerResult]) -> str:
 
 
 def _where_to_look(result: DiffResult, blame: Blame) -> str:
-    from umakit.tools.diff import SPOKEN
+    from umakit.tools.diff import DISPLAY_NAMES
 
     if blame.overlap:
         return "look at the memory planner: this layer's memory is not its own"
     if blame.shared:
         return (
-            f"umakit's CPU kernels differ from {SPOKEN[result.reference]} here too: look at "
+            f"umakit's CPU kernels differ from {DISPLAY_NAMES[result.reference]} here too: look at "
             "import, quantization or lowering of this operator"
         )
     if blame.layer.where == "cpu":

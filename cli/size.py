@@ -28,7 +28,7 @@ def size(
     library: Annotated[Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)],
     device: Annotated[
         str,
-        typer.Option(help=f"What to compile for: {', '.join(known.name for known in DEVICES)}."),
+        typer.Option(help=f"What to compile for: {', '.join(device.name for device in DEVICES)}."),
     ] = "host",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

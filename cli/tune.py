@@ -146,8 +146,8 @@ def tune(
         return 0
     console().print(_table(finished))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
-    words = [shell_word(str(word)) for word in (model, backend, records)]
-    say(f"Next: uma compile {words[0]} --backend {words[1]} --records {words[2]} -o LIBRARY")
+    options = f"--backend {shell_word(backend)} --records {shell_word(str(records))}"
+    say(f"Next: uma compile {shell_word(str(model))} {options} -o LIBRARY")
     return 0
 
 

@@ -135,9 +135,9 @@ def test_what_the_array_does_adds_up_and_names_what_holds_a_layer(trained: Page)
         assert layer.ratio >= 1
         assert bool(layer.explanation) == (layer.clock_cycles > 1.15 * layer.tiled.bound)
         worst = dict(zip(("array", "drain", "loads", "stores", "driver"), parts[1:], strict=True))
-        assert worst[spent.held_by] == max(parts[1:])
+        assert worst[spent.bottleneck] == max(parts[1:])
         if layer.explanation:
-            assert layer.explanation.startswith(f"{spent.held_by}: ")
+            assert layer.explanation.startswith(f"{spent.bottleneck}: ")
 
 
 def test_totals_are_sums_over_convolutions_and_over_all(trained: Page) -> None:

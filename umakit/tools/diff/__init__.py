@@ -27,13 +27,13 @@ from umakit.tools.diff.libraries import (
 from umakit.tools.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
+    DISPLAY_NAMES,
     REFERENCES,
-    SPOKEN,
-    choose_runtime,
     nodes_of,
+    select_runtime,
 )
 from umakit.tools.diff.result import Blame, DiffResult, LayerResult
-from umakit.tools.diff.session import Examined, Judgement, Reference, rewritten_notice
+from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, rewritten_notice
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import given_inferences, random_inferences
 
@@ -41,8 +41,8 @@ __all__ = [
     "AUTOMATIC",
     "CPU_KERNELS",
     "DEFAULT_TOLERANCE",
+    "DISPLAY_NAMES",
     "REFERENCES",
-    "SPOKEN",
     "Blame",
     "DiffResult",
     "LayerResult",
@@ -105,14 +105,14 @@ def diff_model(
             made = written_library(library, model)
         progress("compiling the reference")
         every = every_value(model)
-        runtime = choose_runtime(reference, source, every, notices)
+        runtime = select_runtime(reference, source, every, notices)
         truth = Reference(every, runtime, folder, tolerance)
 
         def compare(
-            examined: Library, program: str, inferences: Sequence[Mapping[str, Any]]
+            tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
         ) -> DiffResult:
             progress("building the library")
-            session = Examined(examined, truth, folder / program, tolerance, machine)
+            session = LibraryUnderTest(tested, truth, folder / program, tolerance, machine)
             return _run(session, truth, inferences, tolerance, progress)
 
         result = compare(made, "library_probe", chosen[:most])
@@ -137,7 +137,12 @@ UNSEEN = (
 
 
 def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
-    """What is known of a difference among layers that keep their results in a scratchpad."""
+    """The result for a library whose layers keep their results in a scratchpad.
+
+    Args:
+        kept: result of that library.
+        stored: result of the same library with every layer storing its result.
+    """
     if stored.agrees:
         notice = (
             "when every layer stores its result, all agree: look at what stays in the scratchpad"
@@ -158,7 +163,7 @@ def _check(tolerance: float, most: int | None) -> None:
 
 
 def _run(
-    examined: Examined,
+    tested: LibraryUnderTest,
     truth: Reference,
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
     tolerance: float,
@@ -170,10 +175,10 @@ def _run(
     rewritten: dict[str, None] = {}
     for number, inputs in enumerate(inferences):
         progress(f"running inference {number}")
-        judgement = examined.judge(inputs)
-        rewritten |= dict.fromkeys(judgement.reference.rewritten)
-        blame = find_blame(examined, truth, judgement, inputs, tolerance)
-        layers = layer_results(examined, truth, judgement)
+        comparison = tested.run(inputs)
+        rewritten |= dict.fromkeys(comparison.reference.rewritten)
+        blame = find_blame(tested, truth, comparison, inputs, tolerance)
+        layers = layer_results(tested, truth, comparison)
         result = DiffResult(
             name="",
             reference=truth.name,
@@ -181,7 +186,7 @@ def _run(
             inferences=number + 1,
             seeds=False,
             layers=layers,
-            outputs=dict(judgement.outputs),
+            outputs=dict(comparison.outputs),
             blame=blame,
             inputs=dict(inputs),
             notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
@@ -189,23 +194,25 @@ def _run(
         if not result.agrees:
             return result
         worst = _worst(worst, layers) if worst else layers
-        outputs = _worst_outputs(outputs, judgement)
+        outputs = _worst_outputs(outputs, comparison)
     return replace(result, layers=worst, outputs=outputs)
 
 
-def _worst(known: tuple[LayerResult, ...], new: tuple[LayerResult, ...]) -> tuple[LayerResult, ...]:
-    """Of each layer the result that is further away."""
+def _worst(
+    earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
+) -> tuple[LayerResult, ...]:
+    """The larger difference of each layer."""
 
     def distance(layer: LayerResult) -> float:
         return layer.own.largest if layer.own else 0.0
 
-    return tuple(max(pair, key=distance) for pair in zip(known, new, strict=True))
+    return tuple(max(pair, key=distance) for pair in zip(earlier, new, strict=True))
 
 
 def _worst_outputs(
-    known: Mapping[str, TensorDifference], judgement: Judgement
+    earlier: Mapping[str, TensorDifference], comparison: Comparison
 ) -> dict[str, TensorDifference]:
     return {
-        name: max([item, known[name]], key=lambda one: one.largest) if name in known else item
-        for name, item in judgement.outputs.items()
+        name: max([item, earlier[name]], key=lambda one: one.largest) if name in earlier else item
+        for name, item in comparison.outputs.items()
     }

@@ -14,76 +14,76 @@ from umakit.partition.report import OperatorPlacement
 from umakit.tools.diff.explain import explain
 from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult
-from umakit.tools.diff.session import Examined, Judgement, LayerJudgement, Reference
+from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, TensorComparison
 
 Array = npt.NDArray[Any]
 
 
 def layer_results(
-    examined: Examined, truth: Reference, judgement: Judgement
+    tested: LibraryUnderTest, truth: Reference, comparison: Comparison
 ) -> tuple[LayerResult, ...]:
-    """What is known about each layer, in execution order."""
+    """Results of all layers, in execution order."""
     return tuple(
-        _layer_result(examined, truth, judgement, number) for number in range(len(examined.layers))
+        _layer_result(tested, truth, comparison, number) for number in range(len(tested.layers))
     )
 
 
 def _layer_result(
-    examined: Examined, truth: Reference, judgement: Judgement, number: int
+    tested: LibraryUnderTest, truth: Reference, comparison: Comparison, number: int
 ) -> LayerResult:
-    layer = examined.layers[number]
-    tensors = [tensor for tensor in judgement.tensors if tensor.layer == number]
+    layer = tested.layers[number]
+    tensors = [tensor for tensor in comparison.tensors if tensor.layer == number]
     worst = max(tensors, key=lambda tensor: tensor.own.differing, default=None)
     reference = ""
     if worst is not None:
-        known = worst.value in judgement.reference.independent
-        reference = truth.name if known else CPU_KERNELS
+        is_independent = worst.value in comparison.reference.independent
+        reference = truth.name if is_independent else CPU_KERNELS
     return LayerResult(
         number=number,
         name=layer["name"],
         where=layer["where"],
-        operators=tuple(examined.operators[row] for row in layer["operators"]),
+        operators=tuple(tested.operators[row] for row in layer["operators"]),
         output=worst.c_name if worst else "",
         shape=worst.got.shape if worst else (),
         dtype=str(worst.got.dtype) if worst else "",
         reference=reference,
         own=worst.own if worst else None,
         in_the_run=worst.in_the_run if worst else None,
-        damaged=judgement.damaged.get(number, ()),
+        damaged=comparison.damaged.get(number, ()),
     )
 
 
 def find_blame(
-    examined: Examined,
+    tested: LibraryUnderTest,
     truth: Reference,
-    judgement: Judgement,
+    comparison: Comparison,
     inputs: Mapping[str, Array],
     tolerance: float,
 ) -> Blame | None:
     """The first layer that is wrong though its inputs are right; None if there is none."""
-    for number in range(len(examined.layers)):
-        layer = _layer_result(examined, truth, judgement, number)
+    for number in range(len(tested.layers)):
+        layer = _layer_result(tested, truth, comparison, number)
         if layer.agrees:
             continue
         tensor = next(
-            (t for t in judgement.tensors if (t.layer, t.c_name) == (number, layer.output)), None
+            (t for t in comparison.tensors if (t.layer, t.c_name) == (number, layer.output)), None
         )
         if tensor is None or tensor.own.agrees:
-            return _damage(examined, layer, tensor, judgement)
-        return _wrong(examined, truth, judgement, layer, tensor, inputs, tolerance)
+            return _damage(tested, layer, tensor, comparison)
+        return _wrong(tested, truth, comparison, layer, tensor, inputs, tolerance)
     return None
 
 
 def _damage(
-    examined: Examined,
+    tested: LibraryUnderTest,
     layer: LayerResult,
-    tensor: LayerJudgement | None,
-    judgement: Judgement,
+    tensor: TensorComparison | None,
+    comparison: Comparison,
 ) -> Blame:
     """A layer whose own result is right, but that changed something else."""
     got = tensor.got if tensor else np.zeros(0, np.uint8)
-    wanted = judgement.reference.values[tensor.value] if tensor else got
-    overlap = overlapping(examined.pools, layer.number)
+    wanted = comparison.reference.values[tensor.value] if tensor else got
+    overlap = overlapping(tested.pools, layer.number)
     return Blame(layer, layer.operators, False, (), _damage_text(layer), overlap, got, wanted)
 
 
@@ -92,23 +92,23 @@ def _damage_text(layer: LayerResult) -> str:
 
 
 def _wrong(
-    examined: Examined,
+    tested: LibraryUnderTest,
     truth: Reference,
-    judgement: Judgement,
+    comparison: Comparison,
     layer: LayerResult,
-    tensor: LayerJudgement,
+    tensor: TensorComparison,
     inputs: Mapping[str, Array],
     tolerance: float,
 ) -> Blame:
-    wanted = judgement.reference.values[tensor.value]
+    wanted = comparison.reference.values[tensor.value]
     explanation = explain(tensor.got, wanted, tolerance)
     sentences = [text for text in (explanation, _damage_text(layer)) if text]
-    rows = set(examined.layers[layer.number]["operators"])
-    row = _first_shared(truth, judgement, rows, tensor)
-    before = _unknown_layers(examined, layer.number)
+    rows = set(tested.layers[layer.number]["operators"])
+    row = _first_shared(truth, comparison, rows, tensor)
+    before = _unknown_layers(tested, layer.number)
     also: tuple[OperatorPlacement, ...] = before
     if row is not None:
-        unknown = _unknown_rows(truth, judgement, row)
+        unknown = _unknown_rows(truth, comparison, row)
         also = (*before, *(truth.every.operators[number] for number in unknown))
     return Blame(
         layer=layer,
@@ -116,10 +116,10 @@ def _wrong(
         shared=row is not None,
         also=also,
         explanation="; ".join(sentences),
-        overlap=overlapping(examined.pools, layer.number),
+        overlap=overlapping(tested.pools, layer.number),
         got=tensor.got,
         wanted=wanted,
-        inputs=_inputs(examined, judgement, layer.number, inputs),
+        inputs=_inputs(tested, comparison, layer.number, inputs),
     )
 
 
@@ -145,15 +145,15 @@ def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
 
 
 def _first_shared(
-    truth: Reference, judgement: Judgement, rows: set[int], tensor: LayerJudgement
+    truth: Reference, comparison: Comparison, rows: set[int], tensor: TensorComparison
 ) -> int | None:
     """The first operator of a layer that umakit's CPU kernels compute wrong too."""
-    wrong = {v[0] for v, item in judgement.reference.shared.items() if not item.agrees}
+    wrong = {v[0] for v, item in comparison.reference.shared.items() if not item.agrees}
     inside = _rows_inside(truth, rows, tensor)
     return min(wrong & inside, default=None)
 
 
-def _rows_inside(truth: Reference, rows: set[int], tensor: LayerJudgement) -> set[int]:
+def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> set[int]:
     """Rows of the reference's report that a layer computes."""
     last = max(rows, default=tensor.value[0])
     if last == tensor.value[0]:
@@ -161,44 +161,44 @@ def _rows_inside(truth: Reference, rows: set[int], tensor: LayerJudgement) -> se
     return {tensor.value[0]}  # the backend's passes changed the network: only its end is known
 
 
-def _unknown_rows(truth: Reference, judgement: Judgement, row: int) -> list[int]:
+def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[int]:
     """Operators before a row that the independent runtime says nothing about."""
-    known = {value[0] for value in judgement.reference.independent}
+    independent = {value[0] for value in comparison.reference.independent}
     found: set[int] = set()
     open_rows = [row]
     while open_rows:
         for source in truth.every.reads.get(open_rows.pop(), frozenset()):
-            if source not in known and source not in found:
+            if source not in independent and source not in found:
                 found.add(source)
                 open_rows.append(source)
     return sorted(found)
 
 
-def _unknown_layers(examined: Examined, number: int) -> tuple[OperatorPlacement, ...]:
+def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlacement, ...]:
     """Operators of the layers before a layer whose results cannot be compared at all."""
-    writer = {name: n for n, layer in enumerate(examined.layers) for name in layer["outputs"]}
+    writer = {name: n for n, layer in enumerate(tested.layers) for name in layer["outputs"]}
     # What stays in a scratchpad is nobody's input; any layer before may have used it.
-    found = {n for n in range(number) if not examined.layers[n]["outputs"]}
+    found = {n for n in range(number) if not tested.layers[n]["outputs"]}
     open_layers = [number]
     while open_layers:
-        for name in examined.layers[open_layers.pop()]["inputs"]:
+        for name in tested.layers[open_layers.pop()]["inputs"]:
             source = writer.get(name)
-            if source is not None and name not in examined.values and source not in found:
+            if source is not None and name not in tested.values and source not in found:
                 found.add(source)
                 open_layers.append(source)
-    rows = sorted({row for source in found for row in examined.layers[source]["operators"]})
-    own = set(examined.layers[number]["operators"])
-    return tuple(examined.operators[row] for row in rows if row not in own)
+    rows = sorted({row for source in found for row in tested.layers[source]["operators"]})
+    own = set(tested.layers[number]["operators"])
+    return tuple(tested.operators[row] for row in rows if row not in own)
 
 
 def _inputs(
-    examined: Examined, judgement: Judgement, number: int, inputs: Mapping[str, Array]
+    tested: LibraryUnderTest, comparison: Comparison, number: int, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
     """What a layer read, as far as it is known."""
     arrays: dict[str, Array] = {}
-    for name in examined.layers[number]["inputs"]:
-        if name in examined.values:
-            arrays[name] = judgement.reference.values[examined.values[name]]
+    for name in tested.layers[number]["inputs"]:
+        if name in tested.values:
+            arrays[name] = comparison.reference.values[tested.values[name]]
         elif name in inputs:
             arrays[name] = inputs[name]
     return arrays

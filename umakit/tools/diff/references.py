@@ -26,12 +26,12 @@ AUTOMATIC, CPU_KERNELS = "auto", "cpu"
 ONNX_RUNTIME, TFLITE_MICRO = "onnxruntime", "tflite-micro"
 REFERENCES = (AUTOMATIC, CPU_KERNELS, ONNX_RUNTIME, TFLITE_MICRO)
 PACKAGES = {ONNX_RUNTIME: "onnxruntime", TFLITE_MICRO: "tflite_micro"}
-SPOKEN = {
+DISPLAY_NAMES = {
     CPU_KERNELS: "umakit's CPU kernels",
     ONNX_RUNTIME: "ONNX Runtime",
     TFLITE_MICRO: "TensorFlow Lite Micro",
 }
-"""How messages call a reference."""
+"""Names of references in messages."""
 
 FOLDING_OPERATORS = ("Add", "Conv", "Gemm", "MatMul")
 """ONNX operators that a batch normalization behind them may be folded into."""
@@ -62,7 +62,7 @@ class Runtime(Protocol):
         """One inference; inputs by name."""
 
 
-def choose_runtime(
+def select_runtime(
     wanted: str, source: Any, every: EveryValue, notice: list[str]
 ) -> Runtime | None:
     """The independent runtime to compare with; None for umakit's CPU kernels alone.
@@ -82,21 +82,23 @@ def choose_runtime(
         )
     if wanted == CPU_KERNELS:
         return None
-    known = _runtime_for(source)
-    if wanted not in (AUTOMATIC, known):
-        raise InputError(f"{SPOKEN[wanted]} does not read this model", where=str(source))
-    if not known:
+    matching = _runtime_for(source)
+    if wanted not in (AUTOMATIC, matching):
+        raise InputError(f"{DISPLAY_NAMES[wanted]} does not read this model", where=str(source))
+    if not matching:
         return None
-    problem = f"the package {PACKAGES[known]} is not installed"
-    if importlib.util.find_spec(PACKAGES[known]) is not None:
+    problem = f"the package {PACKAGES[matching]} is not installed"
+    if importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
-            return (_OnnxRuntime if known == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
+            return (_OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
         except Exception as error:  # a runtime may refuse a model with whatever it raises
             lines = str(error).strip().splitlines() or [type(error).__name__]
             problem = f"it refuses the model: {lines[0]}"
     if wanted != AUTOMATIC:
-        raise InputError(f"{SPOKEN[known]} cannot be the reference: {problem}", where=str(source))
-    notice.append(f"{SPOKEN[known]} is not the reference: {problem}")
+        raise InputError(
+            f"{DISPLAY_NAMES[matching]} cannot be the reference: {problem}", where=str(source)
+        )
+    notice.append(f"{DISPLAY_NAMES[matching]} is not the reference: {problem}")
     return None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library beside its reference: both are run layer by layer, and every layer is judged alone.
+"""A library and its reference: both are run layer by layer, and every layer is compared alone.
 
 The reference's value of an operator is that of an independent runtime where it knows the operator,
 else that of umakit's own CPU kernels, fed with the independent runtime's values. The library is run
@@ -25,7 +25,7 @@ from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
 from umakit.tools.diff.compare import TensorDifference, compare
 from umakit.tools.diff.probe import LayerTrace, Probe
-from umakit.tools.diff.references import CPU_KERNELS, SPOKEN, ReferenceRun, Runtime
+from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
 from umakit.tools.diff.values import EveryValue, Value
 
 Array = npt.NDArray[Any]
@@ -90,9 +90,9 @@ class Reference:
         """One inference, inputs by name."""
         # First, because it says which layer refuses inputs such as indices out of range.
         free = self._kernels(inputs, {})
-        known = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
-        rewritten = self._rewritten(free, known.values)
-        independent = {v: array for v, array in known.values.items() if v not in rewritten}
+        external = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
+        rewritten = self._rewritten(free, external.values)
+        independent = {v: array for v, array in external.values.items() if v not in rewritten}
         own = self._kernels(inputs, independent) if independent else free
         shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
         results = {name: free[value] for name, value in self.every.results.items()}
@@ -101,7 +101,7 @@ class Reference:
             frozenset(independent),
             shared,
             {**free, **independent},
-            {**results, **known.outputs},
+            {**results, **external.outputs},
             tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
         )
 
@@ -118,36 +118,38 @@ class Reference:
         }
 
     def _rewritten(
-        self, free: Mapping[Value, Array], known: Mapping[Value, Array]
+        self, free: Mapping[Value, Array], external: Mapping[Value, Array]
     ) -> frozenset[Value]:
         """Values that differ while everything computed from them agrees: no errors, but rewriting.
 
         An import may, for example, move a factor from one operator to the next.
         """
         loose = self._tolerance * max(1, len(self.every.operators))
-        differing = {v for v, array in known.items() if not compare(free[v], array, loose).agrees}
+        differing = {
+            v for v, array in external.items() if not compare(free[v], array, loose).agrees
+        }
         rows = {row for row, _ in differing}
-        judged = {row for row, _ in known}
+        compared = {row for row, _ in external}
         found = set()
         for value in differing:
-            consumers = self._next(value[0], judged)
+            consumers = self._next(value[0], compared)
             if consumers and not consumers & rows:
                 found.add(value)
         return frozenset(found)
 
-    def _next(self, row: int, judged: set[int]) -> set[int]:
-        """The nearest rows that are computed from a row and are judged."""
+    def _next(self, row: int, compared: set[int]) -> set[int]:
+        """The nearest rows that are computed from a row and are compared."""
         found: set[int] = set()
         open_rows = {row}
         for later in range(row + 1, len(self.every.operators)):
             if self.every.reads.get(later, frozenset()) & open_rows:
-                (found if later in judged else open_rows).add(later)
+                (found if later in compared else open_rows).add(later)
         return found
 
 
 @dataclass(frozen=True)
-class LayerJudgement:
-    """A layer's tensor beside the reference's.
+class TensorComparison:
+    """A tensor of a layer compared with the reference's.
 
     Attributes:
         layer: its number.
@@ -167,7 +169,7 @@ class LayerJudgement:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Comparison:
     """One inference.
 
     Attributes:
@@ -177,13 +179,13 @@ class Judgement:
         reference: what was compared with.
     """
 
-    tensors: tuple[LayerJudgement, ...]
+    tensors: tuple[TensorComparison, ...]
     damaged: Mapping[int, tuple[str, ...]]
     outputs: Mapping[str, TensorDifference]
     reference: ReferenceValues
 
 
-class Examined:
+class LibraryUnderTest:
     """A library under examination.
 
     Args:
@@ -213,7 +215,7 @@ class Examined:
         self._probe = Probe(description, library.path, program, device)
         self.values = self._values()
 
-    def judge(self, inputs: Mapping[str, Array]) -> Judgement:
+    def run(self, inputs: Mapping[str, Array]) -> Comparison:
         """Run one inference and compare every layer.
 
         Raises:
@@ -223,7 +225,7 @@ class Examined:
         free = self._probe.run(inputs, {})
         fed = self._probe.run(inputs, {n: reference.values[v] for n, v in self.values.items()})
         tensors = tuple(
-            self._judge(number, name, fed[number], free[number], reference)
+            self._compared(number, name, fed[number], free[number], reference)
             for number, layer in enumerate(self.layers)
             for name in layer["outputs"]
             if name in self.values
@@ -233,18 +235,18 @@ class Examined:
             for number, (one, other) in enumerate(zip(free, fed, strict=True))
             if one.damaged or other.damaged
         }
-        return Judgement(tensors, damaged, self._final(free, reference), reference)
+        return Comparison(tensors, damaged, self._final(free, reference), reference)
 
-    def _judge(
+    def _compared(
         self, number: int, name: str, fed: LayerTrace, free: LayerTrace, reference: ReferenceValues
-    ) -> LayerJudgement:
+    ) -> TensorComparison:
         value = self.values[name]
         wanted, in_the_run = reference.values[value], reference.in_the_run[value]
         got = _typed(fed.outputs[name], wanted.shape, str(wanted.dtype))
         loose = self._tolerance * (number + 1)
         run = _typed(free.outputs[name], wanted.shape, str(wanted.dtype))
         own = compare(got, wanted, self._tolerance)
-        return LayerJudgement(number, name, value, got, own, compare(run, in_the_run, loose))
+        return TensorComparison(number, name, value, got, own, compare(run, in_the_run, loose))
 
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
@@ -319,6 +321,6 @@ def rewritten_notice(names: Sequence[str], reference: str) -> str:
     """What is said about operators that differ without effect."""
     listed = ", ".join(names)
     return (
-        f"{SPOKEN[reference]} computes {listed} otherwise, but what follows is equal: umakit "
-        f"rewrites it on import, so it is compared with {SPOKEN[CPU_KERNELS]}"
+        f"{DISPLAY_NAMES[reference]} computes {listed} otherwise, but what follows is equal: "
+        f"umakit rewrites it on import, so it is compared with {DISPLAY_NAMES[CPU_KERNELS]}"
     )

@@ -19,8 +19,13 @@ from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
 from umakit.tools.inputs import random_inference
+from umakit.tools.page.descriptions import (
+    describe_bottleneck,
+    describe_tiling,
+    layer_kind,
+    result_tiles,
+)
 from umakit.tools.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
-from umakit.tools.page.words import explanation, kind_of, tiles_of_result, tiling_in_words
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -146,18 +151,18 @@ def _layer(
         name=call.label,
         where=call.target,
         operators=tuple(library.report.placements[row].operator for row in call.rows),
-        kind=kind_of(composite),
+        kind=layer_kind(composite),
         macs=call.macs,
         clock_cycles=profile.clock_cycles,
         moved_bytes=profile.moved_bytes,
         commands=profile.commands,
         commands_left_out=profile.commands_left_out,
-        beside=tuple(range(number + 1, number + 1 + call.overlapped)),
+        concurrent_steps=tuple(range(number + 1, number + 1 + call.overlapped)),
         tiled=_tiled(composite, call.target, library.program, planners),
     )
     if layer.tiled is None:
         return layer
-    return replace(layer, explanation=explanation(layer, accelerators[call.target].cells))
+    return replace(layer, explanation=describe_bottleneck(layer, accelerators[call.target].cells))
 
 
 def _tiled(
@@ -173,9 +178,9 @@ def _tiled(
     tiles = planner.tiles_of(composite, program.planned[target].tilings)
     prediction = planner.predict(tiles)
     return TiledLayer(
-        tiling=tiling_in_words(tiles),
+        tiling=describe_tiling(tiles),
         dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
-        tiles=tiles_of_result(tiles),
+        tiles=result_tiles(tiles),
         double_buffered=any(buffer.tiles > 1 for buffer in tiles.buffers.values()),
         predicted_cycles=prediction.cycles,
         compute_bound=prediction.bound.compute,
@@ -185,15 +190,15 @@ def _tiled(
 
 
 def _spent(prediction: Prediction) -> Spent:
-    held = prediction.run.breakdown
+    cycles = prediction.run.breakdown
     return Spent(
         full_array=prediction.bound.compute,
-        partial_array=held.compute - prediction.bound.compute,
-        drain=held.drain,
-        loads=held.load,
-        stores=held.store,
+        partial_array=cycles.compute - prediction.bound.compute,
+        drain=cycles.drain,
+        loads=cycles.load,
+        stores=cycles.store,
         # When everything is done, the driver still closes the layer.
-        driver=held.driver + prediction.cycles - held.cycles,
+        driver=cycles.driver + prediction.cycles - cycles.cycles,
     )
 
 

@@ -11,7 +11,7 @@ from umakit.devices.run import CommandTimes
 from umakit.partition.report import CPU, OffloadReport
 
 NEAR_THE_BOUND = 1.15
-"""Above this many times its bound, a layer says what holds it."""
+"""Above this many times its bound, a layer names its bottleneck."""
 
 CONVOLUTIONS = ("convolution", "convolution with a sum", "depthwise convolution")
 """Kinds of layers that the total over convolutions counts."""
@@ -65,11 +65,11 @@ class Spent:
 
     @property
     def cycles(self) -> int:
-        """All of them."""
+        """All cycles of the layer."""
         return sum(asdict(self).values())
 
     @property
-    def held_by(self) -> str:
+    def bottleneck(self) -> str:
         """What takes most of the cycles that a perfect array would not need: `array`, `drain`,
         `loads`, `stores` or `driver`."""
         others = {
@@ -84,7 +84,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class TiledLayer:
-    """What is known of a layer that a planner cut into tiles.
+    """Figures of a layer that a planner cut into tiles.
 
     Attributes:
         tiling: in words.
@@ -128,10 +128,10 @@ class LayerFigures:
         moved_bytes: over the bus, by the device; None where that is not measured.
         commands: what the device did when; empty where that is not recorded.
         commands_left_out: how many more there were.
-        beside: numbers of the steps on the CPU that run while the accelerator does; only when
-            layers are not measured one by one, as they were for these figures.
+        concurrent_steps: numbers of the steps on the CPU that run while the accelerator does; only
+            when layers are not measured one by one, as they were for these figures.
         tiled: None for a layer that no planner cut into tiles.
-        explanation: what holds it, if it takes more than `NEAR_THE_BOUND` times its bound.
+        explanation: its bottleneck, if it takes more than `NEAR_THE_BOUND` times its bound.
     """
 
     number: int
@@ -144,7 +144,7 @@ class LayerFigures:
     moved_bytes: int | None
     commands: tuple[CommandTimes, ...]
     commands_left_out: int
-    beside: tuple[int, ...]
+    concurrent_steps: tuple[int, ...]
     tiled: TiledLayer | None
     explanation: str = ""
 
@@ -186,7 +186,7 @@ class LayerFigures:
             "macs_per_cycle": self.macs_per_cycle,
             "commands": [list(asdict(command).values()) for command in self.commands],
             "commands_left_out": self.commands_left_out,
-            "beside": list(self.beside),
+            "beside": list(self.concurrent_steps),
             "tiled": None,
         }
         if self.tiled is not None:
@@ -195,7 +195,7 @@ class LayerFigures:
                 "bound": self.tiled.bound,
                 "difference_percent": self.difference,
                 "simulated_over_bound": self.ratio,
-                "held_by": self.tiled.spent.held_by,
+                "held_by": self.tiled.spent.bottleneck,
                 "explanation": self.explanation,
             }
         return view
@@ -203,8 +203,8 @@ class LayerFigures:
 
 def _sum(figures: Iterable[int | None]) -> int | None:
     """The sum of figures; None if there are none, or one is unknown."""
-    known = list(figures)
-    return sum(figure for figure in known if figure) if known and None not in known else None
+    values = list(figures)
+    return sum(value for value in values if value) if values and None not in values else None
 
 
 @dataclass(frozen=True)

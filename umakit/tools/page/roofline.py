@@ -230,14 +230,14 @@ def _along(roof: Sequence[tuple[float, float]]) -> list[Label]:
 
 
 def _placed(text: str, x: float, y: float, taken: Sequence[Label]) -> Label:
-    """A label beside its point where it covers nothing, and stays inside of the axes."""
+    """A label next to its point where it covers nothing, and stays inside of the axes."""
     width = LETTER * len(text)
-    beside, away = RADIUS + 4, RADIUS + LINE / 2 + 2
-    places = [(x + beside, y, "start"), (x - beside, y, "end")]
+    side, away = RADIUS + 4, RADIUS + LINE / 2 + 2
+    places = [(x + side, y, "start"), (x - side, y, "end")]
     for distance in (away, away + LINE / 2, away + LINE, away + 2 * LINE, away + 3 * LINE):
         for dy in (distance, -distance):
-            places += [(x, y + dy, "middle"), (x + beside, y + dy, "start")]
-            places += [(x - beside, y + dy, "end")]
+            places += [(x, y + dy, "middle"), (x + side, y + dy, "start")]
+            places += [(x - side, y + dy, "end")]
     labels = [Label(text, left, middle, width, anchor) for left, middle, anchor in places]
     inside = [
         label

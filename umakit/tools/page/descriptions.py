@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tilings, and what holds a layer, in words."""
+"""Descriptions for a reader: kinds of layers, tilings, and bottlenecks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umakit.machine.tiles import AXES, INPUT_CHANNELS
 from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Spent
 
 
-def kind_of(known: patterns.Composite | None) -> str:
+def layer_kind(composite: patterns.Composite | None) -> str:
     """What a layer computes, for example `depthwise convolution`; empty for anything unknown."""
     kinds = {
         patterns.QDepthwise: "depthwise convolution",
@@ -21,15 +21,15 @@ def kind_of(known: patterns.Composite | None) -> str:
         patterns.QMaxPool2d: "max pool",
         patterns.QAveragePool2d: "average pool",
     }
-    return next((name for kind, name in kinds.items() if isinstance(known, kind)), "")
+    return next((name for kind, name in kinds.items() if isinstance(composite, kind)), "")
 
 
-def tiles_of_result(tiles: Tiles) -> int:
+def result_tiles(tiles: Tiles) -> int:
     """How many tiles the result is cut into, those of all images."""
     return math.prod(n for axis, n in tiles.extents.items() if axis != INPUT_CHANNELS)
 
 
-def tiling_in_words(tiles: Tiles) -> str:
+def describe_tiling(tiles: Tiles) -> str:
     """How a layer is cut, the outer loop first.
 
     For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
@@ -43,21 +43,21 @@ def tiling_in_words(tiles: Tiles) -> str:
     }
     cut = [axis for axis in tiles.loops if axis in AXES]
     parts = [f"{sizes[axis][0]:,} of {sizes[axis][1]:,} {axis.replace('_', ' ')}" for axis in cut]
-    count = tiles_of_result(tiles)
-    words = [] if layer.is_pool else [tiling.dataflow.value.replace("_", " ")]
+    count = result_tiles(tiles)
+    clauses = [] if layer.is_pool else [tiling.dataflow.value.replace("_", " ")]
     if parts:
-        words.append(f"{count:,} tiles of {' x '.join(parts)}")
+        clauses.append(f"{count:,} tiles of {' x '.join(parts)}")
     else:
-        words.append("in one piece" if count == 1 else f"image by image, {count:,} of them")
+        clauses.append("in one piece" if count == 1 else f"image by image, {count:,} of them")
     steps = tiles.extents[INPUT_CHANNELS]
     if steps > 1:
-        words.append(f"{steps:,} steps of {tiling.input_channels:,} input channels")
+        clauses.append(f"{steps:,} steps of {tiling.input_channels:,} input channels")
     stays = [name for name in ("data", "weights") if _stays(tiles, name)]
     if count * steps > 1 and stays:
-        words.append(f"{' and '.join(stays)} loaded once")
+        clauses.append(f"{' and '.join(stays)} loaded once")
     if count * steps > 1:
-        words.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
-    return "; ".join(words)
+        clauses.append(f"{tiling.buffers} buffers" if tiling.buffers > 1 else "one buffer")
+    return "; ".join(clauses)
 
 
 def _stays(tiles: Tiles, name: str) -> bool:
@@ -69,8 +69,8 @@ def _stays(tiles: Tiles, name: str) -> bool:
     return tiles.copies(name) == own < everything
 
 
-def explanation(layer: LayerFigures, cells: int) -> str:
-    """What holds a layer that takes more than `NEAR_THE_BOUND` times its bound; else empty.
+def describe_bottleneck(layer: LayerFigures, cells: int) -> str:
+    """The bottleneck of a layer that takes more than `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
         cells: of the accelerator's array.
@@ -79,12 +79,12 @@ def explanation(layer: LayerFigures, cells: int) -> str:
     if layer.tiled is None or ratio is None or ratio <= NEAR_THE_BOUND:
         return ""
     spent = layer.tiled.spent
-    return f"{spent.held_by}: {_details(spent, layer, cells)}"
+    return f"{spent.bottleneck}: {_details(spent, layer, cells)}"
 
 
 def _details(spent: Spent, layer: LayerFigures, cells: int) -> str:
     working = spent.full_array + spent.partial_array
-    if spent.held_by == "array":
+    if spent.bottleneck == "array":
         if not layer.macs:
             return f"the pooling stage works for {working:,} cycles"
         share = 100 * layer.macs / (working * cells)
@@ -94,4 +94,4 @@ def _details(spent: Spent, layer: LayerFigures, cells: int) -> str:
         "loads": f"the array waits {spent.loads:,} cycles for data",
         "stores": f"the array waits {spent.stores:,} cycles for results to leave the scratchpad",
         "driver": f"the array waits {spent.driver:,} cycles for register accesses",
-    }[spent.held_by]
+    }[spent.bottleneck]
