@@ -37,7 +37,7 @@ from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
 from umakit.partition.partitioner import partition
 from umakit.pipeline import export_program
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 from umakit.tools.size import library_size
 
 OUTPUT = Path("build/bench")

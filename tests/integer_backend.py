@@ -17,11 +17,15 @@ from hypothesis import Phase
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library, tvm_api
 from umakit.library.export import Library
+from umakit.operators.add import Add
+from umakit.operators.conv2d import Conv2d
+from umakit.operators.dense import Dense
+from umakit.operators.max_pool2d import MaxPool2d
+from umakit.operators.multiply import Multiply
 from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.requantize import Requantize
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
-from umakit.quantization.operators import Add, Conv2d, Dense, MaxPool2d, Multiply
 
 relax = tvm_api.relax
 Array = npt.NDArray[Any]

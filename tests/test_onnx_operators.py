@@ -36,7 +36,7 @@ from umakit.devices import build
 from umakit.frontend import import_model
 from umakit.operators.tables.straight_lines import interpolated, interpolation_table
 from umakit.pipeline import compile_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 all_dtypes = st.sampled_from(["int8", "uint8", "int16", "uint16"])
 wide_dtypes = st.sampled_from(["int16", "uint16"])

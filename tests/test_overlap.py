@@ -29,7 +29,7 @@ from umakit.partition.partitioner import partition
 from umakit.pipeline import ExportOptions
 from umakit.program.overlap import overlap_with_cpu
 from umakit.program.program import Program, build_program
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 CHOCOLATE = "chocolate_accelerator"
 

@@ -34,7 +34,7 @@ from tflite_networks import trained_model
 
 from umakit import OpStrategy, PassPhase, patterns, run_library, tir, tvm_api
 from umakit.errors import LoweringError
-from umakit.quantization.operators import Add
+from umakit.operators.add import Add
 from umakit.tools.diff import diff_model
 
 RESNET = "pretrainedResnet_quant.tflite"

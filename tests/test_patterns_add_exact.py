@@ -36,7 +36,8 @@ from tflite_exactness import activations, random_integers, weights_and_bias
 from tflite_networks import TfliteFile, tflite_micro, trained_model
 
 from umakit import compile_model, patterns, run_library
-from umakit.quantization.operators import Add, Conv2d
+from umakit.operators.add import Add
+from umakit.operators.conv2d import Conv2d
 
 RESNET = "pretrainedResnet_quant.tflite"
 

@@ -22,7 +22,7 @@ import umakit
 from umakit.errors import InputError, ModelError, UmakitError
 from umakit.frontend import import_model
 from umakit.pipeline import compile_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
 EACH = max(334, inferences(0) // 3)

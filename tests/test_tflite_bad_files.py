@@ -14,7 +14,7 @@ from umakit.cli.main import run_command
 
 from umakit.errors import ModelError
 from umakit.frontend import import_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 KNOWN: dict[str, Any] = {"scale": 0.1}
 STATEFUL = (

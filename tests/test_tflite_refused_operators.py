@@ -12,7 +12,7 @@ from tflite_networks import TfliteFile
 
 from umakit.errors import ModelError
 from umakit.frontend import import_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 
 def one(

@@ -23,7 +23,7 @@ import umakit
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import Quantization
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional

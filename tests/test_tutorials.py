@@ -20,7 +20,8 @@ from integer_backend import compiled, integers, network, pool
 
 from umakit import run_library
 from umakit.backend.registry import load_backend_folder
-from umakit.quantization.operators import AveragePool2d, MaxPool2d
+from umakit.operators.avg_pool2d import AveragePool2d
+from umakit.operators.max_pool2d import MaxPool2d
 from umakit.tools.scaffold import TUTORIALS, backend_files, new_backend
 
 Array = npt.NDArray[Any]

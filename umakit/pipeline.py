@@ -47,7 +47,7 @@ from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.overlap import Overlap, overlap_with_cpu
 from umakit.program.program import build_program
 from umakit.program.residency import keep_in_scratchpads
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 Progress = Callable[[str], None]
 

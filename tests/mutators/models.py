@@ -16,7 +16,7 @@ import umakit
 from mutators.runner import alone
 from umakit.devices import build
 from umakit.frontend import Model, import_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 Arrays = Mapping[str, Any]
 MOST_BYTES = 1 << 26

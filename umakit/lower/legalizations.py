@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from umakit.floats import float_rules
 from umakit.lower import ordering, positions, recurrent, sampling, scans
-from umakit.lower.integer import Rule, legalizations
+from umakit.operators.registry import Rule, legalizations
 
 
 def all_legalizations() -> dict[str, Rule]:

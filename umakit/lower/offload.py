@@ -15,15 +15,15 @@ from typing import Any
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import LoweringError
-from umakit.lower.integer import legalizations
-from umakit.lower.integer.reference import linear_kernel, with_change_of_scale
+from umakit.lower.reference import linear_kernel, with_change_of_scale
 from umakit.operators.kernels.loops import KEEPS_NAMES
+from umakit.operators.parameters import PREFIX
+from umakit.operators.registry import legalizations
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
 from umakit.patterns.offer import Offer
 from umakit.patterns.reading import NotReadable, read_composite
 from umakit.patterns.serialization import as_text
 from umakit.patterns.weighted import ARRAYS, Weighted
-from umakit.quantization.operators import PREFIX
 
 
 @dataclass(frozen=True)

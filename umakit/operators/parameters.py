@@ -90,6 +90,21 @@ class WindowParameters(Parameters):
 
 
 @dataclass(frozen=True)
+class ConvolutionParameters(WindowParameters):
+    """What convolutions that are not transposed have in common.
+
+    Attributes:
+        dilation: rows, columns.
+        groups: of channels.
+        input_zero_point: the integer that stands for 0 in the data.
+    """
+
+    dilation: Pair
+    groups: int
+    input_zero_point: int
+
+
+@dataclass(frozen=True)
 class Pool2d(WindowParameters):
     """A pool whose input and output have the same scale and zero point; padding is left out.
 

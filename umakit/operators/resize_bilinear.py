@@ -1,19 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESIZE_BILINEAR of TensorFlow Lite."""
+"""`quantized.resize_bilinear` (data [N, H, W, C]): another height and width.
+
+Positions are in fixed point, as in TensorFlow Lite's `ResizeBilinearInteger`; see also
+`resize_bilinear.cc`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    store_clipped,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 
-relax = tvm_api.relax
+tirx = tvm_api.tirx
 
 
-def resize_bilinear(converter: TfliteConverter, operator: TfliteOperator) -> Any:
-    """RESIZE_BILINEAR of [N, H, W, C]."""
+RESIZE_BITS = 10
+"""Fractional bits of positions and weights."""
+
+ONE = 1 << RESIZE_BITS
+
+
+MODES = {"asymmetric": (0, 0), "half_pixel": (0, 1), "align_corners": (1, 0)}
+"""(aligned corners, half-pixel centers) of TVM's coordinate transformations."""
+
+
+@dataclass(frozen=True)
+class ResizeBilinear(Parameters):
+    """Another height and width; results lie between four neighbours, in multiples of 1/1024.
+
+    Attributes:
+        align_corners, half_pixel_centers: 0 or 1, as TensorFlow has them.
+    """
+
+    operator: ClassVar[str] = "resize_bilinear"
+
+    align_corners: int
+    half_pixel_centers: int
+
+
+def _derive(island: Island) -> Any:
+    result, source = island.result, island.operand()
+    attributes = result.call.attrs
+    mode = str(attributes.coordinate_transformation_mode)
+    if str(attributes.method) != "linear" or mode not in MODES:
+        raise NotAnIsland(f"there is no integer form of a {attributes.method} resizing, {mode}")
+    if source.scale != result.scale or source.scale.dtype != "int8":
+        raise NotAnIsland("an image of int8 keeps its scale")
+    align, half_pixel = MODES[mode]
+    shape = tvm_api.static_shape(source.integers) or ()
+    for size, extent in zip(shape[1:3], result.shape[1:3], strict=True):
+        if _leaves_the_image(size, extent, align=bool(align), half_pixel=bool(half_pixel)):
+            raise NotAnIsland(f"positions of {extent} elements are too coarse for {size}")
+    parameters = ResizeBilinear(
+        **result.common(island.arithmetic), align_corners=align, half_pixel_centers=half_pixel
+    )
+    return parameters.call([source.integers], result.span)
+
+
+def _scale_of_axis(size: int, result: int, *, align: bool) -> int:
+    """Distance of positions in the operand, with 10 fractional bits.
+
+    Args:
+        size: of the operand's axis.
+        result: of the result's.
+        align: whether corners are aligned.
+    """
+    if align and result > 1:
+        size, result = size - 1, result - 1
+    return ((size << RESIZE_BITS) + result // 2) // result
+
+
+def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) -> bool:
+    """Whether rounded positions reach behind the operand's last element.
+
+    Args:
+        size: of the operand's axis.
+        result: of the result's.
+        align: whether corners are aligned.
+        half_pixel: whether pixels are known by their centers.
+    """
+    scale = _scale_of_axis(size, result, align=align)
+    last = (result - 1) * scale + (scale // 2 - (1 << RESIZE_BITS - 1) if half_pixel else 0)
+    return last >> RESIZE_BITS >= size or result * scale >= 2**31
+
+
+def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of the data [N, H, W, C].
+    """
+    batch, height, width, channels = shapes[0]
+    _, rows, columns, _ = parameters.output_shape
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one_position(n: Any, y: Any, x: Any) -> Any:
+        down, vertical = _neighbours(parameters, y, (height, rows), "y")
+        across, horizontal = _neighbours(parameters, x, (width, columns), "x")
+
+        def one(c: Any) -> Any:
+            corners = [
+                int32(data[n, iy, ix, c]) * by * bx for iy, by in vertical for ix, bx in horizontal
+            ]
+            total = tirx.Var("total", "int32")
+            half = int32(1 << (2 * RESIZE_BITS - 1))
+            rounded = tirx.Select(total > int32(0), total + half, total - half)
+            value = tirx.truncdiv(rounded, int32(1 << (2 * RESIZE_BITS)))
+            return sequence(
+                tirx.Bind(total, corners[0] + corners[1] + corners[2] + corners[3]),
+                store_clipped(output, [n, y, x, c], value, parameters),
+            )
+
+        return sequence(*down, *across, loop("c", channels, one))
+
+    extents = [("n", batch), ("y", rows), ("x", columns)]
+    return kernel([data, output], loops(extents, one_position))
+
+
+def _neighbours(
+    parameters: ResizeBilinear, place: Any, sizes: tuple[int, int], name: str
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Statements, and the two neighbours of a place with their weights.
+
+    Args:
+        parameters: parameters of the operator.
+        place: in the result.
+        sizes: of the operand's and the result's axis.
+        name: of the axis.
+    """
+    size, result = sizes
+    scale = _scale_of_axis(size, result, align=bool(parameters.align_corners))
+    offset = scale // 2 - ONE // 2 if parameters.half_pixel_centers else 0
+    position, lower, upper, weight = (
+        tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
+    )
+    steps = [
+        tirx.Bind(position, place * int32(scale) + int32(offset)),
+        tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
+        tirx.Bind(upper, tirx.min(
+            tirx.truncdiv(position + int32(ONE - 1), int32(ONE)), int32(size - 1)
+        )),
+        tirx.Bind(weight, position - lower * int32(ONE)),
+    ]  # fmt: skip
+    return steps, [(lower, int32(ONE) - weight), (upper, weight)]
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """RESIZE_BILINEAR of TensorFlow Lite."""
     options = converter.options(operator, "ResizeBilinearOptions")
     source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
     size = converter.integers(operator, 1)
@@ -26,11 +190,22 @@ def resize_bilinear(converter: TfliteConverter, operator: TfliteOperator) -> Any
         mode = "half_pixel"
 
     def function(data: Any) -> Any:
-        return relax.op.image.resize2d(
+        return tvm_api.relax.op.image.resize2d(
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )
 
     return converter.island(operator, function)
 
 
-register_all(("RESIZE_BILINEAR",), resize_bilinear, "float32", "int8")
+register_all(("RESIZE_BILINEAR",), convert, "float32", "int8")
+
+
+register(
+    IntegerOperator(
+        name="resize_bilinear",
+        parameters=ResizeBilinear,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
+        takes_clip=True,
+    )
+)

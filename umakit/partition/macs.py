@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from umakit import tvm_api
+from umakit.operators.registry import operator_of
 
 CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
@@ -36,14 +37,10 @@ def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
         channel_axis = layout.index("I" if transposed else "O")
         per_position = math.prod(weights) // weights[channel_axis]
         return math.prod(data if transposed else output) * per_position
-    if operator in ("quantized.conv2d", "quantized.dense"):
-        weights = tvm_api.static_shape(call.args[1])
-        return math.prod(output) * math.prod(weights[1:]) if weights else 0
-    if operator == "quantized.conv2d_transpose":
-        weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
-        return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
-    if operator in ("matmul", "quantized.batch_matmul"):
+    integer = operator_of(call)
+    if integer is not None:
+        return 0 if integer.macs is None else integer.macs(call, output)
+    if operator == "matmul":
         left = tvm_api.static_shape(call.args[0])
-        adjoint = operator != "matmul" and int(call.attrs["adjoint"][0])
-        return math.prod(output) * left[-2 if adjoint else -1] if left else 0
+        return math.prod(output) * left[-1] if left else 0
     return 0

@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from umakit.operators.add import Add
+from umakit.operators.multiply import Multiply
+from umakit.operators.subtract import Subtract
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names
 from umakit.patterns.offer import Offer
 from umakit.patterns.parameters import QAdd, QMultiply, QSubtract
-from umakit.quantization.operators import Add, Multiply, Subtract
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +20,7 @@ class ElementwiseOffer(Offer):
     """What sums, differences and products have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.quantization.Arithmetic`.
+        rounding: of products with multipliers, see `umakit.operators`.
         broadcast: whether the driver can repeat axes of one element of an operand. It is then told
             both shapes, of four axes, instead of the number of elements.
     """

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from umakit import tvm_api
+from umakit.operators.add import Add
+from umakit.operators.conv2d import Conv2d
+from umakit.operators.dense import Dense
+from umakit.operators.parameters import PREFIX
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names, Pairs
 from umakit.patterns.layouts import CONVOLUTION, DENSE
@@ -23,7 +27,6 @@ from umakit.patterns.offer import (
 from umakit.patterns.reading import Match
 from umakit.patterns.refusals import OtherOperator
 from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise
-from umakit.quantization.operators import PREFIX, Add, Conv2d, Dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class WeightedOffer(Offer):
     """What convolutions and fully connected layers have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.quantization.Arithmetic`.
+        rounding: of products with multipliers, see `umakit.operators`.
         per_channel: whether a scale for each output channel will do, or only one for all.
         expand_scales: give the driver a multiplier and a shift for each output channel always,
             also where the model has one for all.

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from umakit import tvm_api
+from umakit.operators.parameters import PREFIX, Parameters
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Names, Padding, Pairs
 from umakit.patterns.parameters import Composite
 from umakit.patterns.reading import Match, NotReadable, read_composite
 from umakit.patterns.refusals import OtherOperator
-from umakit.quantization.operators import PREFIX, Parameters
 
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""

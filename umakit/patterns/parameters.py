@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a backend is told about an offloaded integer operator: one dataclass for each pattern.
 
-A class adds shapes and dtypes to the parameters of `umakit.quantization.operators`, and says in
+A class adds shapes and dtypes to the parameters of `umakit.operators`, and says in
 which order a driver receives them.
 """
 
@@ -12,17 +12,14 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from umakit import tvm_api
+from umakit.operators.add import Add
+from umakit.operators.avg_pool2d import AveragePool2d
+from umakit.operators.max_pool2d import MaxPool2d
+from umakit.operators.multiply import Multiply
 from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Parameters, Pool2d
 from umakit.operators.requantize import Requantize
-from umakit.quantization.operators import (
-    OPERATORS,
-    Add,
-    AveragePool2d,
-    MaxPool2d,
-    Multiply,
-    Pool2d,
-    Subtract,
-)
+from umakit.operators.subtract import Subtract
 
 Shape = tuple[int, ...]
 
@@ -57,7 +54,11 @@ class Composite:
     @classmethod
     def attribute_names(cls) -> list[str]:
         """The attributes of the integer operator itself."""
-        operator = next(base for base in cls.__mro__ if base.__name__ in _OPERATORS)
+        operator = next(
+            base
+            for base in cls.__mro__
+            if issubclass(base, Parameters) and not issubclass(base, Composite)
+        )
         return [item.name for item in fields(operator)]
 
     @property
@@ -296,6 +297,3 @@ class QAveragePool2d(AveragePool2d, QPool2d):
 @dataclass(frozen=True, kw_only=True)
 class QMaxPool2d(MaxPool2d, QPool2d):
     """The largest of each window."""
-
-
-_OPERATORS = {kind.__name__ for kind in (*OPERATORS, Requantize)}

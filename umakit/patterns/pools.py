@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from umakit.operators.avg_pool2d import AveragePool2d
+from umakit.operators.max_pool2d import MaxPool2d
 from umakit.patterns import constraints as _c
 from umakit.patterns.constraints import Constraint, Pairs
 from umakit.patterns.offer import WindowOffer
 from umakit.patterns.parameters import QAveragePool2d, QMaxPool2d
-from umakit.quantization.operators import AveragePool2d, MaxPool2d
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.add import Add
+from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.requantize import Requantize
 from umakit.patterns.layouts import weight_layout
 from umakit.patterns.parameters import BIAS_DTYPES, Binary
 from umakit.patterns.weighted import ARRAYS, Weighted
-from umakit.quantization.operators import PREFIX, Add, Parameters
 
 if TYPE_CHECKING:
     from umakit.patterns.elementwise import ElementwiseOffer

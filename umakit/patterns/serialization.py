@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
+from umakit.operators.add import Add
+from umakit.operators.parameters import Parameters
 from umakit.operators.requantize import Requantize
 from umakit.patterns.parameters import (
     ROUNDINGS,
@@ -19,7 +21,6 @@ from umakit.patterns.parameters import (
     QSubtract,
 )
 from umakit.patterns.weighted import ARRAYS, QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
-from umakit.quantization.operators import Add, Parameters
 
 KINDS: tuple[type[Composite], ...] = (
     QConv2d, QConv2dAdd, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d,

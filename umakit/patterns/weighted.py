@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.errors import LoweringError
+from umakit.operators.add import Add
+from umakit.operators.conv2d import Conv2d
+from umakit.operators.dense import Dense
+from umakit.operators.parameters import register_relax_operators
 from umakit.patterns.layouts import CONVOLUTION, DENSE, WeightLayout, weight_layout
 from umakit.patterns.parameters import Composite, Image, Shape, window_arguments
-from umakit.quantization.operators import Add, Conv2d, Dense, register
 
 Array = npt.NDArray[Any]
 
@@ -236,4 +239,4 @@ def _with_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
 
 # No network has it: it stands in the place of both operators of a composite, so that an operator
 # strategy of convolutions is not asked for it.
-register([QConv2dAdd])
+register_relax_operators([QConv2dAdd])

@@ -12,16 +12,13 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import InputError
+from umakit.operators.add import Add
+from umakit.operators.avg_pool2d import AveragePool2d
+from umakit.operators.conv2d import Conv2d
+from umakit.operators.dense import Dense
+from umakit.operators.max_pool2d import MaxPool2d
 from umakit.operators.numeric.fixed_point import fixed_point
-from umakit.quantization.operators import (
-    Add,
-    AveragePool2d,
-    Conv2d,
-    Dense,
-    MaxPool2d,
-    Parameters,
-    Pool2d,
-)
+from umakit.operators.parameters import Parameters, Pool2d
 from umakit.testing.harness import AOTModel
 
 Array = npt.NDArray[Any]
@@ -40,7 +37,7 @@ class QuantizedNetwork:
         height, width, channels: of the input.
         layout: `NHWC` or `NCHW`, of all images.
         batch: number of images.
-        rounding: `tflm` or `ort`, see `umakit.quantization.Arithmetic`.
+        rounding: `tflm` or `ort`, see `umakit.operators`.
         dtype: of images: `int8`, or `int16` with biases of int64 and zero points of 0. Weights are
             int8.
         seed: of weights, bias, scales and input.

@@ -23,7 +23,7 @@ from umakit.lower import expand_requantize
 from umakit.lower.legalizations import all_legalizations
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import compile_model
-from umakit.quantization import quantize_to_integers
+from umakit.quantized import quantize_to_integers
 
 Array = npt.NDArray[Any]
 INTERFACES = ("c", "unpacked")

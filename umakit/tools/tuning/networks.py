@@ -12,7 +12,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.machine import Kind, Layer
-from umakit.quantization.operators import AveragePool2d, Conv2d, MaxPool2d
+from umakit.operators.avg_pool2d import AveragePool2d
+from umakit.operators.conv2d import Conv2d
+from umakit.operators.max_pool2d import MaxPool2d
 
 ZERO_POINT = 3
 INT8 = (-128, 127)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.add` (left, right), of shapes that broadcast.
+
+The formulas are those of TensorFlow Lite Micro's `add_common.cc` and `sub_common.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import binary_kernel
+from umakit.operators.kernels.loops import (
+    bound,
+    int32,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.multipliers import (
+    fixed_points,
+)
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import (
+    Pair,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
+
+
+@dataclass(frozen=True)
+class Add(Parameters):
+    """The sum of two tensors: both are brought to a common scale, added, and rescaled.
+
+    Attributes:
+        zero_points: of the operands.
+        left_shift: by which operands are shifted first, for precision.
+        multipliers, shifts: of left operand, right operand and result.
+    """
+
+    operator: ClassVar[str] = "add"
+
+    zero_points: Pair
+    left_shift: int
+    multipliers: tuple[int, int, int]
+    shifts: tuple[int, int, int]
+
+
+def derive_as(kind: type[Add], island: Island) -> Any:
+    """A call of a sum, or of a difference.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    result, operands = island.result, island.operands()
+    left, right = (operand.scale for operand in operands)
+    left_shift = LEFT_SHIFTS[result.scale.dtype]
+    twice_largest = 2.0 * float(max(left.scale, right.scale))
+    factors = [
+        float(left.scale) / twice_largest,
+        float(right.scale) / twice_largest,
+        twice_largest / (2.0**left_shift * float(result.scale.scale)),
+    ]
+    if factors[2] >= 1.0:
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    scaled = fixed_points(factors)
+    first, second, third = (int(value) for value in scaled.multipliers)
+    shifts = [int(value) for value in scaled.shifts]
+    parameters = kind(
+        **result.common(island.arithmetic),
+        zero_points=(left.zero_point, right.zero_point),
+        left_shift=left_shift,
+        multipliers=(first, second, third),
+        shifts=(shifts[0], shifts[1], shifts[2]),
+    )
+    return parameters.call([operand.integers for operand in operands], result.span)
+
+
+def addition_kernel(parameters: Add, shapes: Shapes, dtypes: list[str], sign: int = 1) -> Any:
+    """Kernel (left, right, output) of a sum, or of a difference with the sign -1."""
+    factor = (parameters.multipliers[2], parameters.shifts[2])
+    return binary_kernel(
+        parameters, shapes, dtypes, partial(total_of_both, parameters, sign=sign), factor
+    )
+
+
+def total_of_both(parameters: Add, left: Any, right: Any, sign: int = 1) -> tuple[list[Any], Any]:
+    """Statements, and the sum or difference of two elements on the common scale."""
+    values, statements = [], []
+    for name, element, zero_point, by, shift in zip(
+        ("left", "right"), (left, right), parameters.zero_points, parameters.multipliers[:2],
+        parameters.shifts[:2], strict=True,
+    ):  # fmt: skip
+        shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
+        product = requantize(shifted, int32(by), int32(shift), parameters.arithmetic)
+        part, value = bound(f"scaled_{name}", product)
+        statements += part
+        values.append(value)
+    first, second = values
+    return statements, first - second if sign < 0 else first + second
+
+
+register(
+    IntegerOperator(
+        name="add",
+        parameters=Add,
+        kernel=kernel_of_operands(addition_kernel),
+        recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.argmax` (data): the place of the largest element, the first of several."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Network
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    unflatten,
+)
+from umakit.operators.parameters import (
+    PREFIX,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Shapes,
+    register,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class ArgMax(Parameters):
+    """The place of the largest element along an axis, the first of several.
+
+    Attributes:
+        axis: along which.
+    """
+
+    operator: ClassVar[str] = "argmax"
+
+    axis: int
+
+
+def replace_by(kind: type[ArgMax], call: Any, network: Network) -> Any:
+    """A call of an argmax or argmin of integers; of other data, the call itself.
+
+    TVM's own finds -1 where all integers are the least there are.
+    """
+    data_shape, shape = (tvm_api.static_shape(item) for item in (call.args[0], call))
+    integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
+    if not integers or data_shape is None or shape is None or call.attrs.axis is None:
+        return call
+    limits = np.iinfo("int32")
+    parameters = kind(
+        output_shape=shape,
+        output_dtype=tvm_api.dtype_of(call),
+        output_zero_point=0,
+        clip=(int(limits.min), int(limits.max)),
+        rounding=network.arithmetic.value,
+        axis=int(call.attrs.axis) % len(data_shape),
+    )
+    return parameters.call([call.args[0]], call.span)
+
+
+def as_int32(kind: type[ArgMax], cast: Any, network: Network) -> Any:
+    """A call whose result is cast to int32 has that dtype itself."""
+    call = network.definition(cast.args[0])
+    is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
+    if not is_one or tvm_api.dtype_of(cast) != "int32":
+        return cast
+    return replace(kind.of(call), output_dtype="int32").call(list(call.args), cast.span)
+
+
+def extreme_kernel(
+    parameters: ArgMax, shapes: Shapes, dtypes: list[str], least: bool = False
+) -> Any:
+    """Kernel (data, output) of the place of the largest or least element along an axis.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of the data.
+        least: whether the least element is wanted.
+    """
+    shape, zero = shapes[0], int32(0)
+    data = buffer("data", shape, dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    outer, extent = shape[: parameters.axis], shape[parameters.axis]
+    inner = shape[parameters.axis + 1 :]
+    best, place = (
+        tirx.decl_buffer([1], "int32", name, scope="local") for name in ("best", "place")
+    )
+
+    def one(i: Any, j: Any) -> Any:
+        def element(k: Any) -> Any:
+            return int32(data[(*unflatten(i, outer), k, *unflatten(j, inner))])
+
+        def compare(k: Any) -> Any:
+            value = tirx.Var("value", "int32")
+            worse = value < best[zero]
+            better = worse if least else value > best[zero]
+            return sequence(
+                tirx.Bind(value, element(k)),
+                tirx.IfThenElse(
+                    better, sequence(set_to(best, zero, value), set_to(place, zero, k)), None
+                ),
+            )
+
+        flat = i * int32(math.prod(inner)) + j
+        return sequence(
+            tirx.AllocBuffer(best),
+            tirx.AllocBuffer(place),
+            set_to(best, zero, element(zero)),
+            set_to(place, zero, zero),
+            loop("k", extent, compare),
+            tirx.BufferStore(
+                output,
+                place[zero].astype(parameters.output_dtype),
+                unflatten(flat, parameters.output_shape),
+            ),
+        )
+
+    extents = [("i", math.prod(outer)), ("j", math.prod(inner))]
+    return kernel([data, output], loops(extents, one))
+
+
+register(
+    IntegerOperator(
+        name="argmax",
+        parameters=ArgMax,
+        kernel=kernel_of_operands(extreme_kernel),
+        takes_clip=True,
+        integer_calls=(
+            IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
+            IntegerCall("astype", partial(as_int32, ArgMax)),
+        ),
+    )
+)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.avg_pool2d` (data): average pools as TensorFlow Lite Micro computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.derivation.pools import tflm_pool
+from umakit.operators.derivation.windows import Window
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_element_to,
+    int32,
+    sequence,
+    set_to,
+)
+from umakit.operators.kernels.pooling import WindowReduction, pool_of_operands
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Pool2d,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class AveragePool2d(Pool2d):
+    """The mean of each window, ties rounded away from zero."""
+
+    operator: ClassVar[str] = "avg_pool2d"
+
+
+def _derive(island: Island) -> Any:
+    attributes = island.call.attrs
+    call = tflm_pool(AveragePool2d, island)
+    if bool(getattr(attributes, "count_include_pad", False)) and any(Window.of(attributes).padding):
+        raise NotAnIsland("an average pool counts padding")
+    return call
+
+
+def _average(channels: int, count: Any) -> WindowReduction:
+    """Means of windows of `count` elements, ties away from zero."""
+    sums = accumulators(channels)
+    half = tirx.truncdiv(count, int32(2))
+
+    def finish(c: Any, store: Callable[[Any], Any]) -> Any:
+        total = tirx.Var("total", "int32")
+        away = tirx.Select(total > int32(0), total + half, total - half)
+        return sequence(tirx.Bind(total, int32(sums[c])), store(tirx.truncdiv(away, count)))
+
+    def add(c: Any, value: Any) -> Any:
+        return add_element_to(sums, c, value)
+
+    return WindowReduction(sums, lambda c: set_to(sums, c, int32(0)), add, finish)
+
+
+register(
+    IntegerOperator(
+        name="avg_pool2d",
+        parameters=AveragePool2d,
+        kernel=kernel_of_operands(pool_of_operands(_average)),
+        recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.batch_matmul` (left [..., M, K], right [..., K, N]), whose leading axes broadcast.
+
+The formulas are those of TensorFlow Lite Micro's `batch_matmul.cc` and ONNX Runtime's
+`QLinearMatMul`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, arithmetic_of
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.loops import (
+    TILE,
+    accumulators,
+    add_to,
+    buffer,
+    buffers,
+    int32,
+    int64,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    tiles,
+    total_of,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.multipliers import (
+    fixed_points,
+    multiplier_of,
+    reduced_multipliers,
+)
+from umakit.operators.parameters import (
+    Pair,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class BatchMatmul(Parameters):
+    """Products of matrices that are both data.
+
+    Attributes:
+        zero_points: of the operands.
+        multiplier, shift: of the accumulators, which have 64 bits for operands of 16; then the
+            multiplier has 15 bits where products are rounded as TensorFlow Lite Micro does.
+        adjoint: 1 for an operand whose last two axes are exchanged, else 0.
+    """
+
+    operator: ClassVar[str] = "batch_matmul"
+
+    zero_points: Pair
+    multiplier: int
+    shift: int
+    adjoint: Pair
+
+
+def _derive_for_tflm(island: Island) -> Any:
+    result = island.result
+    (left, left_adjoint), (right, right_adjoint) = (
+        _matrix(island, argument) for argument in island.call.args
+    )
+    factor = float(left.scale.scale) * float(right.scale.scale) / float(result.scale.scale)
+    scaled = fixed_points([factor])
+    if left.scale.dtype == "int16":
+        scaled = reduced_multipliers(scaled)
+    parameters = BatchMatmul(
+        **result.common(island.arithmetic),
+        zero_points=(left.scale.zero_point, right.scale.zero_point),
+        multiplier=int(scaled.multipliers[0]),
+        shift=int(scaled.shifts[0]),
+        adjoint=(left_adjoint, right_adjoint),
+    )
+    return parameters.call([left.integers, right.integers], result.span)
+
+
+def _matrix(island: Island, expression: Any) -> tuple[Quantized, int]:
+    """A dequantized tensor, and 1 if its last two axes are exchanged."""
+    call = island.definition(expression)
+    if tvm_api.operator_name(call) != "permute_dims":
+        return island.dequantized(expression), 0
+    island.check_node(call)
+    rank = len(tvm_api.static_shape(call) or ())
+    order = list(range(rank))[::-1] if call.attrs.axes is None else list(call.attrs.axes)
+    if [int(axis) for axis in order] != [*range(rank - 2), rank - 1, rank - 2]:
+        raise NotAnIsland("axes of an operand of a product change their order")
+    return island.dequantized(call.args[0]), 1
+
+
+def _derive_for_ort(island: Island) -> Any:
+    """None where the right operand is constant."""
+    definition = island.definition(island.call.args[1])
+    if tvm_api.operator_name(definition) != "dequantize":
+        return None
+    if tvm_api.constant_array(island.definition(definition.args[0])) is not None:
+        return None
+    result = island.result
+    left, right = island.operands()
+    shapes = [tvm_api.static_shape(operand.integers) or () for operand in (left, right)]
+    if min(len(shape) for shape in shapes) < 2:
+        raise NotAnIsland("an operand is a vector")
+    arithmetic = arithmetic_of(left.scale, right.scale, result.scale)
+    kind: Any = np.float32 if arithmetic is Arithmetic.ORT else np.float64
+    factor = kind(left.scale.scale) * kind(right.scale.scale) / kind(result.scale.scale)
+    at_most = left.scale.magnitude * right.scale.magnitude * shapes[0][-1]
+    multiplier, shift = multiplier_of(float(factor), at_most, arithmetic)
+    parameters = BatchMatmul(
+        **result.common(arithmetic),
+        zero_points=(left.scale.zero_point, right.scale.zero_point),
+        multiplier=multiplier,
+        shift=shift,
+        adjoint=(0, 0),
+    )
+    return parameters.call([left.integers, right.integers], result.span)
+
+
+def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of products of matrices, whose leading axes broadcast.
+
+    Where rows of the right matrix are contiguous, the accumulators of a tile of a row of the
+    result are kept side by side; where its columns are, each accumulator is one run.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of the operands.
+    """
+    operands = buffers(("left", "right"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    *batch, rows, columns = parameters.output_shape
+    depth = shapes[0][-2] if parameters.adjoint[0] else shapes[0][-1]
+    wide = any(dtype.endswith("16") for dtype in dtypes)
+    width = 1 if parameters.adjoint[1] else min(TILE, columns)
+    sums = _accumulators(width, wide)
+    factor = (int32(parameters.multiplier), int32(parameters.shift))
+
+    def element(side: int, number: Any, outer: Any, inner: Any) -> Any:
+        shape = shapes[side]
+        places = broadcast(unflatten(number, batch), shape[:-2]) if batch else []
+        if parameters.adjoint[side]:
+            outer, inner = inner, outer
+        value = int32(operands[side][(*places, outer, inner)]) - int32(parameters.zero_points[side])
+        return int64(value) if wide else value
+
+    def one_row(number: Any, row: Any) -> Any:
+        def one_tile(first: Any, count: Any) -> Any:
+            def term(k: Any, c: Any) -> Any:
+                product = element(0, number, row, k) * element(1, number, k, first + c)
+                return add_to(sums, c, product)
+
+            place = [*unflatten(number, batch), row]
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", count, lambda c: set_to(sums, c, int32(0))),
+                loops([("k", depth), ("c", count)], term),
+                loop("c", count, lambda c: store_rescaled(
+                    output, [*place, first + c], total_of(sums, c), factor, parameters
+                )),
+            )  # fmt: skip
+
+        if parameters.adjoint[1]:
+            return loop("column", columns, lambda column: one_tile(column, 1))
+        return tiles(columns, one_tile)
+
+    body = loops([("number", math.prod(batch)), ("row", rows)], one_row)
+    return kernel([*operands, output], body)
+
+
+def _accumulators(count: int, wide: bool) -> Any:
+    """A local array of accumulators, of 64 bits for products of 16-bit numbers, as references have.
+
+    Those do not overflow. Were they unsigned, TVM would take what is cast from them for positive.
+    """
+    return tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else accumulators(count)
+
+
+def _macs(call: Any, output: tuple[int, ...]) -> int:
+    left = tvm_api.static_shape(call.args[0])
+    adjoint = int(call.attrs["adjoint"][0])
+    return math.prod(output) * left[-2 if adjoint else -1] if left else 0
+
+
+register(
+    IntegerOperator(
+        name="batch_matmul",
+        parameters=BatchMatmul,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(
+            Recognition(("matmul",), _derive_for_tflm, (Arithmetic.TFLM,)),
+            Recognition(("matmul",), _derive_for_ort, (Arithmetic.ORT,), Order.SPECIAL),
+        ),
+        takes_clip=True,
+        macs=_macs,
+    )
+)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.conv2d_transpose` (data, weights, bias, multipliers, shifts): transposed convolutions.
+
+Weights are int8[O, KH, KW, I/groups], the bias int32[O].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
+from umakit.operators.derivation.windows import Window, on_images
+from umakit.operators.islands import Island, Result
+from umakit.operators.kernels.calls import shape_of
+from umakit.operators.kernels.convolution import (
+    Constants,
+    as_operands,
+    channel_count,
+    constants_of,
+    image_size,
+    place,
+    product,
+)
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    total_of,
+)
+from umakit.operators.parameters import (
+    Pair,
+    WindowParameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+    Weights,
+)
+
+tirx = tvm_api.tirx
+
+
+RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
+
+
+@dataclass(frozen=True)
+class Conv2dTranspose(WindowParameters):
+    """A transposed convolution: each element of the data is spread over a window of the result.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        dilation: rows, columns.
+        groups: of channels.
+    """
+
+    operator: ClassVar[str] = "conv2d_transpose"
+
+    input_zero_point: int
+    dilation: Pair = field(default=(1, 1), kw_only=True)
+    groups: int = field(default=1, kw_only=True)
+
+
+def _derive(island: Island) -> Any:
+    found = read_layer(island, RELAX)
+    if found is None:
+        return None
+    inner, layer = found
+
+    def convolve(image: Island, data: Quantized) -> Any:
+        return _convolution(image.result, replace(layer, source=data))
+
+    return on_images(inner, layer.source, convolve)
+
+
+def _convolution(result: Result, layer: Layer) -> Any:
+    attributes = result.call.attrs
+    window, groups = Window.of(attributes), int(attributes.groups)
+    if groups != 1 and window.layout != "NCHW":
+        raise NotAnIsland("a transposed convolution has groups")
+    weights = window.ordered(layer.weights, str(attributes.kernel_layout))
+    if groups > 1:
+        weights = _outputs_of_all_groups(weights, groups)
+    parameters = Conv2dTranspose(
+        **result.common(layer.arithmetic),
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=groups,
+        input_zero_point=layer.source.scale.zero_point,
+        layout=window.layout,
+    )
+    operands = constant_operands(result, replace(layer, weights=weights))
+    return parameters.call([layer.source.integers, *operands], result.span)
+
+
+def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
+    """Weights [O / groups, I, KH, KW] as [O, I / groups, KH, KW]."""
+    outputs, inputs, *window = weights.integers.shape
+    split = weights.reshaped((outputs, groups, inputs // groups, *window))
+    together = split.transposed([1, 0, 2, 3, 4])
+    return together.reshaped((groups * outputs, inputs // groups, *window))
+
+
+def _kernel(parameters: Conv2dTranspose, call: Any) -> tuple[Any, list[Any]]:
+    constants, data = _with_holes(parameters, constants_of(call)), call.args[0]
+    function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
+    return function, [data, *as_operands(constants.arrays())]
+
+
+def _loops(
+    parameters: Conv2dTranspose, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a transposed convolution.
+
+    The reference spreads each element over a window of 32-bit accumulators as large as the output;
+    here each output gathers what it gets, in one accumulator.
+
+    Args:
+        parameters: parameters of the operator.
+        data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
+        data_dtype: of the data.
+        layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; the
+            window has the holes of the dilation in it (`_with_holes`).
+    """
+    height, width = image_size(parameters, data_shape)
+    kernel_height, kernel_width = image_size(parameters, layer.weights.shape)
+    rows, columns = image_size(parameters, parameters.output_shape)
+    outputs, channels = layer.weights.shape[0], channel_count(parameters, layer.weights.shape)
+    per_group = outputs // parameters.groups
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    total = accumulators(1, layer.bits)
+    vertical = _Axis(height, kernel_height, parameters.strides[0], parameters.padding[0])
+    horizontal = _Axis(width, kernel_width, parameters.strides[1], parameters.padding[1])
+
+    def one(n: Any, y: Any, x: Any, o: Any) -> Any:
+        (first_row, row_count), (first_column, column_count) = (
+            vertical.terms(y), horizontal.terms(x)
+        )  # fmt: skip
+
+        def term(row: Any, column: Any, i: Any) -> Any:
+            iy, ky = vertical.pair(y, first_row + row)
+            ix, kx = horizontal.pair(x, first_column + column)
+            channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
+            element = data[tuple(place(parameters, n, iy, ix, channel))]
+            weight = weights[tuple(place(parameters, o, ky, kx, i))]
+            return add_to(total, int32(0), product(element, weight, parameters.input_zero_point))
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops([("row", row_count), ("column", column_count), ("i", channels)], term),
+            store_rescaled(
+                output, place(parameters, n, y, x, o), total_of(total, int32(0)),
+                layer.factor(multipliers, shifts, o), parameters,
+            ),
+        )  # fmt: skip
+
+    extents = [("n", data_shape[0]), ("y", rows), ("x", columns), ("o", outputs)]
+    return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one))
+
+
+def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
+    """Weights of a dilated window with zeros between its elements."""
+    if parameters.dilation == (1, 1):
+        return layer
+    axes = (2, 3) if parameters.layout == "NCHW" else (1, 2)
+    shape = list(layer.weights.shape)
+    elements = [slice(None)] * 4
+    for axis, dilation in zip(axes, parameters.dilation, strict=True):
+        shape[axis] = (shape[axis] - 1) * dilation + 1
+        elements[axis] = slice(None, None, dilation)
+    weights = np.zeros(shape, layer.weights.dtype)
+    weights[tuple(elements)] = layer.weights
+    return replace(layer, weights=weights)
+
+
+class _Axis:
+    """Rows or columns: which elements of the data reach an output, by which of the window.
+
+    With p = output + padding, element i reaches it through k = p - i * stride in [0, extent).
+    Terms are counted by j = p // stride - i, for which k = p % stride + j * stride.
+    """
+
+    def __init__(self, size: int, extent: int, stride: int, before: int) -> None:
+        self._size, self._extent = size, extent
+        self._stride, self._before = stride, before
+
+    def _split(self, position: Any) -> tuple[Any, Any]:
+        """Quotient and remainder by the stride."""
+        place = position + int32(self._before)
+        return tirx.truncdiv(place, int32(self._stride)), tirx.truncmod(place, int32(self._stride))
+
+    def terms(self, position: Any) -> tuple[Any, Any]:
+        """First j, and the number of terms, which may be below 0 for none."""
+        quotient, remainder = self._split(position)
+        first = tirx.max(quotient - int32(self._size - 1), int32(0))
+        inside = int32(self._extent - 1 + self._stride) - remainder
+        end = tirx.min(tirx.truncdiv(inside, int32(self._stride)), quotient + int32(1))
+        return first, end - first
+
+    def pair(self, position: Any, j: Any) -> tuple[Any, Any]:
+        """Element of the data and of the window of term j."""
+        quotient, remainder = self._split(position)
+        return quotient - j, remainder + j * int32(self._stride)
+
+
+def _macs(call: Any, output: tuple[int, ...]) -> int:
+    weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
+    return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
+
+
+register(
+    IntegerOperator(
+        name="conv2d_transpose",
+        parameters=Conv2dTranspose,
+        kernel=_kernel,
+        recognitions=(
+            Recognition(RELAX, _derive),
+            Recognition(("add",), _derive, order=Order.SPECIAL),
+        ),
+        takes_clip=True,
+        macs=_macs,
+    )
+)

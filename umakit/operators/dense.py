@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.dense` (data [rows, I], weights, bias, multipliers, shifts): fully connected layers.
+
+Weights are int8[O, I], the bias int32[O].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import shape_of
+from umakit.operators.kernels.convolution import (
+    Constants,
+    as_operands,
+    constants_of,
+    shifted,
+)
+from umakit.operators.kernels.loops import (
+    BLOCK,
+    accumulators,
+    add_products,
+    blocks,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_rescaled,
+    total_of,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Dense(Parameters):
+    """A fully connected layer.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+    """
+
+    operator: ClassVar[str] = "dense"
+
+    input_zero_point: int
+
+
+def _derive_biased(island: Island) -> Any:
+    found = read_layer(island, ("matmul",))
+    return None if found is None else _layer(*found)
+
+
+def _derive_with_weights(island: Island) -> Any:
+    return _derive_biased(island) if _has_weights(island) else None
+
+
+def _has_weights(island: Island) -> bool:
+    """Whether the right operand of a product is one constant matrix, and the left is data."""
+    if tvm_api.operator_name(island.definition(island.call.args[0])) != "dequantize":
+        return False
+    right = island.definition(island.call.args[1])
+    while tvm_api.operator_name(right) in ("permute_dims", "reshape", "dequantize"):
+        right = island.definition(right.args[0])
+    weights = tvm_api.constant_array(right)
+    return weights is not None and weights.ndim == 2
+
+
+def _layer(island: Island, layer: Layer) -> Any:
+    """The call, between reshapes if the data has more than two dimensions."""
+    result, source = island.result, layer.source
+    if layer.weights.integers.ndim != 2:
+        raise NotAnIsland("the weights are no matrix")
+    weights = layer.weights.transposed([1, 0])
+    outputs, inputs = weights.integers.shape
+    shape = tvm_api.static_shape(source.integers) or ()
+    rows = int(np.prod(shape[:-1]))
+    operands = constant_operands(result, replace(layer, weights=weights))
+    fields = result.common(layer.arithmetic) | {"output_shape": (rows, outputs)}
+    parameters = Dense(**fields, input_zero_point=source.scale.zero_point)
+    reshape = tvm_api.relax.op.reshape
+    data = source.integers
+    if len(shape) != 2:
+        data = island.emit(tvm_api.make_call(reshape(data, (rows, inputs)), span=result.span))
+    call = parameters.call([data, *operands], result.span)
+    if len(shape) == 2:
+        return call
+    return tvm_api.make_call(reshape(island.emit(call), result.shape), span=result.span)
+
+
+def _kernel(parameters: Dense, call: Any) -> tuple[Any, list[Any]]:
+    data = call.args[0]
+    constants = constants_of(call).without_zero_point(parameters.input_zero_point)
+    function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
+    return function, [data, *as_operands(constants.arrays())]
+
+
+def _loops(
+    parameters: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a fully connected layer.
+
+    The data's zero point is expected in the bias.
+    """
+    rows, inputs = data_shape
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    block = min(BLOCK, parameters.output_shape[1])
+    sums = accumulators(block, layer.bits)
+
+    def one_block(row: Any, first: Any) -> Any:
+        return sequence(
+            tirx.AllocBuffer(sums),
+            loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+            loop("i", inputs, lambda i: add_products(
+                sums, [shifted(data[row, i], 0)],
+                [weights[first + int32(c), i] for c in range(block)],
+            )),
+            loop("c", block, lambda c: store_rescaled(
+                output, [row, first + c], total_of(sums, c),
+                layer.factor(multipliers, shifts, first + c), parameters,
+            )),
+        )  # fmt: skip
+
+    body = loop(
+        "row", rows,
+        lambda row: blocks(parameters.output_shape[1], lambda first: one_block(row, first)),
+    )  # fmt: skip
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def _macs(call: Any, output: tuple[int, ...]) -> int:
+    weights = tvm_api.static_shape(call.args[1])
+    return math.prod(output) * math.prod(weights[1:]) if weights else 0
+
+
+register(
+    IntegerOperator(
+        name="dense",
+        parameters=Dense,
+        kernel=_kernel,
+        recognitions=(
+            Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
+            Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
+            Recognition(("add",), _derive_biased, order=Order.SPECIAL),
+        ),
+        takes_clip=True,
+        macs=_macs,
+    )
+)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integers of another scale, where an operator needs its operand in that of its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.requantize import change_of_scale
+from umakit.operators.tables.functions import conversion, is_identity
+from umakit.operators.tensors import (
+    Quantized,
+)
+
+
+def integers_of_result(island: Island, source: Quantized) -> Any:
+    """Integers of the result's scale, within what its activation lets through.
+
+    Rounded as ONNX Runtime does: by a table for 8 bits, once and to even for 16.
+
+    Args:
+        island: of the operator.
+        source: its operand.
+    """
+    result = island.result
+    if source.scale == result.scale and result.clip == result.scale.limits:
+        return source.integers
+    there = replace(result, shape=tvm_api.static_shape(source.integers) or ())
+    if source.scale.bits > 8:
+        parameters = change_of_scale(there, source, Arithmetic.EVEN)
+        return island.emit(parameters.call([source.integers], result.span))
+    table = conversion(source.scale, result.scale, result.clip)
+    if is_identity(table, source.scale):
+        return source.integers
+    lookup = Lookup(**there.common(Arithmetic.ORT))
+    operands = [source.integers, tvm_api.relax.const(table)]
+    return island.emit(lookup.call(operands, result.span))

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums and products of two quantized tensors, equal to ONNX Runtime's float32 arithmetic.
+
+Each float32 constant is an integer multiple of a common power of two, so the same steps can be
+taken in 64-bit integers that are rounded to 24 bits where float32 would be. Most of the time that
+is not needed: all pairs of integers are tried here, and where a constant exists with which the
+exact sum gives the same result for each pair, the kernel computes just that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, arithmetic_of
+from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.loops import (
+    buffer,
+    buffers,
+    int32,
+    int64,
+    kernel,
+    loop,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.float32 import (
+    divide_to_even,
+    float32_integer,
+    round_to_float32,
+)
+from umakit.operators.numeric.requantize import header_call
+from umakit.operators.parameters import (
+    Pair,
+    Parameters,
+)
+from umakit.operators.registry import (
+    Shapes,
+)
+from umakit.operators.tables.functions import all_integers, dequantized, quantized
+from umakit.operators.tensors import (
+    Array,
+    NotAnIsland,
+    Scale,
+)
+
+tirx = tvm_api.tirx
+MOST_BITS = 60
+"""Of intermediate results."""
+
+MOST_FRACTION_BITS = 40
+FEWEST_FRACTION_BITS = 24
+
+
+@dataclass(frozen=True)
+class Float32Pair(Parameters):
+    """Two tensors combined as float32 would, in fixed point.
+
+    Attributes:
+        offsets: what is added to left and right before anything else.
+        factors: of left and right; of the product and nothing for `Float32Product`.
+        constant: added.
+        fraction_bits: of factors and constant.
+        output_offset: added to the result, which has the zero point in it.
+        scalar: 0; 1 or 2 if left or right is one number for each run of the other one.
+        plain: whether the sum without intermediate roundings yields the same for all integers,
+            or is wanted; then half an LSB is in the constant.
+    """
+
+    multiplies: ClassVar[bool] = False
+
+    offsets: Pair
+    factors: Pair
+    constant: int
+    fraction_bits: int
+    output_offset: int
+    scalar: int
+    plain: int
+
+
+P = TypeVar("P", bound=Float32Pair)
+
+
+def exact_sum(
+    kind: type[P],
+    common: dict[str, Any],
+    scales: Sequence[Scale],
+    target: Scale,
+    shapes: Sequence[Any],
+) -> P:
+    """Parameters of a sum.
+
+    int8 is computed as uint8, because that is what ONNX Runtime makes of it on x86-64.
+
+    Args:
+        kind: of the parameters.
+        common: the fields of all `Parameters`.
+        scales: of left and right.
+        target: of the result.
+        shapes: of left and right.
+
+    Raises:
+        NotAnIsland: scales so different that 64 bits do not hold the sum.
+    """
+    offset = 128 if target.dtype == "int8" else 0
+    left, right = scales
+    ratios = [scale.scale / target.scale for scale in scales]
+    zero_left, zero_right, zero = (
+        np.float32(scale.zero_point + offset) for scale in (left, right, target)
+    )
+    # float32(zero - fma(A / C, zero_left, float32(B / C * zero_right))), exact in float64.
+    inner = np.float32(
+        np.longdouble(ratios[0]) * np.longdouble(zero_left)
+        + np.longdouble(np.float32(ratios[1] * zero_right))
+    )
+    values = [*ratios, np.float32(zero - inner)]
+    fields, bits = _fixed_point(values, factor_bits=9)
+    parameters = kind(
+        **common,
+        offsets=(offset, offset),
+        factors=(fields[0], fields[1]),
+        constant=fields[2],
+        fraction_bits=bits,
+        output_offset=-offset,
+        scalar=_scalar(*shapes),
+        plain=0,
+    )
+    return _simplified(parameters, left.dtype, right.dtype)
+
+
+def exact_product(
+    kind: type[P],
+    common: dict[str, Any],
+    scales: Sequence[Scale],
+    target: Scale,
+    shapes: Sequence[Any],
+) -> P:
+    """Parameters of a product; arguments and errors as of `exact_sum`."""
+    offset = 128 if target.dtype == "int8" else 0
+    left, right = scales
+    ratio = np.float32(left.scale * right.scale) / target.scale
+    values = [ratio, np.float32(target.zero_point + offset)]
+    fields, bits = _fixed_point(values, factor_bits=17)
+    parameters = kind(
+        **common,
+        offsets=(-left.zero_point, -right.zero_point),
+        factors=(fields[0], 0),
+        constant=fields[1],
+        fraction_bits=bits,
+        output_offset=-offset,
+        scalar=0,
+        plain=0,
+    )
+    return _simplified(parameters, left.dtype, right.dtype)
+
+
+def nearest_pair(
+    kind: type[P], common: dict[str, Any], scales: Sequence[Scale], target: Scale, sign: int = 1
+) -> P:
+    """Parameters of a sum, difference or product of any dtypes, rounded once.
+
+    ONNX Runtime dequantizes the operands, combines them in float32 and quantizes the result. That
+    is met exactly where a constant exists that does it for all pairs of 8-bit integers; otherwise
+    a few pairs that are next to a tie are off by one.
+
+    Args:
+        kind: of the parameters.
+        common: the fields of all `Parameters`.
+        scales: of left and right.
+        target: of the result.
+        sign: -1 for a difference.
+
+    Raises:
+        NotAnIsland: scales so different that 64 bits do not hold the result.
+    """
+    left, right = scales
+    if kind.multiplies:
+        ratios = [float(left.scale) * float(right.scale) / float(target.scale)]
+        magnitudes = [left.magnitude * right.magnitude]
+    else:
+        ratios = [float(left.scale) / float(target.scale)]
+        ratios.append(sign * float(right.scale) / float(target.scale))
+        magnitudes = [left.magnitude, right.magnitude]
+    largest = sum(abs(r) * m for r, m in zip(ratios, magnitudes, strict=True)) + 2**17
+    bits = min(MOST_FRACTION_BITS, MOST_BITS - math.ceil(math.log2(largest)))
+    if bits < FEWEST_FRACTION_BITS:
+        raise NotAnIsland("the scales are too different")
+    factors = [round(ratio * 2**bits) for ratio in ratios]
+    parameters = kind(
+        **common,
+        offsets=(-left.zero_point, -right.zero_point),
+        factors=(factors[0], factors[1] if len(factors) > 1 else 0),
+        constant=(target.zero_point << bits) + (1 << (bits - 1)),
+        fraction_bits=bits,
+        output_offset=0,
+        scalar=0,
+        plain=1,
+    )
+    if max(left.bits, right.bits, target.bits) > 8:
+        return parameters
+    a, b = dequantized(left)[:, None], dequantized(right)[None, :]
+    reals = a * b if parameters.multiplies else a + b if sign > 0 else a - b
+    wanted = quantized(reals, target, parameters.clip).astype(np.int64)
+    return _with_constant(parameters, left.dtype, right.dtype, wanted) or parameters
+
+
+def _fixed_point(values: Sequence[Any], factor_bits: int) -> tuple[list[int], int]:
+    """float32 numbers as integers with a common number of fraction bits, and that number.
+
+    All but the last one are multiplied with integers of so many bits.
+    """
+    pairs = [float32_integer(np.float32(value)) for value in values]
+    bits = max(1, *(-exponent for _, exponent in pairs))
+    if bits > MOST_BITS - 12:
+        raise NotAnIsland("the scales are too different")
+    integers = [mantissa << (bits + exponent) for mantissa, exponent in pairs]
+    *factors, constant = (abs(integer) for integer in integers)
+    if (sum(factors) << factor_bits) + constant >= 1 << MOST_BITS:
+        raise NotAnIsland("the scales are too different")
+    return integers, bits
+
+
+def _scalar(left: Sequence[int], right: Sequence[int]) -> int:
+    """Which operand ONNX Runtime sees as one number for each run of the other: 0, 1 or 2."""
+    rank = max(len(left), len(right))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)]
+    for first, second in zip(*(reversed(shape) for shape in padded), strict=True):
+        if first != second:
+            return 1 if first == 1 else 2
+        if first > 1:
+            return 0
+    return 0
+
+
+def exact_results(parameters: Float32Pair, left: Array, right: Array) -> Array:
+    """Results before clipping, step by step as float32; int64.
+
+    Args:
+        parameters: the parameters.
+        left, right: int64 of shapes that broadcast.
+    """
+    a, b = left + parameters.offsets[0], right + parameters.offsets[1]
+    if parameters.multiplies:
+        total = round_to_float32(
+            round_to_float32(a * b * parameters.factors[0]) + parameters.constant
+        )
+    else:
+        parts = [a * parameters.factors[0], b * parameters.factors[1]]
+        first, second = (0, 1) if parameters.scalar == 1 else (1, 0)
+        part = round_to_float32(parts[first]) if parameters.scalar else parts[first]
+        total = round_to_float32(round_to_float32(part + parameters.constant) + parts[second])
+    return divide_to_even(total, parameters.fraction_bits) + parameters.output_offset
+
+
+def _simplified(parameters: P, left: str, right: str) -> P:
+    """With `plain`, if some constant makes the exact sum right for all pairs of integers."""
+    a, b = all_integers(left)[:, None], all_integers(right)[None, :]
+    results = np.clip(exact_results(parameters, a, b), *parameters.clip)
+    halved = replace(
+        parameters, constant=parameters.constant + (1 << (parameters.fraction_bits - 1))
+    )
+    return _with_constant(halved, left, right, results) or parameters
+
+
+def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | None:
+    """With `plain` and the constant that yields given results for all pairs, if there is one.
+
+    Args:
+        parameters: has half an LSB in its constant.
+        left, right: dtypes.
+        wanted: clipped results, int64[256, 256].
+    """
+    low, high = (limit - parameters.output_offset for limit in parameters.clip)
+    results = wanted - parameters.output_offset
+    a = all_integers(left)[:, None] + parameters.offsets[0]
+    b = all_integers(right)[None, :] + parameters.offsets[1]
+    if parameters.multiplies:
+        total = a * b * parameters.factors[0]
+    else:
+        total = a * parameters.factors[0] + b * parameters.factors[1]
+    bits = parameters.fraction_bits
+    # (total + constant) >> bits must be the result: a lower and an upper bound for each pair.
+    least = np.where(results > low, (results << bits) - total, -(1 << 62)).max()
+    most = np.where(results < high, ((results + 1) << bits) - 1 - total, 1 << 62).min()
+    if least > most:
+        return None
+    return replace(
+        parameters, constant=int(min(max(parameters.constant, int(least)), int(most))), plain=1
+    )
+
+
+# --- islands and kernel ---------------------------------------------------------------------------
+
+
+def derive_pair(
+    kind: type[P], fused: Callable[..., P] | None, island: Island, sign: int = 1
+) -> Any:
+    """A call of a sum, difference or product; ONNX Runtime fuses it if all types are the same.
+
+    Args:
+        kind: of the parameters.
+        fused: `exact_sum`, `exact_product`, or None.
+        island: where it is recognized.
+        sign: -1 for a difference.
+    """
+    result, operands = island.result, island.operands()
+    scales = [operand.scale for operand in operands]
+    dtypes = {scale.dtype for scale in (*scales, result.scale)}
+    arithmetic = arithmetic_of(*scales, result.scale)
+    if fused is not None and len(dtypes) == 1 and arithmetic is Arithmetic.ORT:
+        shapes = [tvm_api.static_shape(operand.integers) or () for operand in operands]
+        parameters = fused(kind, result.common(Arithmetic.ORT), scales, result.scale, shapes)
+    else:
+        parameters = nearest_pair(kind, result.common(arithmetic), scales, result.scale, sign)
+    return parameters.call([operand.integers for operand in operands], result.span)
+
+
+def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of a sum or product."""
+    left, right = buffers(("left", "right"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one(i: Any) -> Any:
+        place = unflatten(i, parameters.output_shape)
+        a, b = (
+            int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
+            for operand, shape, offset in zip(
+                (left, right), shapes, parameters.offsets, strict=True
+            )
+        )
+        wide = any(dtype.endswith("16") for dtype in dtypes)
+        value = _combined(parameters, *((int64(a), int64(b)) if wide else (a, b)))
+        return store_shifted(output, place, value, parameters.output_offset, parameters)
+
+    return kernel([left, right, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+def _combined(parameters: Float32Pair, a: Any, b: Any) -> Any:
+    """The int32 result of two expressions, before the offset.
+
+    The expressions are int32, or int64 where their product has more than 32 bits.
+
+    The steps are those of `exact_results`.
+    """
+    constant = int64(parameters.constant)
+    if parameters.multiplies:
+        parts = [int64(a * b) * int64(parameters.factors[0])]
+        first, second = 0, None
+    else:
+        parts = [int64(a) * int64(parameters.factors[0]), int64(b) * int64(parameters.factors[1])]
+        first, second = (0, 1) if parameters.scalar == 1 else (1, 0)
+    if parameters.plain:
+        # GCC 12 (-O2) loses the high bits of a number that is shifted by a constant and added to
+        # next, when it vectorizes; not where the number is limited first. So limit it to what can
+        # be stored.
+        total = sum(parts[1:], parts[0]) + constant
+        low, high = (limit - parameters.output_offset for limit in parameters.clip)
+        limited = tirx.max(
+            tirx.min(total >> int64(parameters.fraction_bits), int64(high)), int64(low)
+        )
+        return limited.astype("int32")
+    part = parts[first]
+    if parameters.scalar or second is None:
+        part = header_call("round_to_float32", part)
+    total = header_call("round_to_float32", part + constant)
+    if second is not None:
+        total = header_call("round_to_float32", total + parts[second])
+    return header_call("saturate", header_call("divide_to_even", total, parameters.fraction_bits))

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What softmaxes of TensorFlow Lite Micro take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umakit.operators.islands import Result
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Scale,
+)
+
+TOLERANCE_OF_SCALES = 1e-3
+"""Relative, of softmax's result of 16 bits (`softmax_common.cc`)."""
+
+
+def has_scale(scale: Scale, wanted: float) -> bool:
+    """Whether a scale is the wanted one; of 16 bits, within a tolerance."""
+    if scale.dtype == "int16":
+        return abs(float(scale.scale) - wanted) <= TOLERANCE_OF_SCALES * wanted
+    return bool(scale.scale == np.float32(wanted))
+
+
+def check_last_axis(result: Result) -> None:
+    """Refuse a softmax over another axis than the last one.
+
+    Raises:
+        NotAnIsland: it is one.
+    """
+    if int(result.call.attrs.axis) not in (-1, len(result.shape) - 1):
+        raise NotAnIsland("softmax is not over the last axis")

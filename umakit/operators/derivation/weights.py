@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants of layers with weights: weights, bias, multipliers and shifts.
+
+The formulas are those of TensorFlow Lite Micro's kernels ("prepare" functions), in the same
+precision: float32 scales are multiplied and divided in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, Result
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.float32 import (
+    LARGEST_FACTOR,
+)
+from umakit.operators.numeric.multipliers import (
+    exact_multipliers,
+    fixed_points,
+    reduced_multipliers,
+)
+from umakit.operators.tensors import (
+    Array,
+    NotAnIsland,
+    Quantized,
+    Weights,
+)
+
+Bias = Weights | Array | None
+"""Integers, or the real numbers that a model adds (only where it means reals)."""
+
+
+MOST_OF_A_WIDE_BIAS = 2.0**46
+"""Bound within which products of 64-bit accumulators do not overflow."""
+
+
+BIAS_TOLERANCE = 0.02
+"""How far, in LSBs of the result, a bias's scale may be from that of the accumulator."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or fully connected layer, read out of its island.
+
+    Attributes:
+        source: the data.
+        weights: with their scales.
+        bias: integers, real numbers, or None.
+        arithmetic: of the results.
+    """
+
+    source: Quantized
+    weights: Weights
+    bias: Bias
+    arithmetic: Arithmetic
+
+
+def adds_bias(island: Island, operators: Sequence[str]) -> bool:
+    """Whether an island is the sum of the result of one of some operators and a bias."""
+    if tvm_api.operator_name(island.call) != "add":
+        return False
+    first = island.definition(island.call.args[0])
+    return tvm_api.operator_name(first) in operators
+
+
+def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer] | None:
+    """The layer of an island that ends with one of some operators, or with a bias behind it.
+
+    Args:
+        island: ends with one of the operators or with `add`.
+        operators: Relax's names.
+
+    Returns:
+        The island without the bias, and the layer; None for a sum of something else.
+
+    Raises:
+        NotAnIsland: data or weights that are no dequantized integers.
+    """
+    bias = None
+    if tvm_api.operator_name(island.call) == "add":
+        if not adds_bias(island, operators):
+            return None
+        bias = island.call.args[1]
+        island = island.with_result(call=island.definition(island.call.args[0]))
+    source = island.operand()
+    island.check_node(island.definition(island.call.args[1]))
+    operator = tvm_api.operator_name(island.call)
+    # Kernels of TensorFlow Lite Micro's convolutions take zero points of weights for 0.
+    unsigned = source.scale.dtype == "uint8"
+    symmetric = (operator != "matmul" and not unsigned) or source.scale.dtype == "int16"
+    weights = island.weights(island.call.args[1], symmetric=symmetric)
+    biases = None if bias is None else island.bias(bias)
+    if isinstance(biases, np.ndarray):
+        name = tvm_api.span_name(island.result.span) or operator
+        island.network.rounded_biases.append(name)
+    return island, Layer(source, weights, biases, island.arithmetic_of(source))
+
+
+def constant_operands(result: Result, layer: Layer) -> list[Any]:
+    """Weights, bias, multipliers and shifts as constants.
+
+    Raises:
+        NotAnIsland: dtypes or scales that integers cannot express.
+    """
+    if layer.weights.integers.dtype not in (np.int8, np.int16):
+        raise NotAnIsland(f"the weights are {layer.weights.integers.dtype}, not of 8 bits")
+    source, weights, bias = layer.source, layer.weights, layer.bias
+    arithmetic = layer.arithmetic
+    channels = weights.integers.shape[0]
+    factors = _factors(source, weights, result, arithmetic)
+    # TensorFlow Lite's convolutions of 16 bits sum in 64, unless their bias has 32.
+    narrow = isinstance(bias, Weights) and bias.integers.dtype != np.int64
+    wide = arithmetic is Arithmetic.TFLM and source.scale.dtype == "int16" and not narrow
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    if isinstance(bias, np.ndarray):
+        bias = _rounded_bias(bias, source, weights, dtype)
+    biases = np.zeros(channels, dtype) if bias is None else _bias(bias, channels, dtype)
+    if bias is not None:
+        accumulator = source.scale.scale * weights.channel_scales()
+        difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
+        if (difference > BIAS_TOLERANCE * result.scale.scale).any():
+            raise NotAnIsland("the bias has another scale than the products")
+    if arithmetic is Arithmetic.EVEN:
+        sums = np.abs(weights.integers.reshape(channels, -1).astype(np.int64)).sum(axis=1)
+        largest = np.abs(biases.astype(np.int64)) + source.scale.magnitude * sums
+        scaled = exact_multipliers(factors, int(largest.max()))
+        if largest.max() >= 2**31:
+            biases = biases.astype(np.int64)
+    else:
+        scaled = fixed_points([float(factor) for factor in factors])
+    scaled = reduced_multipliers(scaled) if wide else scaled
+    arrays = (weights.integers, biases, scaled.multipliers, scaled.shifts)
+    # Without a dtype, TVM would make int32 of int64.
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
+
+
+def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Arithmetic) -> Array:
+    """What a linear layer's accumulators are multiplied with, one factor or one for each channel.
+
+    ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
+    which multiplies the scales in float32 if there is one for all: so it is here for uint8, which
+    only LiteRT computes (`GetQuantizedConvolutionMultipler`).
+    """
+    # Where integers of 16 bits are rounded once, as exact as can be.
+    kind: Any = np.float32 if arithmetic is Arithmetic.ORT else np.float64
+    legacy = arithmetic is Arithmetic.TFLM and source.scale.dtype == "uint8"
+    of_scales = np.float32 if legacy else kind
+    product = of_scales(source.scale.scale) * weights.channel_scales().astype(of_scales)
+    factors: Array = product.astype(kind) / kind(result.scale.scale)
+    if arithmetic is Arithmetic.ORT and not (factors < LARGEST_FACTOR).all():
+        raise NotAnIsland("the result's scale is too small for the operands'")
+    return np.asarray(factors, np.float64)
+
+
+def _rounded_bias(
+    bias: Array, source: Quantized, weights: Weights, dtype: np.dtype[Any]
+) -> Weights:
+    """Real numbers as integers of the scale of the products, the nearest, ties to even.
+
+    That is at most half an LSB of the accumulators away from what the model adds.
+
+    Raises:
+        NotAnIsland: a number has more bits than accumulators.
+    """
+    scales = np.float32(source.scale.scale) * weights.channel_scales().astype(np.float32)
+    scales = np.broadcast_to(scales, (weights.integers.shape[0],))
+    if bias.size != scales.size:
+        raise NotAnIsland("the bias is not one number for each output channel")
+    quotients = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64))
+    # `not <`, so that no number is refused too.
+    if not (np.abs(quotients) < 2.0 ** (8 * dtype.itemsize - 2)).all():
+        raise NotAnIsland("the bias is too large for the scale of the products")
+    return Weights(quotients.astype(dtype), scales)
+
+
+def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
+    if bias.integers.dtype != dtype or bias.integers.size != channels:
+        raise NotAnIsland(f"the bias is not one {dtype} for each output channel")
+    if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
+        raise NotAnIsland("the bias is too large for its products")
+    return bias.integers.reshape(-1)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes of Relax's convolutions and pools as those of images, in one or two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.parameters import (
+    Pair,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+    Weights,
+)
+
+LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
+"""Rows of numbers are images of one row."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window.
+
+    Attributes:
+        size: rows, columns of a pool's window; 0, 0 for convolutions.
+        strides, dilation: rows, columns.
+        padding: top, left, bottom, right.
+        layout: `NHWC` or `NCHW`.
+    """
+
+    size: Pair
+    strides: Pair
+    dilation: Pair
+    padding: tuple[int, int, int, int]
+    layout: str
+
+    @classmethod
+    def of(cls, attributes: Any) -> Window:
+        """The window of a convolution or pool.
+
+        Raises:
+            NotAnIsland: a layout that integer operators do not have.
+        """
+        layout = str(getattr(attributes, "data_layout", None) or attributes.layout)
+        if layout not in LAYOUTS:
+            raise NotAnIsland(f"the data layout is {layout}, not NHWC or NCHW")
+        flat = layout == "NCW"
+        return cls(
+            _pair(getattr(attributes, "pool_size", (0,) if flat else (0, 0))),
+            _pair(attributes.strides),
+            _pair(attributes.dilation),
+            _four(attributes.padding, flat),
+            LAYOUTS[layout],
+        )
+
+    def ordered(self, weights: Weights, layout: str) -> Weights:
+        """Weights as [O, KH, KW, I] for data in NHWC, as [O, I, KH, KW] for data in NCHW.
+
+        Args:
+            weights: a convolution's.
+            layout: their axes, for example `OIHW`, `IOHW` or `OIW`.
+        """
+        if "H" not in layout:
+            layout = layout.replace("W", "HW")
+            at = layout.index("H")
+            shape = weights.integers.shape
+            weights = weights.reshaped((*shape[:at], 1, *shape[at:]))
+        order = "OIHW" if self.layout == "NCHW" else "OHWI"
+        return weights.transposed([layout.index(axis) for axis in order])
+
+
+def on_images(island: Island, source: Quantized, make: Callable[[Island, Quantized], Any]) -> Any:
+    """A call of an operator of images, between two reshapes where the data is [N, C, W].
+
+    Args:
+        island: where the operator is recognized.
+        source: the data.
+        make: (island whose result has rank 4, data of rank 4) -> call.
+    """
+    shape = island.result.shape
+    if len(shape) == 4:
+        return make(island, source)
+    reshape = tvm_api.relax.op.reshape
+    span = island.result.span
+    batch, channels, *rest = tvm_api.static_shape(source.integers) or ()
+    if len(shape) != 3 or len(rest) != 1:
+        raise NotAnIsland(f"there is no integer form for {len(shape)} dimensions")
+    image = tvm_api.make_call(reshape(source.integers, (batch, channels, 1, *rest)), span=span)
+    data = Quantized(island.emit(image), source.scale)
+    call = make(island.with_result(shape=(*shape[:2], 1, *shape[2:])), data)
+    return tvm_api.make_call(reshape(island.emit(call), shape), span=span)
+
+
+def _pair(values: Any) -> Pair:
+    """Of rows and columns; a single number is of columns."""
+    numbers = [int(value) for value in values]
+    first, second = [1] * (2 - len(numbers)) + numbers
+    return first, second
+
+
+def _four(values: Any, flat: bool) -> tuple[int, int, int, int]:
+    """Padding as top, left, bottom, right."""
+    numbers = [int(value) for value in values]
+    if flat:
+        left, right = numbers * (2 // len(numbers))
+        return 0, left, 0, right
+    if len(numbers) == 2:
+        numbers *= 2
+    top, left, bottom, right = numbers
+    return top, left, bottom, right

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.dilated_max_pool2d` (data): max pools of ONNX whose window has holes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit.operators.derivation.pools import pool_fields, pool_of_images
+from umakit.operators.derivation.windows import Window
+from umakit.operators.islands import Island, Result
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.pooling import largest, pool_of_operands
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Pair,
+    Pool2d,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    register,
+)
+
+
+@dataclass(frozen=True)
+class DilatedMaxPool2d(Pool2d):
+    """The largest of each window whose elements are apart.
+
+    Attributes:
+        dilation: rows, columns.
+    """
+
+    operator: ClassVar[str] = "dilated_max_pool2d"
+
+    dilation: Pair
+
+
+def _derive(island: Island) -> Any:
+    window = Window.of(island.call.attrs)
+    if window.dilation == (1, 1):
+        return None
+
+    def parameters(result: Result, data: Any) -> Pool2d:
+        fields = pool_fields(window, result, data)
+        return DilatedMaxPool2d(**result.common(Arithmetic.ORT), **fields, dilation=window.dilation)
+
+    return pool_of_images(island, parameters)
+
+
+register(
+    IntegerOperator(
+        name="dilated_max_pool2d",
+        parameters=DilatedMaxPool2d,
+        kernel=kernel_of_operands(pool_of_operands(largest)),
+        recognitions=(
+            Recognition(
+                ("nn.max_pool1d", "nn.max_pool2d"), _derive, (Arithmetic.ORT,), Order.SPECIAL
+            ),
+        ),
+    )
+)

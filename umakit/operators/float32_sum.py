@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.float32_sum` (left, right), of shapes that broadcast: sums and differences of ONNX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from umakit.operators.derivation.float32_pairs import (
+    Float32Pair,
+    derive_pair,
+    exact_sum,
+    pair_kernel,
+)
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    register,
+)
+
+
+@dataclass(frozen=True)
+class Float32Sum(Float32Pair):
+    """ONNX Runtime's QLinearAdd on x86-64 with AVX2: fma(a, A / C, fma(b, B / C, constant)).
+
+    Differences, too, with a negative second factor.
+    """
+
+    operator: ClassVar[str] = "float32_sum"
+
+
+register(
+    IntegerOperator(
+        name="float32_sum",
+        parameters=Float32Sum,
+        kernel=kernel_of_operands(pair_kernel),
+        recognitions=(
+            Recognition(("add",), partial(derive_pair, Float32Sum, exact_sum), (Arithmetic.ORT,)),
+            Recognition(
+                ("subtract",), partial(derive_pair, Float32Sum, None, sign=-1), (Arithmetic.ORT,)
+            ),
+        ),
+        takes_clip=True,
+    )
+)

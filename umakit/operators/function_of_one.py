@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any function of one integer tensor, as ONNX Runtime computes it in float32.
+
+What stands between a dequantize and a quantize of one tensor becomes a table (`lookup`), straight
+lines between the values of a table (`interpolation`, of 16 bits), or a change of scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.interpolation import Interpolation
+from umakit.operators.islands import Island, Result
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.registry import (
+    QUANTIZE,
+    IntegerOperator,
+    Order,
+    Recognition,
+    register,
+)
+from umakit.operators.requantize import change_of_scale
+from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
+from umakit.operators.tables.straight_lines import interpolation_table
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+HALF_AN_LSB = 0.51
+"""How far an exact result is from its integer, with room for float32's rounding."""
+
+
+def _derive(island: Island) -> Any:
+    """The quantize of a constant or of such a function; None for anything else.
+
+    Constants, which an exporter may leave as quantize(weights), are folded.
+    """
+    result = island.result
+    argument, scale = result.call.args[0], result.scale
+    constant = tvm_api.constant_array(island.definition(argument))
+    if constant is not None:
+        return tvm_api.relax.const(quantized(constant, scale))
+    try:
+        function = FunctionOfOne(argument, island.definition)
+    except NotAnIsland:
+        return None
+    table = quantized(function.values, scale)
+    if is_identity(table, function.source.scale):
+        return function.source.integers
+    if function.source.scale.bits > 8:
+        return _of_16_bits(function, table, result)
+    operands = [function.source.integers, tvm_api.relax.const(table)]
+    return Lookup(**result.common(Arithmetic.ORT)).call(operands, result.span)
+
+
+def _of_16_bits(function: FunctionOfOne, table: Any, result: Result) -> Any:
+    """A change of scale with limits, or a table with straight lines."""
+    source, target = function.source.scale, result.scale
+    clip = int(table.min()), int(table.max())
+    there = replace(result, clip=clip)
+    distances = all_integers(source.dtype) - source.zero_point
+    straight = distances * (float(source.scale) / float(target.scale)) + target.zero_point
+    if np.abs(np.clip(straight, *clip) - table.astype(np.int64)).max() <= HALF_AN_LSB:
+        parameters = change_of_scale(there, function.source, Arithmetic.EVEN)
+        return parameters.call([function.source.integers], result.span)
+    reals = function.values.astype(np.float64) / float(target.scale) + target.zero_point
+    short, bits = interpolation_table(table, np.clip(reals, *target.limits))
+    lines = Interpolation(**there.common(Arithmetic.EVEN), step_bits=bits)
+    return lines.call([function.source.integers, tvm_api.relax.const(short)], result.span)
+
+
+register(
+    IntegerOperator(
+        name="function_of_one",
+        recognitions=(Recognition((QUANTIZE,), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
+    )
+)

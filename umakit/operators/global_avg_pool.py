@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.global_avg_pool` (data [N, C, ...]): means of whole images.
+
+As ONNX Runtime's `MlasQLinearGlobalAveragePoolNchw` computes them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island, arithmetic_of
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_element_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_rescaled,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+    fixed_point,
+)
+from umakit.operators.numeric.float32 import (
+    LARGEST_FACTOR,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class GlobalAveragePool(Parameters):
+    """The mean of each channel.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        multiplier, shift: of the accumulators.
+    """
+
+    operator: ClassVar[str] = "global_avg_pool"
+
+    input_zero_point: int
+    multiplier: int
+    shift: int
+
+
+def _derive(island: Island) -> Any:
+    """None for means over other axes than those of whole images."""
+    result, source = island.result, island.operand()
+    shape = tvm_api.static_shape(source.integers) or ()
+    axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or range(len(shape)))
+    arithmetic = arithmetic_of(source.scale, result.scale)
+    whole = len(shape) >= 3 and axes == list(range(2, len(shape)))
+    if not whole or arithmetic is not Arithmetic.ORT:
+        return None
+    count = math.prod(shape[2:])
+    factor = source.scale.scale / np.float32(result.scale.scale * np.float32(count))
+    if not factor < LARGEST_FACTOR or count >= 2**23:
+        raise NotAnIsland("the result's scale is too small for the data's")
+    scaled = fixed_point([float(factor)])
+    parameters = GlobalAveragePool(
+        **result.common(Arithmetic.ORT),
+        input_zero_point=source.scale.zero_point,
+        multiplier=int(scaled.multipliers[0]),
+        shift=int(scaled.shifts[0]),
+    )
+    return parameters.call([source.integers], result.span)
+
+
+def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data [N, C, ...], output)."""
+    (shape,) = shapes
+    data = buffer("data", shape, dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    count = math.prod(shape[2:])
+    total, zero = accumulators(1), int32(0)
+    factor = (int32(parameters.multiplier), int32(parameters.shift))
+
+    def one(channel: Any) -> Any:
+        def element(i: Any) -> Any:
+            value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
+            return value - int32(parameters.input_zero_point)
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, zero, zero),
+            loop("i", count, lambda i: add_element_to(total, zero, element(i))),
+            store_rescaled(
+                output, unflatten(channel, parameters.output_shape), int32(total[zero]),
+                factor, parameters,
+            ),
+        )  # fmt: skip
+
+    return kernel([data, output], loop("channel", math.prod(shape[:2]), one))
+
+
+register(
+    IntegerOperator(
+        name="global_avg_pool",
+        parameters=GlobalAveragePool,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
+    )
+)

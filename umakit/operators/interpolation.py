@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.interpolation` (data of 16 bits, table of the result's dtype): straight lines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    unflatten,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Shapes,
+    register,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Interpolation(Parameters):
+    """A function of each element of 16 bits: straight lines between tabulated values.
+
+    Attributes:
+        step_bits: two tabulated values are for integers that are 2**step_bits apart.
+    """
+
+    operator: ClassVar[str] = "interpolation"
+
+    step_bits: int
+
+
+def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of straight lines between a table's values.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data, which has 16 bits, and table.
+    """
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    table = buffer("table", shapes[1], parameters.output_dtype)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    least = 2**15 if dtypes[0] == "int16" else 0
+    step = 1 << parameters.step_bits
+
+    def one(i: Any) -> Any:
+        place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
+        index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
+        begin, end = (int32(table[at]) for at in (index, index + int32(1)))
+        both = begin * (int32(step) - rest) + end * rest + int32(step >> 1)
+        value = (both >> int32(parameters.step_bits)).astype(parameters.output_dtype)
+        return tirx.BufferStore(output, value, unflatten(i, parameters.output_shape))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+register(
+    IntegerOperator(
+        name="interpolation",
+        parameters=Interpolation,
+        kernel=kernel_of_operands(_kernel),
+    )
+)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integer convolutions of data in NCHW, without a transposition.
+
+Ungrouped convolutions are in `gathered`, for either layout. Here are those with groups or few
+output channels: the positions of a row of the result are computed at once, so that the innermost
+loop runs along a row of the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.kernels.convolution import Constants, product, window_axes
+from umakit.operators.kernels.loops import (
+    TILE,
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    tiles,
+    total_of,
+)
+from umakit.operators.kernels.windows import Axis
+from umakit.operators.parameters import ConvolutionParameters
+
+tirx = tvm_api.tirx
+
+UNROLLED = 4
+"""Most columns of a window whose products are added in one go."""
+
+
+def conv2d(
+    parameters: ConvolutionParameters,
+    data_shape: tuple[int, ...],
+    data_dtype: str,
+    layer: Constants,
+    zero_point: int,
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+
+    Args:
+        parameters: parameters of the operator.
+        data_shape: [N, C, H, W].
+        data_dtype: of the data.
+        layer: the constants; weights are [O, C / groups, KH, KW].
+        zero_point: of the data; 0 if it is in the bias already.
+    """
+    vertical, horizontal = window_axes(parameters, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    sums = accumulators(min(TILE, horizontal.outputs), layer.bits)
+    outputs, per_group_in = layer.weights.shape[:2]
+    per_group_out = outputs // parameters.groups
+
+    def one_row(n: Any, o: Any, y: Any) -> Any:
+        channel = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
+        first_row, row_count = vertical.clipped(y)
+
+        def one_tile(first: Any, width: Any) -> Any:
+            def add_term(c: Any, ky: Any, kx: Any, x: Any) -> Any:
+                iy, ix = vertical.source(y, ky), horizontal.source(first + x, kx)
+                value = data[n, channel + c, iy, ix]
+                return add_to(sums, x, product(value, weights[o, c, ky, kx], zero_point))
+
+            def weight_row(c: Any, row: Any) -> Any:
+                return _along_row(
+                    horizontal, first, width, lambda kx, x: add_term(c, first_row + row, kx, x)
+                )
+
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("x", width, lambda x: set_to(sums, x, bias[o])),
+                loops([("c", per_group_in), ("row", row_count)], weight_row),
+                loop("x", width, lambda x: store_rescaled(
+                    output, [n, o, y, first + x], total_of(sums, x),
+                    layer.factor(multipliers, shifts, o), parameters,
+                )),
+            )  # fmt: skip
+
+        return tiles(horizontal.outputs, one_tile)
+
+    extents = [("n", data_shape[0]), ("o", outputs), ("y", vertical.outputs)]
+    return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one_row))
+
+
+def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any], Any]) -> Any:
+    """The products of a row of the window with all positions of a tile.
+
+    Where the whole row of the window is inside the image, which is so but for a few positions at
+    either end, its products are added in one go.
+
+    Args:
+        axis: columns of the window.
+        first: position of the tile.
+        width: of the tile.
+        add_term: (element of the window, position in the tile) -> statements.
+    """
+
+    def one_by_one(elements: Callable[[Any], list[tuple[Any, Any]]]) -> Any:
+        def between(kx: Any, begin: Any, end: Any) -> Any:
+            return loop("x", end - begin, lambda x: add_term(kx, begin + x))
+
+        return loop(
+            "kx", axis.extent, lambda kx: sequence(*(between(kx, *pair) for pair in elements(kx)))
+        )
+
+    if axis.extent > UNROLLED:
+        return one_by_one(lambda kx: [_positions(axis, kx, first, width)])
+    begin, _ = _positions(axis, int32(0), first, width)
+    _, last = _positions(axis, int32(axis.extent - 1), first, width)
+    end = tirx.max(begin, last)
+
+    def outside(kx: Any) -> list[tuple[Any, Any]]:
+        first_of, end_of = _positions(axis, kx, first, width)
+        before = [(first_of, tirx.min(begin, end_of))] if axis.reaches_before else []
+        return [*before, (end, end_of)] if axis.reaches_after else before
+
+    inside = loop("x", end - begin, lambda x: sequence(*(
+        add_term(int32(kx), begin + x) for kx in range(axis.extent)
+    )))  # fmt: skip
+    return inside if axis.inside else sequence(inside, one_by_one(outside))
+
+
+def _positions(axis: Axis, element: Any, first: Any, width: Any) -> tuple[Any, Any]:
+    """At which positions of a tile an element of the window is inside the image.
+
+    Args:
+        axis: of the window.
+        element: of the window.
+        first: position of the tile.
+        width: of the tile.
+
+    Returns:
+        First position, counted from the tile's, and the one after the last, which may be before.
+    """
+    if axis.inside:
+        return int32(0), int32(width)
+    # Position p reads p * stride + offset, which must lie in [0, size).
+    offset = element * int32(axis.dilation) - int32(axis.before)
+    begin = tirx.max(_ceiling(int32(0) - offset, axis.stride) - first, int32(0))
+    end = tirx.min(_ceiling(int32(axis.size) - offset, axis.stride) - first, int32(width))
+    return begin, end
+
+
+def _ceiling(distance: Any, stride: int) -> Any:
+    """max(0, distance) / stride, rounded up."""
+    positive = tirx.max(distance, int32(0))
+    if stride == 1:
+        return positive
+    return tirx.truncdiv(positive + int32(stride - 1), int32(stride))

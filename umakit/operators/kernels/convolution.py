@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of convolutions in NHWC, and what all kernels of layers with weights share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.kernels.loops import (
+    BLOCK,
+    TILE,
+    accumulators,
+    add_products,
+    add_to,
+    blocks,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    tiles,
+    total_of,
+)
+from umakit.operators.kernels.windows import Axis
+from umakit.operators.parameters import (
+    ConvolutionParameters,
+    WindowParameters,
+)
+from umakit.operators.tensors import (
+    Array,
+)
+
+tirx = tvm_api.tirx
+
+
+Span = tuple[Any, Any]
+"""First element of a window's axis that is inside the image, and how many there are."""
+
+
+SHORT_RUN = 32
+"""Products in a row of the window below which output channels make the longer vectors."""
+
+
+FEW_CHANNELS = 8
+"""Output channels below which, in NCHW, positions make the longer vectors."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of a linear layer.
+
+    Attributes:
+        weights: int8 or int16, output channels first.
+        bias: int32[O], or int64[O] for 64-bit accumulators.
+        multipliers, shifts: one, or one for each output channel.
+    """
+
+    weights: Array
+    bias: Array
+    multipliers: Array
+    shifts: Array
+
+    def without_zero_point(self, zero_point: int) -> Constants:
+        """With the data's zero point moved into the bias: sum((x - z) w) = sum(x w) - z sum(w).
+
+        That holds where no padding is left out, and in integers that wrap around always.
+        """
+        if zero_point == 0:
+            return self
+        sums = self.weights.reshape(len(self.bias), -1).astype(np.int64).sum(axis=1)
+        moved = (self.bias.astype(np.int64) - zero_point * sums).view(np.uint64)
+        bits = np.uint64(2**self.bits - 1)
+        bias = (moved & bits).astype(f"uint{self.bits}").view(self.bias.dtype)
+        return Constants(self.weights, bias, self.multipliers, self.shifts)
+
+    @property
+    def bits(self) -> int:
+        """Of accumulators."""
+        return 8 * self.bias.itemsize
+
+    def arrays(self) -> list[Array]:
+        """The constants in the order of a kernel's parameters."""
+        return [self.weights, self.bias, self.multipliers, self.shifts]
+
+    def buffers(self) -> list[Any]:
+        """Parameters for them."""
+        names = ("weights", "bias", "multipliers", "shifts")
+        return [
+            buffer(name, array.shape, str(array.dtype))
+            for name, array in zip(names, self.arrays(), strict=True)
+        ]
+
+    def factor(self, multipliers: Any, shifts: Any, channel: Any) -> tuple[Any, Any]:
+        """What a channel's accumulator is multiplied with."""
+        index = channel if self.multipliers.size > 1 else int32(0)
+        return multipliers[index], shifts[index]
+
+
+def constants_of(call: Any) -> Constants:
+    """The constants among the operands of a call: all but the data."""
+    arrays = [tvm_api.constant_array(argument) for argument in call.args[1:]]
+    weights, bias, multipliers, shifts = (array for array in arrays if array is not None)
+    return Constants(weights, bias, multipliers, shifts)
+
+
+def as_operands(arrays: Sequence[Array]) -> list[Any]:
+    """Arrays as constants of Relax."""
+    return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
+
+
+def product(data: Any, weight: Any, zero_point: int) -> Any:
+    """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
+
+
+def shifted(data: Any, zero_point: int) -> Any:
+    """data - zero point in 16 bits, or in 32 where those do not hold it."""
+    dtype = tvm_api.dtype_of(data)
+    if dtype == "uint16" or (dtype == "int16" and zero_point):
+        return int32(data) - int32(zero_point)
+    value = data.astype("int16")
+    return value - tirx.IntImm("int16", zero_point) if zero_point else value
+
+
+def image_size(parameters: WindowParameters, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of data, a result or a window in the operator's layout."""
+    return (shape[2], shape[3]) if parameters.layout == "NCHW" else (shape[1], shape[2])
+
+
+def channel_count(parameters: WindowParameters, shape: tuple[int, ...]) -> int:
+    """Channels of data or a result in the operator's layout."""
+    return shape[1] if parameters.layout == "NCHW" else shape[3]
+
+
+def place(parameters: WindowParameters, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+    """Indices of an element of data or a result in the operator's layout."""
+    return [n, c, y, x] if parameters.layout == "NCHW" else [n, y, x, c]
+
+
+def window_axes(
+    parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants
+) -> tuple[Axis, Axis]:
+    """Rows and columns of a convolution's window."""
+    height, width = image_size(parameters, data_shape)
+    kernel_height, kernel_width = image_size(parameters, layer.weights.shape)
+    top, left, _, _ = parameters.padding
+    rows, columns = image_size(parameters, parameters.output_shape)
+    (vertical, horizontal), (down, right) = parameters.strides, parameters.dilation
+    return (
+        Axis(height, rows, kernel_height, vertical, down, top),
+        Axis(width, columns, kernel_width, horizontal, right, left),
+    )
+
+
+def conv2d(
+    parameters: ConvolutionParameters,
+    data_shape: tuple[int, ...],
+    data_dtype: str,
+    layer: Constants,
+    zero_point: int,
+) -> Any:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+
+    The sums of a block of output channels are in registers, so that an element of the data is
+    loaded once for all of them. Where it can be, a row of the window and its channels are one
+    contiguous run.
+
+    Args:
+        parameters: parameters of the operator.
+        data_shape: [N, H, W, C].
+        data_dtype: of the data.
+        layer: the constants.
+        zero_point: of the data; 0 if it is in the bias already.
+    """
+    batch, _, _, channels = data_shape
+    vertical, horizontal = window_axes(parameters, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    weights, bias, multipliers, shifts = layer.buffers()
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    inputs, outputs = channels // parameters.groups, parameters.output_shape[3] // parameters.groups
+    block = min(BLOCK, outputs)
+    sums = accumulators(block, layer.bits)
+    contiguous = parameters.groups == 1 and horizontal.dilation == 1
+
+    def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
+        def one_block(first: Any) -> Any:
+            channel = tirx.floordiv(first, int32(outputs)) * int32(inputs)
+
+            def terms(row: Any, column: Any, i: Any) -> Any:
+                ky, kx = rows[0] + row, columns[0] + column
+                iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
+                return add_products(
+                    sums, [shifted(data[n, iy, ix, channel + i], zero_point)],
+                    [weights[first + int32(c), ky, kx, i] for c in range(block)],
+                )  # fmt: skip
+
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+                window_loops(rows[1], columns[1], inputs, contiguous, terms),
+                loop("c", block, lambda c: store_rescaled(
+                    output, [n, y, x, first + c], total_of(sums, c),
+                    layer.factor(multipliers, shifts, first + c), parameters,
+                )),
+            )  # fmt: skip
+
+        return loop(
+            "group", parameters.groups,
+            lambda group: blocks(outputs, lambda first: one_block(group * int32(outputs) + first)),
+        )  # fmt: skip
+
+    body = at_positions(batch, vertical, horizontal, one_position)
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def window_loops(
+    rows: Any, columns: Any, channels: int, contiguous: bool, body: Callable[..., Any]
+) -> Any:
+    """Loops over a window.
+
+    Args:
+        rows, columns: how many of each.
+        channels: how many of each element.
+        contiguous: whether a row of the window and its channels are one run in memory, which
+            takes one loop.
+        body: (row, column, channel) -> statements.
+    """
+    if not contiguous:
+        return loops([("row", rows), ("column", columns), ("i", channels)], body)
+
+    def run(row: Any, i: Any) -> Any:
+        return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
+
+    return loops([("row", rows), ("i", columns * channels)], run)
+
+
+def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any:
+    """Loops over all positions of a window.
+
+    Args:
+        batch: number of images.
+        vertical, horizontal: the window.
+        body: (image, row, column, (first, count) of rows, (first, count) of columns) -> statements.
+    """
+
+    def position(n: Any, y: Any, x: Any) -> Any:
+        return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
+
+    extents = [("n", batch), ("y", vertical.outputs), ("x", horizontal.outputs)]
+    return loops(extents, position)
+
+
+def tiled_conv2d(
+    parameters: ConvolutionParameters,
+    data_shape: tuple[int, ...],
+    data_dtype: str,
+    layer: Constants,
+    zero_point: int,
+) -> Any:
+    """The same, with the sums of a tile of output channels at once.
+
+    It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
+    `gathered`. The weights are those of `channels_last`, so that the innermost loop over output
+    channels is contiguous.
+    """
+    batch, channels = data_shape[0], channel_count(parameters, data_shape)
+    outputs = channel_count(parameters, parameters.output_shape)
+    vertical, horizontal = window_axes(parameters, data_shape, layer)
+    data = buffer("data", data_shape, data_dtype)
+    _, bias, multipliers, shifts = layer.buffers()
+    last = channels_last(parameters, layer.weights)
+    weights = buffer("weights", last.shape, str(last.dtype))
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    sums = accumulators(min(TILE, outputs), layer.bits)
+
+    def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
+        def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
+            ky, kx = rows[0] + row, columns[0] + column
+            source = i
+            if is_depthwise(parameters, data_shape):
+                source = tirx.floordiv(channel, int32(outputs // channels))
+            iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
+            value = data[tuple(place(parameters, n, iy, ix, source))]
+            return product(value, weights[ky, kx, i, channel], zero_point)
+
+        def one_tile(first: Any, width: Any) -> Any:
+            window = [("row", rows[1]), ("column", columns[1]), ("i", last.shape[2])]
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", width, lambda c: set_to(sums, c, bias[first + c])),
+                loops([*window, ("c", width)], lambda row, column, i, c: add_to(
+                    sums, c, term(row, column, i, first + c)
+                )),
+                loop("c", width, lambda c: store_rescaled(
+                    output, place(parameters, n, y, x, first + c), total_of(sums, c),
+                    layer.factor(multipliers, shifts, first + c), parameters,
+                )),
+            )  # fmt: skip
+
+        return tiles(outputs, one_tile)
+
+    body = at_positions(batch, vertical, horizontal, one_position)
+    return kernel([data, weights, bias, multipliers, shifts, output], body)
+
+
+def channels_last(parameters: ConvolutionParameters, weights: Array) -> Array:
+    """Weights as [KH, KW, I, O]."""
+    order = (2, 3, 1, 0) if parameters.layout == "NCHW" else (1, 2, 3, 0)
+    return np.ascontiguousarray(weights.transpose(order))
+
+
+def is_depthwise(parameters: ConvolutionParameters, data_shape: tuple[int, ...]) -> bool:
+    """Whether each group has one input channel."""
+    return parameters.groups == channel_count(parameters, data_shape) and parameters.groups > 1
+
+
+def suits_tiles(
+    parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants
+) -> bool:
+    """Whether `tiled_conv2d` is the faster one."""
+    if parameters.layout == "NCHW":
+        return parameters.groups == 1 and len(layer.bias) >= FEW_CHANNELS
+    if is_depthwise(parameters, data_shape):
+        return True
+    outputs, _, kernel_width, inputs = layer.weights.shape
+    return parameters.groups == 1 and kernel_width * inputs < SHORT_RUN <= 2 * outputs
+
+
+def pads(parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants) -> bool:
+    """Whether some window reaches outside the image."""
+    return not all(axis.inside for axis in window_axes(parameters, data_shape, layer))

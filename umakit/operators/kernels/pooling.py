@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of pools, of data in either layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.kernels.convolution import at_positions, channel_count, image_size, place
+from umakit.operators.kernels.loops import (
+    TILE,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    store_clipped,
+    tiles,
+)
+from umakit.operators.kernels.windows import Axis
+from umakit.operators.parameters import (
+    Pair,
+    Pool2d,
+)
+from umakit.operators.registry import (
+    Shapes,
+)
+
+tirx = tvm_api.tirx
+
+
+def pool_of_operands(
+    reduction: Callable[[int, Any], WindowReduction],
+) -> Callable[[Any, Shapes, list[str]], Any]:
+    """What makes the kernel (data, output) of a pool whose results keep the data's scale."""
+
+    def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> Any:
+        output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+        def store(at: list[Any], value: Any, _: Any) -> Any:
+            return store_clipped(output, at, value, parameters)
+
+        dilation = getattr(parameters, "dilation", (1, 1))
+        return pool_kernel(parameters, shapes[0], dtypes[0], [output], reduction, store, dilation)
+
+    return function
+
+
+def pool_kernel(
+    parameters: Pool2d, data_shape: tuple[int, ...], data_dtype: str, results: list[Any],
+    reduction: Callable[[int, Any], WindowReduction],
+    store: Callable[[list[Any], Any, Any], Any], dilation: Pair = (1, 1),
+) -> Any:  # fmt: skip
+    """Kernel (data, results) of a pool.
+
+    In NHWC the channels of a position are computed side by side, in NCHW one after the other.
+
+    Args:
+        parameters: of the operator.
+        data_shape: [N, H, W, C] or [N, C, H, W], as the parameters say.
+        data_dtype: of the data.
+        results: buffers behind the data, the output last.
+        reduction: (channels at once, elements of the window) -> how a window becomes one number.
+        store: (indices, int32 result, elements of the window) -> statement.
+        dilation: distance of the window's rows and columns.
+    """
+    batch, channels = data_shape[0], channel_count(parameters, data_shape)
+    planes = parameters.layout == "NCHW"
+    data = buffer("data", data_shape, data_dtype)
+    vertical, horizontal = _axes(parameters, data_shape, dilation)
+
+    def one_position(image: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
+        elements = in_rows[1] * in_columns[1]
+        n = tirx.floordiv(image, int32(channels)) if planes else image
+
+        def element(row: Any, column: Any, c: Any) -> Any:
+            iy = vertical.source(y, in_rows[0] + row)
+            ix = horizontal.source(x, in_columns[0] + column)
+            return int32(data[tuple(place(parameters, n, iy, ix, c))])
+
+        def one_tile(first: Any, width: Any) -> Any:
+            kind = reduction(1 if planes else min(TILE, channels), elements)
+            window = [("row", in_rows[1]), ("column", in_columns[1]), ("c", width)]
+            return sequence(
+                tirx.AllocBuffer(kind.results),
+                loop("c", width, kind.start),
+                loops(window, lambda row, column, c: kind.update(
+                    c, element(row, column, first + c)
+                )),
+                loop("c", width, lambda c: kind.finish(c, lambda value: store(
+                    place(parameters, n, y, x, first + c), value, elements
+                ))),
+            )  # fmt: skip
+
+        if planes:
+            return one_tile(tirx.floormod(image, int32(channels)), 1)
+        return tiles(channels, one_tile)
+
+    images = batch * channels if planes else batch
+    body = at_positions(images, vertical, horizontal, one_position)
+    return kernel([data, *results], body)
+
+
+def _axes(parameters: Pool2d, data_shape: tuple[int, ...], dilation: Pair) -> tuple[Axis, Axis]:
+    """Rows and columns of a pool's window."""
+    sizes, outputs = (
+        image_size(parameters, data_shape),
+        image_size(parameters, parameters.output_shape),
+    )
+    vertical, horizontal = (
+        Axis(
+            sizes[axis], outputs[axis], parameters.window[axis], parameters.strides[axis],
+            dilation[axis],
+            parameters.padding[axis],
+        )
+        for axis in range(2)
+    )  # fmt: skip
+    return vertical, horizontal
+
+
+@dataclass(frozen=True)
+class WindowReduction:
+    """How a window becomes one number, for each of several channels.
+
+    Attributes:
+        results: local array, one element for each channel.
+        start: channel -> statement before the window.
+        update: (channel, int32 element of the window) -> statement.
+        finish: (channel, int32 result -> statement) -> statements after the window.
+    """
+
+    results: Any
+    start: Callable[[Any], Any]
+    update: Callable[[Any, Any], Any]
+    finish: Callable[[Any, Callable[[Any], Any]], Any]
+
+
+def largest(channels: int, count: Any) -> WindowReduction:
+    """The largest of each window."""
+    results = tirx.decl_buffer([channels], "int32", "largest", scope="local")
+    return WindowReduction(
+        results,
+        lambda c: tirx.BufferStore(results, int32(-(2**31)), [c]),
+        lambda c, value: tirx.BufferStore(results, tirx.max(results[c], value), [c]),
+        lambda c, store: store(results[c]),
+    )

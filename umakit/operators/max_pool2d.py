@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.max_pool2d` (data): max pools, also of integers that no quantize stands behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.derivation.pools import plain_pool, pool_fields, pool_of_images, tflm_pool
+from umakit.operators.derivation.windows import Window
+from umakit.operators.islands import (
+    TFLITE_INTEGERS,
+    Island,
+    Network,
+    Result,
+)
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.pooling import largest, pool_of_operands
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Pool2d,
+)
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Recognition,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Scale,
+)
+
+
+@dataclass(frozen=True)
+class MaxPool2d(Pool2d):
+    """The largest of each window."""
+
+    operator: ClassVar[str] = "max_pool2d"
+
+
+def _derive_for_ort(island: Island) -> Any:
+    def parameters(result: Result, data: Any) -> Pool2d:
+        fields = pool_fields(Window.of(result.call.attrs), result, data)
+        return MaxPool2d(**result.common(Arithmetic.ORT), **fields)
+
+    return pool_of_images(island, parameters)
+
+
+def _derive_global(island: Island) -> Any:
+    """The largest of whole images, as a pool of one window."""
+    result = island.result
+    shape = tvm_api.static_shape(result.call.args[0]) or ()
+    axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or ())
+    if len(shape) < 3 or axes != list(range(2, len(shape))) or len(result.shape) < len(shape):
+        raise NotAnIsland("the maximum is not over all positions of a channel")
+
+    def parameters(result: Result, data: Any) -> Pool2d:
+        _, _, rows, columns = tvm_api.static_shape(data) or (0, 0, 0, 0)
+        return MaxPool2d(
+            **result.common(Arithmetic.ORT),
+            strides=(1, 1),
+            padding=(0, 0, 0, 0),
+            window=(rows, columns),
+            layout="NCHW",
+        )
+
+    return pool_of_images(island, parameters)
+
+
+def _of_integers(call: Any, network: Network) -> Any:
+    dtype = tvm_api.dtype_of(call.args[0])
+    if dtype not in TFLITE_INTEGERS:
+        return call
+    result = Result.of(call, Scale(np.float32(1), 0, dtype))
+    try:
+        parameters = plain_pool(MaxPool2d, result, call, network.arithmetic)
+    except NotAnIsland:
+        return call
+    return parameters.call([call.args[0]], call.span)
+
+
+register(
+    IntegerOperator(
+        name="max_pool2d",
+        parameters=MaxPool2d,
+        kernel=kernel_of_operands(pool_of_operands(largest)),
+        recognitions=(
+            Recognition(("nn.max_pool2d",), partial(tflm_pool, MaxPool2d), (Arithmetic.TFLM,)),
+            Recognition(("nn.max_pool1d", "nn.max_pool2d"), _derive_for_ort, (Arithmetic.ORT,)),
+            Recognition(("max",), _derive_global, (Arithmetic.ORT,)),
+        ),
+        takes_clip=True,
+        integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
+    )
+)

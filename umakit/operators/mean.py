@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.mean` (data): the mean over some axes.
+
+The formulas are those of TensorFlow Lite Micro's `reduce_common.cc` and `reference/reduce.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    TILE,
+    accumulators,
+    add_element_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    tiles,
+    total_of,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+    quantize_multiplier,
+)
+from umakit.operators.numeric.multipliers import check_headroom, multiplier_of
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+MOST_OF_A_SUM = 2**30
+"""Of the terms of a mean, which are added in 32 bits with and without their zero point."""
+
+
+@dataclass(frozen=True)
+class Mean(Parameters):
+    """The mean over some axes, with another scale.
+
+    Attributes:
+        axes: over which, ascending.
+        input_zero_point: the integer that stands for 0 in the data.
+        multiplier, shift: of the sum; the number of its terms is in them.
+    """
+
+    operator: ClassVar[str] = "mean"
+
+    axes: tuple[int, ...]
+    input_zero_point: int
+    multiplier: int
+    shift: int
+
+
+def derive_as(kind: type[Mean], island: Island) -> Any:
+    """A call of a mean, or of a sum.
+
+    The number of terms of a mean becomes part of the multiplier.
+
+    Raises:
+        NotAnIsland: too many terms, or scales that integers cannot express.
+    """
+    result, source = island.result, island.operand()
+    arithmetic = island.arithmetic_of(source)
+    averages = kind.operator == "mean"
+    shape = tvm_api.static_shape(source.integers) or ()
+    given = result.call.attrs.axis
+    axes = range(len(shape)) if given is None else {int(axis) % len(shape) for axis in given}
+    terms = math.prod(shape[axis] for axis in axes)
+    magnitude = source.scale.magnitude * terms
+    if not 0 < magnitude < MOST_OF_A_SUM:
+        raise NotAnIsland(f"a mean or sum is over {terms} elements")
+    factor = float(source.scale.scale) / float(result.scale.scale)
+    if arithmetic is Arithmetic.TFLM:
+        multiplier, shift = _mean_multiplier(factor, terms if averages else 1)
+        check_headroom(magnitude, shift, arithmetic)
+    else:
+        factor = factor / terms if averages else factor
+        multiplier, shift = multiplier_of(factor, magnitude, arithmetic)
+    parameters = kind(
+        **result.common(arithmetic),
+        axes=tuple(sorted(axes)),
+        input_zero_point=source.scale.zero_point,
+        multiplier=multiplier,
+        shift=shift,
+    )
+    return parameters.call([source.integers], result.span)
+
+
+def _mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
+    """Multiplier and shift of a sum of so many terms, as TensorFlow Lite Micro computes them."""
+    try:
+        multiplier, output_shift = quantize_multiplier(factor)
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+    shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
+    return (multiplier << shift) // terms, output_shift - shift
+
+
+def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output) of a mean or sum over some axes.
+
+    Accumulators of the last axis's elements are kept side by side where that axis stays.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of the data.
+    """
+    shape = shapes[0]
+    data = buffer("data", shape, dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    last = len(shape) - 1
+    channels = 1 if last in parameters.axes else shape[last]
+    outer = [(f"o{axis}", shape[axis]) for axis in range(last) if axis not in parameters.axes]
+    inner = [(f"i{axis}", shape[axis]) for axis in parameters.axes]
+    terms = math.prod(shape[axis] for axis in parameters.axes)
+    sums = accumulators(min(TILE, channels))
+    factor = (int32(parameters.multiplier), int32(parameters.shift))
+
+    def source(fixed: tuple[Any, ...], moving: tuple[Any, ...], channel: Any) -> tuple[Any, ...]:
+        kept, summed = iter((*fixed, channel)), iter(moving)
+        return tuple(
+            next(summed if axis in parameters.axes else kept) for axis in range(len(shape))
+        )
+
+    def rows(*fixed: Any) -> Any:
+        number = int32(0)
+        for index, (_, extent) in zip(fixed, outer, strict=True):
+            number = number * int32(extent) + index
+
+        def one_tile(first: Any, width: Any) -> Any:
+            return sequence(
+                tirx.AllocBuffer(sums),
+                loop("c", width, lambda c: set_to(sums, c, int32(0))),
+                loops([*inner, ("c", width)], lambda *place: add_element_to(
+                    sums, place[-1], int32(data[source(fixed, place[:-1], first + place[-1])])
+                )),
+                loop("c", width, lambda c: store_rescaled(
+                    output,
+                    unflatten(number * int32(channels) + first + c, parameters.output_shape),
+                    total_of(sums, c, parameters.input_zero_point * terms), factor, parameters,
+                )),
+            )  # fmt: skip
+
+        return tiles(channels, one_tile)
+
+    return kernel([data, output], loops(outer, rows))
+
+
+register(
+    IntegerOperator(
+        name="mean",
+        parameters=Mean,
+        kernel=kernel_of_operands(reduction_kernel),
+        recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.mean_pool2d` (data, multipliers int32[n], shifts int8[n]): average pools of ONNX.
+
+There is one multiplier for each number of elements of a window. ONNX Runtime computes averages in
+float32; results are the exact ones, rounded once, and differ by at most one LSB, next to ties.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.derivation.pools import pool_fields
+from umakit.operators.derivation.windows import Window, on_images
+from umakit.operators.islands import Island, arithmetic_of
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_element_to,
+    buffer,
+    buffers,
+    int32,
+    set_to,
+    store_rescaled,
+)
+from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+    FixedPoint,
+)
+from umakit.operators.numeric.multipliers import (
+    multiplier_of,
+)
+from umakit.operators.parameters import (
+    Pool2d,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+)
+
+
+@dataclass(frozen=True)
+class MeanPool2d(Pool2d):
+    """The mean of each window, with another scale than the data's.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+        counts_padding: whether the sum is divided by the size of the whole window, and not by the
+            number of its elements inside the image.
+    """
+
+    operator: ClassVar[str] = "mean_pool2d"
+
+    input_zero_point: int
+    counts_padding: int
+
+
+def _derive(island: Island) -> Any:
+    return on_images(island, island.operand(), _pool)
+
+
+def _pool(image: Island, source: Quantized) -> Any:
+    """The call for data [N, C, H, W]."""
+    result = image.result
+    window = Window.of(result.call.attrs)
+    if window.dilation != (1, 1):
+        raise NotAnIsland("an average pool is dilated")
+    arithmetic = arithmetic_of(source.scale, result.scale)
+    most = math.prod(window.size)
+    if source.scale.magnitude * most >= 2**31:
+        raise NotAnIsland(f"an average is over {most} elements")
+    factor = float(source.scale.scale) / float(result.scale.scale)
+    pairs = [
+        multiplier_of(factor / count, source.scale.magnitude * most, arithmetic)
+        for count in range(1, most + 1)
+    ]
+    scaled = FixedPoint(
+        np.array([multiplier for multiplier, _ in pairs], np.int32),
+        np.array([shift for _, shift in pairs], np.int8),
+    )
+    parameters = MeanPool2d(
+        **result.common(arithmetic),
+        **pool_fields(window, result, source.integers),
+        input_zero_point=source.scale.zero_point,
+        counts_padding=int(bool(result.call.attrs.count_include_pad)),
+    )
+    if parameters.counts_padding:
+        scaled = FixedPoint(scaled.multipliers[-1:], scaled.shifts[-1:])
+    constants = [
+        tvm_api.relax.const(scaled.multipliers),
+        tvm_api.relax.const(scaled.shifts),
+    ]
+    return parameters.call([source.integers, *constants], result.span)
+
+
+def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, multipliers, shifts, output) of a mean with another scale than the data's.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data, multipliers and shifts.
+    """
+    by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def mean(channels: int, _: Any) -> WindowReduction:
+        total = accumulators(channels)
+        return WindowReduction(
+            total,
+            lambda c: set_to(total, c, int32(0)),
+            lambda c, value: add_element_to(total, c, value - int32(parameters.input_zero_point)),
+            lambda c, store: store(int32(total[c])),
+        )
+
+    def store(at: list[Any], value: Any, elements: Any) -> Any:
+        index = int32(0) if parameters.counts_padding else elements - int32(1)
+        return store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
+
+    return pool_kernel(parameters, shapes[0], dtypes[0], [*by, output], mean, store)
+
+
+register(
+    IntegerOperator(
+        name="mean_pool2d",
+        parameters=MeanPool2d,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
+    )
+)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that only move numbers: on integers they do the same if all have one scale.
+
+For ONNX Runtime's results, integers of another scale are converted first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+from umakit.floats import resampling
+from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.islands import Island
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    register,
+)
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+)
+
+TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
+
+ORT_OPERATORS = tuple(
+    "reshape permute_dims squeeze expand_dims concat strided_slice broadcast_to flatten resample "
+    "take tile repeat flip".split()
+)
+
+
+def _derive(island: Island) -> Any:
+    operands = _operands(island)
+    if island.result.activation or any(
+        operand.scale != island.result.scale for operand in operands
+    ):
+        raise NotAnIsland("it changes the scale or clips")
+    return _moved(island, [operand.integers for operand in operands])
+
+
+def _derive_for_ort(island: Island) -> Any:
+    integers = [integers_of_result(island, operand) for operand in _operands(island)]
+    operator = tvm_api.operator_name(island.call)
+    if operator == resampling.OPERATOR and not resampling.moves_only(island.call):
+        raise NotAnIsland("ONNX Runtime interpolates in floating point")
+    return _moved(island, integers)
+
+
+def _operands(island: Island) -> list[Quantized]:
+    """What is moved: the first operand, or the elements of a tuple."""
+    first = island.call.args[0]
+    items = first.fields if isinstance(first, tvm_api.RelaxTuple) else [first]
+    return [island.dequantized(item) for item in items]
+
+
+def _moved(island: Island, integers: list[Any]) -> Any:
+    call = island.call
+    together = isinstance(call.args[0], tvm_api.RelaxTuple)
+    moved = tvm_api.relax.Tuple(integers) if together else integers[0]
+    operands = [moved, *call.args[1:]]
+    return tvm_api.relax.Call(call.op, operands, call.attrs, None, island.result.span)
+
+
+register(
+    IntegerOperator(
+        name="movement",
+        recognitions=(
+            Recognition(TFLM_OPERATORS, _derive, (Arithmetic.TFLM,)),
+            Recognition(ORT_OPERATORS, _derive_for_ort, (Arithmetic.ORT,)),
+        ),
+    )
+)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.multiply` (left, right), of shapes that broadcast.
+
+The formulas are those of TensorFlow Lite Micro's `mul_common.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import binary_kernel
+from umakit.operators.kernels.loops import (
+    int32,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.multipliers import (
+    check_headroom,
+    fixed_points,
+)
+from umakit.operators.parameters import (
+    Pair,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+
+
+@dataclass(frozen=True)
+class Multiply(Parameters):
+    """The product of two tensors.
+
+    Attributes:
+        zero_points: of the operands.
+        multiplier, shift: of the result.
+    """
+
+    operator: ClassVar[str] = "multiply"
+
+    zero_points: Pair
+    multiplier: int
+    shift: int
+
+
+def _derive(island: Island) -> Any:
+    result, operands = island.result, island.operands()
+    left, right = (operand.scale for operand in operands)
+    factor = fixed_points([float(left.scale) * float(right.scale) / float(result.scale.scale)])
+    check_headroom(left.magnitude * right.magnitude, int(factor.shifts[0]), island.arithmetic)
+    parameters = Multiply(
+        **result.common(island.arithmetic),
+        zero_points=(left.zero_point, right.zero_point),
+        multiplier=int(factor.multipliers[0]),
+        shift=int(factor.shifts[0]),
+    )
+    return parameters.call([operand.integers for operand in operands], result.span)
+
+
+def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output) of a product."""
+    left_zero, right_zero = parameters.zero_points
+
+    def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
+        return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
+
+    return binary_kernel(
+        parameters, shapes, dtypes, combine, (parameters.multiplier, parameters.shift)
+    )
+
+
+register(
+    IntegerOperator(
+        name="multiply",
+        parameters=Multiply,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nn.pad` of ONNX networks, of integers, with the integer of the padded value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.islands import Island
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    register,
+)
+from umakit.operators.tables.functions import quantized
+
+
+def _derive(island: Island) -> Any:
+    call, result = island.call, island.result
+    moved = integers_of_result(island, island.operand())
+    attributes = call.attrs
+    value = tvm_api.float_argument(call.args[1]) if len(call.args) > 1 else None
+    if value is None:
+        value = float(getattr(attributes, "pad_value", 0.0))
+    integer = int(quantized(np.array(value), result.scale, result.clip))
+    widths = [int(width) for width in attributes.pad_width]
+    padded = tvm_api.relax.op.nn.pad(moved, widths, pad_value=integer)
+    return tvm_api.make_call(padded, span=result.span)
+
+
+register(
+    IntegerOperator(
+        name="pad",
+        recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
+    )
+)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.prelu` (data, slopes of 8 bits), of shapes that broadcast.
+
+Source is TensorFlow Lite Micro's `prelu_common.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.derivation.expressions import with_scalar
+from umakit.operators.islands import Island, Result
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
+from umakit.operators.kernels.loops import (
+    buffer,
+    buffers,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_rescaled,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.multipliers import (
+    check_headroom,
+    fixed_points,
+)
+from umakit.operators.parameters import (
+    Pair,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    Definition,
+    NotAnIsland,
+    Quantized,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Prelu(Parameters):
+    """x where it is positive, slope * x elsewhere, with slopes that are a tensor.
+
+    Attributes:
+        zero_points: of data and slopes.
+        multipliers, shifts: of positive elements, and of products of negative ones with slopes.
+    """
+
+    operator: ClassVar[str] = "prelu"
+
+    zero_points: Pair
+    multipliers: Pair
+    shifts: Pair
+
+
+def _derive(island: Island) -> Any:
+    """Importers write relu(x) + min(x, 0) * slopes."""
+    positive, negative = (island.definition(argument) for argument in island.call.args)
+    if tvm_api.operator_name(positive) != "nn.relu":
+        return None
+    slopes = _slopes(negative, positive.args[0], island.definition)
+    if slopes is None:
+        return None
+    source = island.dequantized(positive.args[0])
+    return _call(island.result, source, island.dequantized(slopes), island.arithmetic)
+
+
+def _slopes(call: Any, x: Any, definition: Definition) -> Any | None:
+    """Slopes of an expression min(x, 0) * slopes, None if it is none."""
+    if tvm_api.operator_name(call) != "multiply":
+        return None
+    least = with_scalar(definition(call.args[0]), "minimum", definition)
+    if least is None or least[1] != 0.0 or not least[0].same_as(x):
+        return None
+    return call.args[1]
+
+
+def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic) -> Any:
+    """A `quantized.prelu` call.
+
+    Raises:
+        NotAnIsland: scales that integers cannot express.
+    """
+    if slopes.scale.dtype != ("int8" if source.scale.dtype == "int16" else source.scale.dtype):
+        raise NotAnIsland(f"its slopes are {slopes.scale.dtype}")
+    ratio = float(source.scale.scale) / float(result.scale.scale)
+    product = float(source.scale.scale) * float(slopes.scale.scale) / float(result.scale.scale)
+    scaled = fixed_points([ratio, product])
+    largest = source.scale.magnitude
+    for magnitude, shift in zip(
+        (largest, largest * slopes.scale.magnitude), scaled.shifts, strict=True
+    ):
+        check_headroom(magnitude, int(shift), arithmetic)
+    parameters = Prelu(
+        **result.common(arithmetic),
+        zero_points=(source.scale.zero_point, slopes.scale.zero_point),
+        multipliers=(int(scaled.multipliers[0]), int(scaled.multipliers[1])),
+        shifts=(int(scaled.shifts[0]), int(scaled.shifts[1])),
+    )
+    return parameters.call([source.integers, slopes.integers], result.span)
+
+
+def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, slopes, output)."""
+    data, slopes = buffers(("data", "slopes"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one(i: Any) -> Any:
+        value, slope = tirx.Var("value", "int32"), tirx.Var("slope", "int32")
+        place = unflatten(i, parameters.output_shape)
+        element = data[tuple(broadcast(place, shapes[0]))]
+        product = tirx.Select(value < int32(0), value * slope, value)
+        factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
+        return sequence(
+            tirx.Bind(value, int32(element) - int32(parameters.zero_points[0])),
+            tirx.Bind(slope, int32(slopes[tuple(broadcast(place, shapes[1]))])
+                      - int32(parameters.zero_points[1])),
+            store_rescaled(output, place, product, factor, parameters),
+        )  # fmt: skip
+
+    return kernel([data, slopes, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+register(
+    IntegerOperator(
+        name="prelu",
+        parameters=Prelu,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
+        takes_clip=True,
+    )
+)

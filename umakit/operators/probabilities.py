@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.probabilities` (data, table of exponentials): softmax over any axis, for ONNX Runtime.
+
+The table is int32[256], int32[512] for data of 16 bits. Results are exact quotients of tabulated
+exponentials, rounded once; they differ from ONNX Runtime's by at most one LSB, next to ties.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    bound,
+    buffer,
+    int32,
+    int64,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tensors import (
+    Array,
+    NotAnIsland,
+    Scale,
+)
+
+tirx = tvm_api.tirx
+
+
+EXPONENTIAL_BITS = 30
+"""Fraction bits of exponentials; the largest one is 1."""
+
+
+MOST_NUMERATOR_BITS = 24
+
+
+@dataclass(frozen=True)
+class Probabilities(Parameters):
+    """Softmax over an axis: exponential * numerator / (sum of exponentials * 2**exponent).
+
+    The quotient is rounded to nearest, ties to even.
+
+    Attributes:
+        axis: from 0.
+        numerator, exponent: numerator / 2**exponent is the reciprocal of the result's scale.
+    """
+
+    operator: ClassVar[str] = "probabilities"
+
+    axis: int
+    numerator: int
+    exponent: int
+
+
+def _derive(island: Island) -> Any:
+    """A call.
+
+    `QLinearSoftmax` takes the reciprocal of the result's scale without its fraction; softmax in
+    float32, which ONNX Runtime uses for other types, does not.
+    """
+    result, source = island.result, island.operand()
+    axis = int(result.call.attrs.axis) % len(result.shape)
+    length = result.shape[axis]
+    fused = source.scale.dtype == result.scale.dtype and source.scale.bits == 8
+    reciprocal = 1.0 / float(result.scale.scale)
+    room = 62 - EXPONENTIAL_BITS - length.bit_length()
+    exponent = min(MOST_NUMERATOR_BITS - math.frexp(reciprocal)[1], room)
+    if fused:
+        exponent, reciprocal = 0, float(np.floor(np.float32(1) / result.scale.scale))
+    numerator = round(reciprocal * 2.0**exponent)
+    if exponent < 0 or not 0 < numerator < 2**MOST_NUMERATOR_BITS + 1:
+        raise NotAnIsland("softmax's result has a scale that 8 or 16 bits do not suit")
+    parameters = Probabilities(
+        **result.common(Arithmetic.ORT), axis=axis, numerator=numerator, exponent=exponent
+    )
+    table = tvm_api.relax.const(_exponentials(source.scale))
+    return parameters.call([source.integers, table], result.span)
+
+
+def _exponentials(scale: Scale) -> Array:
+    """exp(-d * scale) for d = 0, ..., 255 in fixed point, int32[256].
+
+    For 16 bits int32[512]: exp(-256 * d * scale), then exp(-d * scale), whose products they are.
+    """
+    distances = np.arange(256.0)
+    if scale.bits > 8:
+        distances = np.concatenate([256 * distances, distances])
+    values = np.exp(-distances * float(scale.scale)) * 2.0**EXPONENTIAL_BITS
+    return np.rint(values).astype(np.int32)
+
+
+def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of a softmax over an axis.
+
+    Each element takes a division of 64 bits. Sums and products stay below 2**62.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data and table.
+    """
+    shape = shapes[0]
+    before, length, after = (
+        shape[: parameters.axis],
+        shape[parameters.axis],
+        shape[parameters.axis + 1 :],
+    )
+    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], "int32")
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    largest = tirx.decl_buffer([1], "int32", "largest", scope="local")
+    total = tirx.decl_buffer([1], "int64", "total", scope="local")
+    zero = int32(0)
+
+    def row(outer: Any, inner: Any) -> Any:
+        def at(i: Any) -> list[Any]:
+            return [*unflatten(outer, before), i, *unflatten(inner, after)]
+
+        def element(i: Any) -> Any:
+            return int32(data[tuple(at(i))])
+
+        def add(i: Any) -> Any:
+            statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
+            return sequence(*statements, set_to(total, zero, total[zero] + value))
+
+        def quotient(i: Any) -> Any:
+            statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
+            more, rounded = _quotient(
+                value * int64(parameters.numerator), total[zero], parameters.exponent
+            )
+            store = store_shifted(output, at(i), rounded, parameters.output_zero_point, parameters)
+            return sequence(*statements, *more, store)
+
+        return sequence(
+            tirx.AllocBuffer(largest),
+            tirx.AllocBuffer(total),
+            set_to(largest, zero, element(zero)),
+            loop("i", length, lambda i: set_to(largest, zero, tirx.max(largest[zero], element(i)))),
+            set_to(total, zero, int64(0)),
+            loop("i", length, add),
+            loop("i", length, quotient),
+        )
+
+    extents = [("outer", math.prod(before)), ("inner", math.prod(after))]
+    # The table has a value for each distance from the largest element, which none is above.
+    return kernel([data, table, output], loops(extents, row), inside=True)
+
+
+def _exponential(table: Any, size: int, distance: Any) -> tuple[list[Any], Any]:
+    """Statements and exp(-distance), int64, from a table of a size."""
+    if size == 256:
+        return bound("exponential", int64(table[distance]))
+    coarse = int64(table[distance >> int32(8)])
+    fine = int64(table[(distance & int32(255)) + int32(256)])
+    return bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
+
+
+def _quotient(numerator: Any, total: Any, exponent: int) -> tuple[list[Any], Any]:
+    """numerator / (total * 2**exponent) to the nearest integer, ties to even; int32."""
+    first, above = bound("numerator", numerator)
+    second, below = bound("denominator", total << int64(exponent))
+    third, whole = bound("quotient", tirx.truncdiv(above, below))
+    doubled = (above - whole * below) * int64(2) + (whole & int64(1))
+    rounded = (whole + int64(doubled > below)).astype("int32")
+    return [*first, *second, *third], rounded
+
+
+register(
+    IntegerOperator(
+        name="probabilities",
+        parameters=Probabilities,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
+    )
+)

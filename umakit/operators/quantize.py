@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.quantize` (data float32, scale float32[1]): of what the model computes in float."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    unflatten,
+)
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    FLOATS,
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+
+tirx = tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Quantize(Parameters):
+    """Real numbers as integers: divided by the scale, rounded with ties away from zero.
+
+    Relax's own quantize rounds ties to even.
+    """
+
+    operator: ClassVar[str] = "quantize"
+
+
+def _derive(island: Island) -> Any:
+    result = island.result
+    divisor = tvm_api.relax.const(np.array([result.scale.scale], np.float32))
+    parameters = Quantize(**result.common(island.arithmetic))
+    return parameters.call([result.call.args[0], divisor], result.span)
+
+
+def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, scale, output) from float32 to integers, ties away from zero."""
+    shape = shapes[0]
+    data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one(i: Any) -> Any:
+        quotient, whole = tirx.Var("quotient", "float32"), tirx.Var("whole", "float32")
+        rest, half = quotient - whole, tvm_api.float_value(0.5)
+        up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
+        step = tirx.Select(rest >= half, up, tirx.Select(rest <= -half, down, zero))
+        # Clipped before the conversion, which C leaves undefined for large numbers.
+        low, high = (tvm_api.float_value(b - parameters.output_zero_point) for b in parameters.clip)
+        rounded = tirx.max(tirx.min(whole + step, high), low)
+        place = unflatten(i, parameters.output_shape)
+        integer = int32(rounded) + int32(parameters.output_zero_point)
+        return sequence(
+            tirx.Bind(quotient, data[tuple(unflatten(i, shape))] / scale[int32(0)]),
+            tirx.Bind(whole, tirx.trunc(quotient)),
+            tirx.BufferStore(output, integer.astype(parameters.output_dtype), place),
+        )
+
+    return kernel([data, scale, output], loop("i", math.prod(shape), one))
+
+
+register(
+    IntegerOperator(
+        name="quantize",
+        parameters=Quantize,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition((FLOATS,), _derive),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
+
+The arithmetic is that of TensorFlow Lite Micro's `integer_ops/logistic.h` and
+`integer_ops/tanh.h`, in `kernels/internal`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.kernels.statements import Statements
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Shapes,
+    register,
+)
+from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
+from umakit.operators.tensors import (
+    NotAnIsland,
+    Quantized,
+)
+
+tirx = tvm_api.tirx
+
+
+LAST_SEGMENT = 254
+"""Of the table of 256 values; beyond it functions are constant."""
+
+
+@dataclass(frozen=True)
+class SigmoidLookup(Parameters):
+    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, between the values of a table of the former.
+
+    Attributes:
+        function: `logistic` or `tanh`.
+        multiplier, shift: `(x * multiplier + rounding) >> shift` counts the table's steps, with
+            9 fractional bits for `logistic` and 8 for `tanh`.
+    """
+
+    operator: ClassVar[str] = "sigmoid_lookup"
+
+    function: str
+    multiplier: int
+    shift: int
+
+
+def lookup_call(name: str, island: Island, source: Quantized) -> Any:
+    """A call for `logistic` or `tanh`.
+
+    Raises:
+        NotAnIsland: a scale of the result that the kernel does not take.
+        ValueError: a scale of the operand that it does not take.
+    """
+    result = island.result
+    if power_of_two(float(result.scale.scale)) != -15:
+        raise NotAnIsland(f"its result has another scale than {2.0**-15}")
+    multiplier, shift = sigmoid_argument(float(source.scale.scale), tanh=name == "tanh")
+    parameters = SigmoidLookup(
+        **result.common(island.arithmetic), function=name, multiplier=multiplier, shift=shift
+    )
+    table = tvm_api.relax.const(sigmoid_table(), "uint16")
+    return parameters.call([source.integers, table], result.span)
+
+
+def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data and table.
+    """
+    shape = shapes[0]
+    data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    tanh = parameters.function == "tanh"
+    bits = 8 if tanh else 9
+    rounding = 1 << (parameters.shift - 1) if parameters.shift else 0
+
+    def one(i: Any) -> Any:
+        steps = Statements()
+        product = int32(data[tuple(unflatten(i, shape))]) * int32(parameters.multiplier)
+        position = steps.bind("position", (product + int32(rounding)) >> int32(parameters.shift))
+        distance = steps.bind(
+            "distance", tirx.Select(position < int32(0), int32(0) - position, position)
+        )
+        segment = steps.bind("segment", distance >> int32(bits))
+        index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
+        base = steps.bind("base", int32(table[index]))
+        slope = int32(table[index + int32(1)]) - base
+        rest = distance & int32((1 << bits) - 1)
+        between = (base << int32(bits)) + rest * slope
+        limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
+        value = steps.bind(
+            "value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), between)
+        )
+        if tanh:
+            right = value - int32((1 << 23) - (1 << 7))
+            left = int32((1 << 23) + (1 << 7) - 1) - value
+        else:
+            right, left = value + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - value
+        sided = tirx.Select(position < int32(0), left, right)
+        result = steps.bind("result", sided >> int32(8 if tanh else 10))
+        place = unflatten(i, parameters.output_shape)
+        return sequence(*steps.list, store_shifted(output, place, result, 0, parameters))
+
+    return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+register(
+    IntegerOperator(
+        name="sigmoid_lookup",
+        parameters=SigmoidLookup,
+        kernel=kernel_of_operands(_kernel),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.softmax` (data [rows, n], table int32[256]): softmax of 8 bits over the last axis.
+
+Exponentials come from a table, the reciprocal by Newton's method. The arithmetic is that of
+gemmlowp's fixed-point functions (`GetReciprocal`, `one_over_one_plus_x_for_x_in_0_1`) as
+TensorFlow Lite's integer softmax uses them; scales are those of `softmax_common.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_to,
+    bound,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.requantize import header_call
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+SUM_INTEGER_BITS = 12
+"""Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
+
+
+RESULT_BITS = {"int8": 8, "uint8": 8, "int16": 16}
+"""Fractional bits of a result."""
+
+
+@dataclass(frozen=True)
+class Softmax(Parameters):
+    """Softmax over the last axis, with a table of exponentials (`tables.exponentials`)."""
+
+    operator: ClassVar[str] = "softmax"
+
+
+def _derive(island: Island) -> Any:
+    result, source = island.result, island.operand()
+    check_last_axis(result)
+    low, _ = result.scale.limits
+    scale = 1 / 65536 if result.scale.dtype == "int16" else 1 / 256
+    if not has_scale(result.scale, scale) or result.scale.zero_point != low:
+        raise NotAnIsland(f"softmax's result has a scale other than 1/{1 / scale:.0f}")
+    try:
+        table = exponential_table(float(source.scale.scale))
+    except ValueError as error:
+        raise NotAnIsland(str(error)) from None
+    parameters = Softmax(**result.common(island.arithmetic))
+    return parameters.call([source.integers, tvm_api.relax.const(table)], result.span)
+
+
+def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, table, output) of a softmax over the last axis.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data [..., n] and table.
+    """
+    data_shape, data_dtype = shapes[0], dtypes[0]
+    *outer, length = data_shape
+    data = buffer("data", data_shape, data_dtype)
+    table = buffer("table", [256], "int32")
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    largest = tirx.decl_buffer([1], data_dtype, "largest", scope="local")
+    total, zero = accumulators(1), int32(0)
+    bits = RESULT_BITS[parameters.output_dtype]
+
+    def row(number: Any) -> Any:
+        def place(i: Any) -> list[Any]:
+            return [*unflatten(number, outer), i]
+
+        def exponential(i: Any) -> Any:
+            return table[int32(largest[zero]) - int32(data[tuple(place(i))])]
+
+        def rounded(i: Any) -> Any:
+            """An exponential with the fractional bits of the sum."""
+            return header_call("divide_by_power_of_two", exponential(i), SUM_INTEGER_BITS)
+
+        scale, right = tirx.Var("scale", "int32"), tirx.Var("right", "int32")
+
+        def store(i: Any) -> Any:
+            product = header_call("high_product", scale, exponential(i))
+            statements, probability = bound(
+                "probability", header_call("divide_by_power_of_two", product, right)
+            )
+            return sequence(*statements, store_shifted(
+                output, place(i), probability, parameters.output_zero_point, parameters
+            ))  # fmt: skip
+
+        return sequence(
+            tirx.AllocBuffer(largest),
+            set_to(largest, zero, data[tuple(place(zero))]),
+            loop("i", length, lambda i: set_to(
+                largest, zero, tirx.max(largest[zero], data[tuple(place(i))])
+            )),
+            tirx.AllocBuffer(total),
+            set_to(total, zero, zero),
+            loop("i", length, lambda i: add_to(total, zero, rounded(i))),
+            tirx.Bind(scale, header_call("reciprocal", int32(total[zero]))),
+            tirx.Bind(right, int32(SUM_INTEGER_BITS + 31 - bits) - header_call(
+                "leading_zeros", int32(total[zero])
+            )),
+            loop("i", length, store),
+        )  # fmt: skip
+
+    body = loop("row", math.prod(outer), row)
+    # The table has a value for each distance from the largest element, which none is above.
+    return kernel([data, table, output], body, inside=True)
+
+
+register(
+    IntegerOperator(
+        name="softmax",
+        parameters=Softmax,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
+        takes_clip=True,
+    )
+)

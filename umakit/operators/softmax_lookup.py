@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.softmax_lookup` (data, exponentials int16[513], reciprocals int16[513]): of 16 bits.
+
+The arithmetic is that of TensorFlow Lite Micro's `softmax.h` (`SoftmaxInt16`) and `common.h`
+(`LUTLookup`), both in `kernels/internal`, and of `softmax_common.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    buffer,
+    buffers,
+    int32,
+    int64,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.kernels.statements import Statements
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+)
+from umakit.operators.numeric.multipliers import (
+    check_headroom,
+    fixed_points,
+)
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import (
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    register,
+)
+from umakit.operators.tables.sixteen_bits import softmax_tables
+from umakit.operators.tensors import (
+    NotAnIsland,
+)
+
+tirx = tvm_api.tirx
+
+
+LARGEST_DIFFERENCE = 65535
+"""Of two integers of 16 bits."""
+
+
+LONGEST_ROW = 65535
+"""Of a softmax of 16 bits, whose exponentials are added in 31."""
+
+
+@dataclass(frozen=True)
+class SoftmaxLookup(Parameters):
+    """Softmax of 16 bits over the last axis, between the values of two tables.
+
+    Attributes:
+        multiplier, shift: of differences to the largest element of a row; 65535 steps are 10.
+    """
+
+    operator: ClassVar[str] = "softmax_lookup"
+
+    multiplier: int
+    shift: int
+
+
+def _derive(island: Island) -> Any:
+    result, arithmetic = island.result, island.arithmetic
+    source = island.operand()
+    if source.scale.dtype != "int16":
+        return None
+    check_last_axis(result)
+    if result.scale.dtype != "int16" or not has_scale(result.scale, 1 / 32768):
+        raise NotAnIsland("softmax's result has a scale other than 1/32768")
+    if result.shape[-1] > LONGEST_ROW:
+        raise NotAnIsland(f"softmax is over {result.shape[-1]} elements")
+    # 65535 steps of the table are 10.
+    scaled = fixed_points([float(source.scale.scale) / (10.0 / 65535.0)])
+    check_headroom(LARGEST_DIFFERENCE, int(scaled.shifts[0]), arithmetic)
+    parameters = SoftmaxLookup(
+        **result.common(arithmetic),
+        multiplier=int(scaled.multipliers[0]),
+        shift=int(scaled.shifts[0]),
+    )
+    tables = [tvm_api.relax.const(table) for table in softmax_tables()]
+    return parameters.call([source.integers, *tables], result.span)
+
+
+def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
+
+    Exponentials are computed twice, so that no memory is needed for them.
+
+    Args:
+        parameters: parameters of the operator.
+        shapes, dtypes: of data and tables.
+    """
+    softmax = _Softmax(parameters, shapes, dtypes)
+    body = loop("row", math.prod(shapes[0][:-1]), softmax.row)
+    return kernel([softmax.data, *softmax.tables, softmax.output], body)
+
+
+class _Softmax:
+    """Buffers and statements of a softmax of 16 bits."""
+
+    def __init__(self, parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> None:
+        self._parameters, self._shape = parameters, shapes[0]
+        self._length = shapes[0][-1]
+        names = ("data", "exponentials", "reciprocals")
+        self.data, *self.tables = buffers(names, shapes, dtypes)
+        self.output = buffer("output", parameters.output_shape, parameters.output_dtype)
+        self._largest, self._total, self._zeros = (
+            tirx.decl_buffer([1], "int32", name, scope="local")
+            for name in ("largest", "total", "leading_zeros")
+        )
+
+    def row(self, row: Any) -> Any:
+        """All results of a row."""
+        zero, length = int32(0), self._length
+        largest, total, zeros = self._largest, self._total, self._zeros
+        steps = Statements()
+        reciprocal = self._reciprocal(steps)
+        return sequence(
+            *(tirx.AllocBuffer(item) for item in (largest, total, zeros)),
+            set_to(largest, zero, self._element(row, zero)),
+            loop("i", length, lambda i: set_to(
+                largest, zero, tirx.max(largest[zero], self._element(row, i))
+            )),
+            set_to(total, zero, zero),
+            loop("i", length, lambda i: self._add(row, i)),
+            set_to(zeros, zero, int32(1)),
+            # The sum is positive: its bits are counted down from bit 30.
+            loop("bit", 31, lambda bit: set_to(
+                zeros, zero, zeros[zero] + int32(total[zero] < (int32(1) << bit))
+            )),
+            *steps.list,
+            loop("i", length, lambda i: self._store(row, i, reciprocal)),
+        )  # fmt: skip
+
+    def _element(self, row: Any, i: Any) -> Any:
+        return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
+
+    def _exponential(self, steps: Statements, row: Any, i: Any) -> Any:
+        """exp of an element's difference to the largest, with 15 fractional bits."""
+        parameters = self._parameters
+        difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
+        factor = (int32(parameters.multiplier), int32(parameters.shift))
+        scaled = steps.bind("scaled", requantize(difference, *factor, parameters.arithmetic))
+        return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
+
+    def _add(self, row: Any, i: Any) -> Any:
+        """Add an exponential to the sum."""
+        steps = Statements()
+        value = self._exponential(steps, row, i)
+        return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
+
+    def _reciprocal(self, steps: Statements) -> Any:
+        """1 / sum, once the sum without leading zeros is a number between 1 and 2."""
+        shift = int64(self._zeros[int32(0)] - int32(1))
+        aligned = int64(self._total[int32(0)]) << shift
+        shortened = ((aligned + int64(1 << 13)) >> int64(14)).astype("int32")
+        excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
+        return _between(steps, self.tables[1], excess)
+
+    def _store(self, row: Any, i: Any, reciprocal: Any) -> Any:
+        """Store exp / sum."""
+        steps = Statements()
+        value = self._exponential(steps, row, i)
+        right = int32(31) - self._zeros[int32(0)]
+        rounding = int64(1) << int64(right - int32(1))
+        scaled = (int64(value) * int64(reciprocal) + rounding) >> int64(right)
+        result = steps.bind("result", tirx.max(scaled.astype("int32"), int32(0)))
+        place = unflatten(row * int32(self._length) + i, self._parameters.output_shape)
+        return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._parameters))
+
+
+def _between(steps: Statements, table: Any, argument: Any) -> Any:
+    """`LUTLookup`: the function of an argument that is limited to 16 bits.
+
+    Args:
+        steps: get the intermediate values.
+        table: int16[513].
+        argument: int32.
+    """
+    limited = tirx.max(tirx.min(argument, int32(2**15 - 1)), int32(-(2**15)))
+    value = steps.bind("argument", limited)
+    segment = steps.bind("segment", (value >> int32(7)) + int32(256))
+    base = steps.bind("base", int32(table[segment]))
+    slope = int32(table[segment + int32(1)]) - base
+    rest = value & int32(127)
+    return steps.bind("between", base + ((slope * rest + int32(64)) >> int32(7)))
+
+
+register(
+    IntegerOperator(
+        name="softmax_lookup",
+        parameters=SoftmaxLookup,
+        kernel=kernel_of_operands(_kernel),
+        recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
+        takes_clip=True,
+    )
+)

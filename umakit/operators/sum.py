@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.sum` (data): the sum over some axes; computed as a mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.mean import Mean, derive_as, reduction_kernel
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    register,
+)
+
+
+@dataclass(frozen=True)
+class Sum(Mean):
+    """The sum over some axes, with another scale."""
+
+    operator: ClassVar[str] = "sum"
+
+
+register(
+    IntegerOperator(
+        name="sum",
+        parameters=Sum,
+        kernel=kernel_of_operands(reduction_kernel),
+        recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
+        takes_clip=True,
+    )
+)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognition of quantized operators: quantize(operator(dequantize(...))) becomes integers only.
+
+Importers write a quantized operator as an island of real arithmetic between dequantize and
+quantize. Which integer operator computes it is asked of the registry, by the name of the Relax
+operator at the island's end: the first derivation that does not return None has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.frontend.model import Meaning
+from umakit.operators.islands import Island, Network, Result
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.registry import (
+    FLOATS,
+    QUANTIZE,
+    integer_calls,
+    operator_of,
+    recognitions,
+)
+from umakit.operators.tensors import FloatInTheModel, NotAnIsland
+from umakit.quantized.splits import part_of_split
+
+
+@dataclass(frozen=True)
+class LeftInFloat:
+    """An operator that still computes in floating point.
+
+    Attributes:
+        name: of the node in the user's model.
+        operator: for example `nn.conv2d`.
+        reason: why.
+        intended: whether the model itself asks for floating point there.
+    """
+
+    name: str
+    operator: str
+    reason: str
+    intended: bool
+
+
+@tvm_api.mutator
+class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
+    """Rewrites `main`; afterwards dead code is left over.
+
+    Args:
+        module: the network.
+        arithmetic: whose results are to be met.
+        meaning: of quantized operators. Where they mean integers, an island must come from a
+            single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
+            operators surround operators that compute in floating point. Where they mean reals, an
+            operator without an integer form in one arithmetic takes that of the other.
+    """
+
+    def __init__(self, module: Any, arithmetic: Arithmetic, meaning: Meaning) -> None:
+        super().__init__(module)
+        self._network = Network(
+            builder=self.builder_,
+            definition=self._definition,
+            arithmetic=arithmetic,
+            within_nodes=meaning is Meaning.INTEGERS,
+            means_reals=meaning is Meaning.REALS,
+        )
+        others = [other for other in (Arithmetic.TFLM, Arithmetic.ORT) if other is not arithmetic]
+        self._arithmetics = [arithmetic, *(others if meaning is Meaning.REALS else [])]
+        self.left: list[LeftInFloat] = []
+
+    @property
+    def rounded_biases(self) -> list[str]:
+        """Names of layers whose float bias became integers."""
+        return self._network.rounded_biases
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        emitted = tvm_api.emit_like(self.builder_, binding.var, value)
+        self.set_var_remap(binding.var, emitted)
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        """A part of a split tensor, as a slice; it needs no tuple."""
+        item = self.visit_expr_post_order(item)
+        split = self._definition(item.tuple_value)
+        if self._network.arithmetic is not Arithmetic.ORT:
+            return item
+        return part_of_split(item, split)
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        operator = tvm_api.operator_name(call)
+        if operator == "quantize":
+            return self._quantize(call)
+        if operator == "clip":
+            return self._clip_integers(call)
+        for candidate in integer_calls(operator):
+            replaced = candidate.replace(call, self._network)
+            if not replaced.same_as(call):
+                return replaced
+        return call
+
+    def _clip_integers(self, call: Any) -> Any:
+        """A clip of an integer operator's result becomes part of that operator."""
+        value = self._definition(call.args[0])
+        operator = operator_of(value)
+        if operator is None or operator.parameters is None or not operator.takes_clip:
+            return call
+        parameters = operator.parameters.of(value)
+        low, high = (round(tvm_api.float_argument(argument)) for argument in call.args[1:3])
+        clip = max(parameters.clip[0], low), min(parameters.clip[1], high)
+        clipped, operands = parameters.clipped(value.args, clip)
+        return clipped.call(operands, call.span)
+
+    # --- islands ------------------------------------------------------------------------------
+
+    def _quantize(self, call: Any) -> Any:
+        reasons: list[NotAnIsland] = []
+        for arithmetic in self._arithmetics:
+            try:
+                return self._integer_form(call, replace(self._network, arithmetic=arithmetic))
+            except NotAnIsland as reason:
+                reasons.append(reason)
+        inner = self._definition(call.args[0])
+        operator = tvm_api.operator_name(inner) or "quantize"
+        name = tvm_api.name_of(call) or str(call.args[0])
+        intended = isinstance(reasons[0], FloatInTheModel)
+        self.left.append(LeftInFloat(name, operator, str(reasons[0]), intended))
+        if not intended:
+            # ONNX Runtime and PyTorch round ties to even, as Relax does.
+            return call
+        scale = self._network.scale(call, tvm_api.dtype_of(call))
+        return self._derived(FLOATS, Island(Result.of(call, scale), self._network))
+
+    def _integer_form(self, call: Any, network: Network) -> Any:
+        """The integer operator of a quantize.
+
+        Raises:
+            NotAnIsland: there is none.
+        """
+        if recognitions(QUANTIZE, network.arithmetic):
+            scale = network.scale(call, tvm_api.dtype_of(call))
+            whole = self._derived(QUANTIZE, Island(Result.of(call, scale), network))
+            if whole is not None:
+                return whole
+        result = self._result(call, network)
+        operator = tvm_api.operator_name(result.call)
+        derived = self._derived(operator, Island(result, network))
+        if derived is None:
+            raise NotAnIsland(f"there is no integer form of {operator}")
+        return derived
+
+    def _derived(self, relax: str, island: Island) -> Any:
+        """What the first recognition makes of an island that it is for; None if none is."""
+        for recognition in recognitions(relax, island.arithmetic):
+            derived = recognition.derive(island)
+            if derived is not None:
+                return derived
+        return None
+
+    def _result(self, call: Any, network: Network) -> Result:
+        """The value that a quantize rounds, without activations in front of it."""
+        scale = network.scale(call, tvm_api.dtype_of(call))
+        (low, high), activation = scale.limits, False
+        value = self._definition(call.args[0])
+        network.check_node(value, call.span)
+        while (bounds := network.clipping(value)) is not None:
+            activation = True
+            low = max(low, scale.integer(bounds[0]))
+            high = min(high, scale.integer(bounds[1]))
+            value = self._definition(value.args[0])
+        shape = tvm_api.static_shape(call)
+        if not tvm_api.operator_name(value):
+            raise NotAnIsland("an input or constant of the network is float here")
+        if shape is None:
+            raise NotAnIsland("the quantized value has no static shape")
+        return Result(value, scale, (low, high), activation, shape, call.span)
+
+    def _definition(self, expression: Any) -> Any:
+        """What a variable is bound to; anything else is its own definition."""
+        if isinstance(expression, tvm_api.Var):
+            bound = self.lookup_binding(expression)
+            if isinstance(bound, tvm_api.Var):
+                return self._definition(bound)
+            return expression if bound is None else bound
+        return expression
+
+
+def recognize_islands(
+    module: Any, arithmetic: Arithmetic, meaning: Meaning
+) -> tuple[Any, list[LeftInFloat], list[str]]:
+    """Rewrite the islands of `main` as integer operators.
+
+    Returns:
+        The module, the islands that have no integer form here, and the layers whose float bias
+        became integers.
+    """
+    recognizer = IslandRecognizer(module, arithmetic, meaning)
+    main = module.get_global_var("main")
+    recognizer.builder_.update_func(main, recognizer.visit_expr(module["main"]))
+    clean = tvm_api.relax_transform.DeadCodeElimination()(recognizer.builder_.get())
+    return clean, recognizer.left, recognizer.rounded_biases

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of split tensors as slices, so that islands end at tensors and not at tuples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umakit import tvm_api
+
+
+def part_of_split(item: Any, split: Any) -> Any:
+    """One element of a tuple as a slice of what was split; the element itself of other tuples.
+
+    Args:
+        item: a Relax TupleGetItem.
+        split: what its tuple is bound to.
+    """
+    if tvm_api.operator_name(split) != "split":
+        return item
+    index = int(item.index)
+    axis, places = int(split.attrs.axis), split.attrs.indices_or_sections
+    size = (tvm_api.static_shape(split.args[0]) or ())[axis]
+    if hasattr(places, "__len__"):
+        ends = [*(int(place) for place in places), size]
+    else:
+        length = -(-size // int(places))
+        ends = [min(length * (part + 1), size) for part in range(int(places))]
+    begin = ends[index - 1] if index else 0
+    part = tvm_api.relax.op.strided_slice(split.args[0], [axis], [begin], [ends[index]])
+    return tvm_api.make_call(part, span=split.span)
