@@ -29,7 +29,7 @@ NONE = Decision()
 BY_TVM: Mapping[str, Decision] = {
     **dict.fromkeys(
         "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos "
-        "Cosh DynamicQuantizeLinear Erf Exp Expand Floor GlobalAveragePool GlobalMaxPool "
+        "Cosh Erf Exp Expand Floor GlobalAveragePool GlobalMaxPool "
         "GreaterOrEqual HardSwish Identity IsNaN LessOrEqual Log MatMul MatMulInteger Max Mean "
         "Min Mish Neg NonZero Not OptionalGetElement OptionalHasElement Reciprocal Relu Round "
         "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sum Tan Tanh Tile Where".split(),
@@ -101,7 +101,9 @@ DECISIONS: Mapping[str, Decision] = {**BY_TVM, **CONVERTER_DECISIONS}
 
 NOT_TAKEN: Mapping[str, str] = {
     "Attention": "TVM knows the operator of that name of ONNX Runtime only",
-    **dict.fromkeys(("BiasGelu", "FastGelu"), "of ONNX Runtime, and rewritten"),
+    **dict.fromkeys(
+        ("BiasGelu", "DynamicQuantizeLinear", "FastGelu"), "written as other operators before"
+    ),
     **dict.fromkeys(
         "AllClassNMS EmbedLayerNormalization MatMulInteger16 SkipLayerNormalization".split(),
         "no operator of the standard domain",

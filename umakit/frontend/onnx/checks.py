@@ -17,7 +17,7 @@ from umakit.errors import ModelError
 from umakit.frontend.onnx.rewriting import MICROSOFT, constant_tensors, is_rewritten
 
 QOPERATORS = frozenset(
-    "ConvInteger DynamicQuantizeLinear QLinearSoftmax QLinearAveragePool QLinearReduceMean "
+    "QLinearSoftmax QLinearAveragePool QLinearReduceMean "
     "QLinearWhere QAttention MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
 """Operators of files that ONNX Runtime quantized in its own format, which are not rewritten."""

@@ -59,6 +59,10 @@ class Rewriter:
             if attribute.name not in without.split()
         }
 
+    def is_constant(self, position: int) -> bool:
+        """Whether the values of an input are known."""
+        return self._constants.get(self.input(position)) is not None
+
     def values(self, position: int, what: str) -> Array:
         """The values of an input that must be a constant.
 
