@@ -13,7 +13,8 @@ from console import check_commands, run
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = [README, *(DOCS / f"{name}.md" for name in "shipping analysis simulator commands".split())]
+NAMES = "shipping analysis simulator commands architecture"
+PAGES = [README, *(DOCS / f"{name}.md" for name in NAMES.split())]
 """In the order in which their commands run, in one folder. Tutorials have tests of their own."""
 
 
@@ -21,6 +22,8 @@ PAGES = [README, *(DOCS / f"{name}.md" for name in "shipping analysis simulator 
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "docs").mkdir()
+    shutil.copy(DOCS / "stages.py", folder / "docs")
     return folder
 
 
