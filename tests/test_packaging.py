@@ -106,6 +106,11 @@ def test_the_wheel_holds(part: str, members: set[str]) -> None:
     assert wanted - members == set()
 
 
+def test_the_wheel_holds_every_module(members: set[str]) -> None:
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "umakit").rglob("*.py")}
+    assert modules - members == set()
+
+
 def test_the_wheel_holds_license_and_notice(members: set[str]) -> None:
     names = {Path(name).name for name in members if ".dist-info/" in name}
     assert {"LICENSE", "NOTICE", "METADATA", "entry_points.txt"} <= names
