@@ -25,7 +25,7 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.devices.run import run_library
 from umakit.errors import LibraryError
-from umakit.library.build_files import needs_full_libc
+from umakit.library.build_files import needs_full_libc, numeric_version
 from umakit.library.metadata import load_metadata
 from umakit.library.packages.convert import package_library
 from umakit.library.tar_files import library_folder, tar_bytes
@@ -218,7 +218,7 @@ def test_installed_packages_are_found(
     assert headers == ["tvmgen_one.h", "tvmgen_two.h"]
     write_project(
         project,
-        f"find_package(tvmgen_one {umakit.__version__} CONFIG REQUIRED)\n"
+        f"find_package(tvmgen_one {numeric_version()} CONFIG REQUIRED)\n"
         "find_package(tvmgen_two CONFIG REQUIRED)",
     )
     path = ";".join(map(str, moved))
