@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -14,16 +14,51 @@ from umakit.operators.add import Add
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.requantize import Requantize
 from umakit.patterns.layouts import weight_layout
-from umakit.patterns.parameters import BIAS_DTYPES, Binary
+from umakit.patterns.parameters import BIAS_DTYPES, Binary, Composite
 from umakit.patterns.weighted import ARRAYS, Weighted
-
-if TYPE_CHECKING:
-    from umakit.patterns.elementwise import ElementwiseOffer
-    from umakit.patterns.linear import WeightedOffer
-    from umakit.patterns.offer import Offer
 
 UNIT = (2**30, 1)
 """Multiplier and shift of a factor of 1."""
+
+
+class Accepted(Protocol):
+    """What a pattern says about the driver, as far as parameters depend on it."""
+
+    @property
+    def KIND(self) -> type[Composite]:
+        """Of the parameters."""
+
+    @property
+    def OPERATOR(self) -> type[Parameters]:
+        """The integer operator that is matched."""
+
+    @property
+    def requantize(self) -> bool:
+        """Whether the driver can change the scale a second time."""
+
+
+class AcceptedWeights(Accepted, Protocol):
+    """The same of an operator with weights."""
+
+    @property
+    def expand_scales(self) -> bool:
+        """Whether the driver gets a scale for each output channel always."""
+
+    @property
+    def weight_layout(self) -> str:
+        """In which the driver gets the weights."""
+
+    @property
+    def fold_zero_point(self) -> bool:
+        """Whether the bias holds what the zero point of the data adds."""
+
+
+class AcceptedShapes(Accepted, Protocol):
+    """The same of an operator with two tensors."""
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether the driver can repeat axes of one element."""
 
 
 class NotReadable(Exception):
@@ -58,7 +93,7 @@ class Match:
         return self.addition.args[1 - self.side]
 
 
-def read_composite(offer: Offer, match: Match, arrays: Sequence[Any] | None = None) -> Any:
+def read_composite(offer: Accepted, match: Match, arrays: Sequence[Any] | None = None) -> Any:
     """The parameters of a composite.
 
     Args:
@@ -89,15 +124,15 @@ def read_composite(offer: Offer, match: Match, arrays: Sequence[Any] | None = No
     if match.addition is not None:
         values["addition"] = last
     if issubclass(offer.KIND, Weighted):
-        values |= _weighted(cast("WeightedOffer", offer), known, call, arrays)
+        values |= _weighted(cast(AcceptedWeights, offer), known, call, arrays)
     if issubclass(offer.KIND, Binary):
-        broadcasts = cast("ElementwiseOffer", offer).broadcast
+        broadcasts = cast(AcceptedShapes, offer).broadcast
         values |= {"right_shape": shapes[1], "broadcasts": broadcasts}
     return offer.KIND(**values)
 
 
 def _weighted(
-    offer: WeightedOffer, known: Any, call: Any, arrays: Sequence[Any] | None
+    offer: AcceptedWeights, known: Any, call: Any, arrays: Sequence[Any] | None
 ) -> dict[str, Any]:
     """The fields of `Weighted`."""
     if arrays is None:
