@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,22 @@ def test_decomposed_programs(tmp_path: Path) -> None:
     outputs = umakit.run_library(library.path, arrays).outputs.values()
     for got, wanted in zip(outputs, model(*inputs), strict=True):
         assert abs(got - wanted.numpy()).max() <= 1e-5 * wanted.abs().max()
+
+
+def test_nearest_places_of_quantized_networks_are_integers(tmp_path: Path) -> None:
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
+    parts = torch.ops.quantized_decomposed
+    grid = 0.05, 3, -128, 127, torch.int8
+
+    def forward(_: Any, x: Any) -> Any:
+        real = parts.dequantize_per_tensor(x, *grid)
+        return parts.quantize_per_tensor(F.relu(F.interpolate(real, scale_factor=1.7)), *grid)
+
+    x = (tensor(1, 3, 5, 6) * 50).to(torch.int8)
+    execution = execute(Function(forward), tmp_path, x, tolerance=0, backends=False)
+    folder = Path(execution.library.path) / "codegen" / "host" / "src"
+    text = "".join(path.read_text() for path in folder.glob("tvmgen_*.c"))
+    assert "int8_t" in text and not re.search(r"\bfloat\b", text)
 
 
 @pytest.mark.parametrize(

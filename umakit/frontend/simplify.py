@@ -21,7 +21,7 @@ DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 """Operators whose second operand is a divisor."""
 
 
-SCATTER = "relax.scatter_elements"
+SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
 def simplify(module: Any, where: str) -> Any:
@@ -41,7 +41,8 @@ def simplify(module: Any, where: str) -> Any:
         # Folding dequantize(weight) would destroy the islands that quantization looks for.
         passes.append(transform.FoldConstant())
     passes.append(transform.DeadCodeElimination())
-    rules = {**constant_rules(), SCATTER: _unless_narrow(tvm_api.legalization(SCATTER))}
+    scatter = _unless_narrow(tvm_api.legalization(SCATTER))
+    rules = {**constant_rules(), SCATTER: scatter, TAKE: _take_of_constants}
     with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
             module = transform.ConvertToDataflow(min_size=1)(module)
@@ -66,6 +67,17 @@ def _unless_narrow(rule: Any) -> Any:
         return call if narrow else rule(builder, call)
 
     return apply
+
+
+def _take_of_constants(builder: Any, call: Any) -> Any:
+    """A rule for `take` of constants, whose indices are in range; others are left as they are.
+
+    TVM's own says on the terminal that it may crash, for every call.
+    """
+    if any(tvm_api.constant_array(operand) is None for operand in call.args):
+        return call
+    mode = "clip" if str(call.attrs.mode) == "fast" else str(call.attrs.mode)
+    return builder.call_te(tvm_api.topi.take, *call.args, call.attrs.axis, mode=mode)
 
 
 def _refuse_zero_divisors(module: Any, where: str) -> None:

@@ -64,6 +64,13 @@ class Converter(Importer):  # type: ignore[misc]
         Raises:
             ModelError: an operator that cannot be imported exactly.
         """
+        try:
+            return self._label(self._module(outputs))
+        except ModelError:
+            tvm_api.abandon(self.block_builder)
+            raise
+
+    def _module(self, outputs: int) -> Any:
         program, builder = self._program, self.block_builder
         for node in program.inputs:
             shape, dtype = self.type_of(node)
@@ -78,7 +85,7 @@ class Converter(Importer):  # type: ignore[misc]
                 result = fields[0] if outputs == 1 else relax.Tuple(fields)
                 result = builder.emit_output(result)
             builder.emit_func_output(result)
-        return self._label(builder.get())
+        return builder.get()
 
     def value(self, node: Node) -> Any:
         """The Relax expression of a tensor node; constants are made when they are used."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from umakit import tvm_api
+from umakit.floats import resampling
 from umakit.frontend.model import Quantization
 from umakit.frontend.torch.registry import Arguments, Graph, Node, arguments_of
 
@@ -168,8 +169,12 @@ def _with_operands(call: Any, operands: list[Any]) -> Any:
     return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
 
 
-def _is_movement(graph: Graph, value: Any) -> bool:
-    return tvm_api.operator_name(graph.definition(value)) in MOVEMENTS
+def _is_movement(call: Any) -> bool:
+    """Whether an expression is a call of an operator that only moves elements."""
+    operator = tvm_api.operator_name(call)
+    if operator == resampling.OPERATOR:
+        return resampling.moves_only(call)
+    return operator in MOVEMENTS
 
 
 def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
@@ -182,7 +187,7 @@ def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
     call = graph.definition(value)
     if tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)
-    if tvm_api.operator_name(call) not in MOVEMENTS:
+    if not _is_movement(call):
         return value
     sources = [graph.definition(operand) for operand in _operands(call)]
     grids = [single_grid(source) for source in sources]
@@ -210,13 +215,13 @@ def moved_behind(graph: Graph, value: Any, function: Any) -> Any:
     """A quantize of moved numbers as the movement of quantized numbers."""
     call = graph.definition(value)
     operator = tvm_api.operator_name(call)
-    if operator in ACTIVATIONS and _is_movement(graph, call.args[0]):
+    if operator in ACTIVATIONS and _is_movement(graph.definition(call.args[0])):
 
         def activated(moved: Any) -> Any:
             return function(graph.block_builder.emit(_with_operands(call, [moved])))
 
         return moved_behind(graph, call.args[0], activated)
-    if operator not in MOVEMENTS:
+    if not _is_movement(call):
         return function(value)
     parts = [moved_behind(graph, operand, function) for operand in _operands(call)]
     parts = [graph.block_builder.emit(part) for part in parts]
