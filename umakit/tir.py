@@ -53,7 +53,7 @@ DRIVER_CALL = "umakit.call_driver"
 _DRIVER_CALL = tvm_api.register_intrinsic(DRIVER_CALL, "Calls a driver and checks its status.")
 
 
-def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> Any:
+def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
     """A TIR pass from a function.
 
     Args:
@@ -61,33 +61,33 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> Any:
         transform: receives each prim func and returns it, or what replaces it.
     """
 
-    def apply(function: Any, module: Any, context: Any) -> Any:
+    def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: Any) -> Any:
         return transform(function)
 
     return tvm_api.tirx_transform.prim_func_pass(apply, opt_level=0, name=name)
 
 
-def composite_name(function: Any) -> str:
+def composite_name(function: tvm_api.PrimFunc) -> str:
     """`<target>.<pattern>` of the composite that a prim func was lowered from; may be empty."""
     return str(tvm_api.function_attribute(function, "umakit.composite") or "")
 
 
-def buffer_shape(buffer: Any) -> tuple[int, ...]:
+def buffer_shape(buffer: tvm_api.Buffer) -> tuple[int, ...]:
     """The constant shape of a prim func's buffer parameter."""
     return tvm_api.buffer_shape(buffer)
 
 
-def buffer_bytes(buffer: Any) -> int:
+def buffer_bytes(buffer: tvm_api.Buffer) -> int:
     """The size of a prim func's buffer."""
     return tvm_api.buffer_bytes(buffer)
 
 
-def pointer(buffer: Any) -> Any:
+def pointer(buffer: tvm_api.Buffer) -> tvm_api.PrimExpr:
     """A buffer's address, as an argument for a driver call."""
     return buffer.data
 
 
-def reference_loops(*tensors: Any) -> Any:
+def reference_loops(*tensors: Any) -> tvm_api.PrimFunc:
     """The prim func that TVM makes of a tensor expression, to compare loops with.
 
     Loop variables have 64 bits, as in what Relax lowers to.
@@ -103,7 +103,7 @@ def placeholder(shape: Sequence[int], dtype: str, name: str) -> Any:
     return tvm_api.te.placeholder(list(shape), dtype=dtype, name=name)
 
 
-def same_computation(function: Any, expected: Any) -> bool:
+def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> bool:
     """Whether two prim funcs have the same loops, blocks and expressions, but for names.
 
     This is a proof: equality is structural, node by node, including every index and bound.
@@ -115,7 +115,7 @@ def same_computation(function: Any, expected: Any) -> bool:
     return bool(tvm_api.tvm_ffi.structural_equal(bare(function), bare(expected)))
 
 
-def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> Any:
+def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> tvm_api.Buffer:
     """Memory in a scratchpad of the accelerator for the time of a prim func.
 
     The memory plan gives it an offset; in C it is a `uint32_t`, bytes from the scratchpad's start.
@@ -130,30 +130,30 @@ def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> Any:
     return tirx.decl_buffer([elements], dtype, name, scope=f"global.{pool}")
 
 
-def scratchpad_copy(tensor: Any, pool: str) -> Any:
+def scratchpad_copy(tensor: tvm_api.Buffer, pool: str) -> tvm_api.Buffer:
     """A place in a scratchpad as large as a tensor of a prim func, see `scratchpad_buffer`."""
     elements = math.prod(buffer_shape(tensor))
     return scratchpad_buffer(tensor.name, elements, tvm_api.buffer_dtype(tensor), pool)
 
 
-def allocate(buffers: Sequence[Any], body: Any) -> Any:
+def allocate(buffers: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
     """A body with memory for the time that it runs."""
     return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
 
 
-def sequence(statements: Sequence[Any]) -> Any:
+def sequence(statements: Sequence[Any]) -> tvm_api.Stmt:
     """Statements one after the other."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
-def only_if(conditions: Sequence[Any], body: Any) -> Any:
+def only_if(conditions: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
     """A body that runs if all conditions hold; always, if there are none."""
     if not conditions:
         return body
     return tirx.IfThenElse(tirx.all(*conditions), body, None)
 
 
-def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
+def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> tvm_api.Stmt:
     """Statements that call drivers one after the other, up to the first status that is not zero.
 
     Args:
@@ -162,7 +162,7 @@ def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> Any:
     return sequence([driver_call(name, arguments) for name, arguments in calls])
 
 
-def driver_call(name: str, arguments: Sequence[Any]) -> Any:
+def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
     """A statement that calls a driver and returns its status if that is not zero.
 
     It is one node of TIR until C is printed, and then
@@ -175,7 +175,7 @@ def driver_call(name: str, arguments: Sequence[Any]) -> Any:
     return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
 
 
-def called_driver(statement: Any) -> tuple[str, list[Any]] | None:
+def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
     """Name of the C function and arguments of what `driver_call` made; None for any other
     statement."""
     if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
@@ -184,12 +184,12 @@ def called_driver(statement: Any) -> tuple[str, list[Any]] | None:
     return str(function.value), arguments
 
 
-def is_driver_call(expression: Any) -> bool:
+def is_driver_call(expression: tvm_api.PrimExpr) -> bool:
     """Whether an expression is the call inside of what `driver_call` made."""
     return isinstance(expression, tvm_api.Call) and expression.op.same_as(_DRIVER_CALL)
 
 
-def schedule(function: Any) -> Any:
+def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:
     """A `tvm.s_tir.Schedule` of a prim func before lowering (`PassPhase.TIR_PHASE_0`).
 
     Its primitives (`split`, `reorder`, `decompose_reduction`, `tensorize`, ...) refuse what would
@@ -211,7 +211,9 @@ class TilePart:
     strides: tuple[Any, ...]
 
 
-def tensor_intrinsic(name: str, tile: Any, call: Callable[[Sequence[TilePart]], Any]) -> str:
+def tensor_intrinsic(
+    name: str, tile: tvm_api.PrimFunc, call: Callable[[Sequence[TilePart]], Any]
+) -> str:
     """Tell TVM what an instruction computes, for `schedule.tensorize(loop, name)`.
 
     The loops below `loop` are compared with those of `tile`, node by node, and become the call.
@@ -266,12 +268,12 @@ def tensor_intrinsic(name: str, tile: Any, call: Callable[[Sequence[TilePart]], 
     return name
 
 
-def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: Any) -> Any:
+def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
     """A block that touches whole tensors."""
     regions = [[tvm_api.whole_region(tensor) for tensor in each] for each in (reads, writes)]
     return tvm_api.SBlockRealize([], True, tvm_api.s_tir.SBlock([], *regions, "root", body))
 
 
-def with_body(function: Any, body: Any) -> Any:
+def with_body(function: tvm_api.PrimFunc, body: tvm_api.Stmt) -> tvm_api.PrimFunc:
     """A prim func with another body and the same parameters and attributes."""
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)

@@ -12,27 +12,83 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import tvm
 import tvm_ffi
-from tvm import relax, s_tir, te, tirx, topi
-from tvm.ir import Call, Expr, GenericConst, GlobalVar, Op, StringImm, TensorLoad, TupleGetItem, Var
-from tvm.ir import Tuple as RelaxTuple
+from tvm import relax, s_tir, te, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.relax.transform import PatternCheckContext
-from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import ScheduleError
 
 from umakit.errors import all_errors
 
+if TYPE_CHECKING:
+    from umakit.tvm_types import (
+        BaseFunction,
+        Binding,
+        BlockBuilder,
+        Buffer,
+        Call,
+        Expr,
+        Function,
+        GenericConst,
+        GlobalVar,
+        IRModule,
+        Node,
+        Op,
+        Pass,
+        PrimExpr,
+        PrimFunc,
+        RelaxTuple,
+        Schedule,
+        Sequential,
+        Span,
+        Stmt,
+        StringImm,
+        Target,
+        TensorLoad,
+        TupleGetItem,
+        Type,
+        Var,
+        tirx,
+    )
+else:
+    from tvm import tirx
+    from tvm.ir import BaseFunc as BaseFunction
+    from tvm.ir import (
+        Call,
+        Expr,
+        GenericConst,
+        GlobalVar,
+        Node,
+        Op,
+        Span,
+        StringImm,
+        TensorLoad,
+        TupleGetItem,
+        Type,
+        Var,
+    )
+    from tvm.ir import Tuple as RelaxTuple
+    from tvm.relax import Binding, BlockBuilder, Function
+    from tvm.s_tir import Schedule
+    from tvm.tirx import Buffer, PrimFunc, Stmt
+
+    IRModule = tvm.IRModule
+    Pass = tvm.transform.Pass
+    PrimExpr = Expr
+    Sequential = tvm.transform.Sequential
+    Target = tvm.target.Target
+
 P = ParamSpec("P")
 R = TypeVar("R")
+N = TypeVar("N")
 
 _one_at_a_time = threading.RLock()
 
@@ -57,32 +113,32 @@ s_tir_transform = s_tir.transform
 SBlockRealize = s_tir.SBlockRealize
 tirx_transform = tirx.transform
 
-IRModule = tvm.IRModule
 VERSION: str = tvm.__version__
 FFI_VERSION: str = tvm_ffi.__version__
 FFI_WITHOUT_TENSORIZE = ("0.1.15.post1", "0.1.15.post2")
 """Releases of apache-tvm-ffi in which `Schedule.tensorize` ends in SIGSEGV."""
 
-Buffer = tirx.Buffer
-Function = relax.Function
-PrimExpr = Expr
-PrimFunc = tirx.PrimFunc
-Stmt = tirx.Stmt
-Sequential = tvm.transform.Sequential
-Target = tvm.target.Target
 TVM_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
 """TVM has no exception of its own in 0.27: checks in C++ and in Python arrive as these."""
 
 __all__ = [
     "TVM_ERRORS",
+    "BaseFunction",
+    "Binding",
+    "BlockBuilder",
+    "Buffer",
     "Call",
     "DFPattern",
+    "Expr",
     "Function",
     "GenericConst",
     "GlobalVar",
     "IRModule",
+    "Node",
     "Op",
+    "Pass",
     "PatternCheckContext",
+    "PrimExpr",
     "PrimFunc",
     "PyExprMutator",
     "RelaxTuple",
@@ -90,10 +146,13 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "Sequential",
+    "Span",
+    "Stmt",
     "StringImm",
     "Target",
     "TensorLoad",
     "TupleGetItem",
+    "Type",
     "Var",
     "get_patterns_with_prefix",
     "has_leaking_intermediate_variables",
@@ -134,7 +193,7 @@ def constant_array(expression: Any) -> npt.NDArray[Any] | None:
     return expression.value.numpy() if isinstance(expression, GenericConst) else None
 
 
-def float_value(value: float) -> Any:
+def float_value(value: float) -> Expr:
     """A scalar argument of a Relax operator."""
     return tirx.FloatImm("float32", value)
 
@@ -152,7 +211,7 @@ def float_argument(expression: Any) -> float:
     return float(value)
 
 
-def static_shape(expression: Any) -> tuple[int, ...] | None:
+def static_shape(expression: Expr) -> tuple[int, ...] | None:
     """Shape of a tensor expression; None when it is no tensor or a dimension is symbolic."""
     return static_type_shape(expression.ty)
 
@@ -189,37 +248,37 @@ def operator_name(call: Any) -> str:
     return str(operator.name).removeprefix("relax.") if isinstance(operator, Op) else ""
 
 
-def bindings_of(function: Any) -> Iterator[Any]:
+def bindings_of(function: Function) -> Iterator[Binding]:
     """The bindings of a Relax function in execution order."""
     for block in function.body.blocks:
         yield from block.bindings
 
 
-def relax_functions(module: Any) -> Iterator[tuple[Any, Any]]:
+def relax_functions(module: IRModule) -> Iterator[tuple[GlobalVar, Function]]:
     """(global variable, function) of each Relax function of a module."""
     for variable, function in module.functions.items():
         if isinstance(function, Function):
             yield variable, function
 
 
-def prim_functions(module: Any) -> Iterator[tuple[Any, Any]]:
+def prim_functions(module: IRModule) -> Iterator[tuple[GlobalVar, PrimFunc]]:
     """(global variable, function) of each TIR prim func of a module, sorted by name."""
     for variable, function in sorted(module.functions.items(), key=lambda item: item[0].name_hint):
         if isinstance(function, PrimFunc):
             yield variable, function
 
 
-def function_attribute(function: Any, name: str) -> Any:
+def function_attribute(function: BaseFunction, name: str) -> Any:
     """An attribute of a function, or None."""
     return function.attrs[name] if function.attrs and name in function.attrs else None
 
 
-def make_call(call: Any, *, span: Any) -> Any:
+def make_call(call: Call, *, span: Span | None) -> Call:
     """A copy of a Relax call with another span."""
     return relax.Call(call.op, call.args, call.attrs, call.ty_args, span)
 
 
-def emit_like(builder: Any, variable: Any, value: Any, name: str | None = None) -> Any:
+def emit_like(builder: BlockBuilder, variable: Var, value: Expr, name: str | None = None) -> Var:
     """Bind a value in a mutator's builder to a new variable of the same kind as `variable`.
 
     It has the same name too, unless another one is given.
@@ -231,7 +290,7 @@ def emit_like(builder: Any, variable: Any, value: Any, name: str | None = None) 
     return builder.emit_output(value, name)
 
 
-def name_span(name: str) -> Any:
+def name_span(name: str) -> Span:
     """A source span that says which node of the user's model a call came from.
 
     Spans carry a call's origin through the pipeline: first the node's name, after partitioning
@@ -245,12 +304,12 @@ def name_of(call: Any) -> str | None:
     return span_name(getattr(call, "span", None))
 
 
-def span_name(span: Any) -> str | None:
+def span_name(span: Span | None) -> str | None:
     """The node name in a span of `name_span`, or None."""
     return str(span.source_name.name) if span is not None and int(span.line) == 0 else None
 
 
-def rows_span(rows: Iterable[int]) -> Any:
+def rows_span(rows: Iterable[int]) -> Span:
     """A source span that names the rows of the offload report that a call stands for."""
     name = ",".join(str(row) for row in sorted(set(rows)))
     return tvm.ir.Span(tvm.ir.SourceName(name), 1, 1, 0, 0)
@@ -264,7 +323,7 @@ def rows_of(call: Any) -> tuple[int, ...]:
     return tuple(int(row) for row in str(span.source_name.name).split(","))
 
 
-def tensor_type(shape: Iterable[int], dtype: str) -> Any:
+def tensor_type(shape: Iterable[int], dtype: str) -> Type:
     """The Relax type of a tensor."""
     return relax.TensorType(list(shape), dtype)
 
@@ -349,9 +408,10 @@ def walk(root: Any, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> None:
     tvm_ffi.structural_walk(root, [(kind, silent(function)) for kind, function in callbacks])
 
 
-def rewrite(root: Any, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Any:
+def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """A copy of `root` in which each node of a type is replaced by what its callback returns."""
-    return tvm_ffi.structural_map(root, callbacks)
+    rewritten: N = tvm_ffi.structural_map(root, callbacks)
+    return rewritten
 
 
 def collect(root: Any, kind: Any) -> list[Any]:
@@ -361,34 +421,34 @@ def collect(root: Any, kind: Any) -> list[Any]:
     return found
 
 
-def flatten_statements(statement: Any) -> list[Any]:
+def flatten_statements(statement: Stmt) -> list[Stmt]:
     """The statements of nested sequences as one flat list."""
     if isinstance(statement, tirx.SeqStmt):
         return [inner for child in statement.seq for inner in flatten_statements(child)]
     return [statement]
 
 
-def buffer_shape(buffer: Any) -> tuple[int, ...]:
+def buffer_shape(buffer: Buffer) -> tuple[int, ...]:
     """The constant shape of a TIR buffer."""
     return tuple(int(extent) for extent in buffer.ty.shape)
 
 
-def buffer_dtype(buffer: Any) -> str:
+def buffer_dtype(buffer: Buffer) -> str:
     """Element type of a TIR buffer."""
     return str(buffer.ty.dtype)
 
 
-def buffer_scope(buffer: Any) -> str:
+def buffer_scope(buffer: Buffer) -> str:
     """Storage scope of a TIR buffer, for example `global` or `local`."""
     return str(buffer.ty.storage_scope)
 
 
-def buffer_bytes(buffer: Any) -> int:
+def buffer_bytes(buffer: Buffer) -> int:
     """Size of a TIR buffer in bytes."""
     return int(np.prod(buffer_shape(buffer), dtype=np.int64)) * element_bytes(buffer_dtype(buffer))
 
 
-def whole_region(buffer: Any) -> Any:
+def whole_region(buffer: Buffer) -> Any:
     """All of a buffer, as blocks say what they read and write."""
     ranges = [tvm.ir.Range.from_min_extent(0, extent) for extent in buffer.shape]
     return tvm.ir.TensorRegion(buffer, ranges, tirx.stmt.BufferRegionType())
@@ -399,7 +459,7 @@ def element_bytes(dtype: str) -> int:
     return np.dtype(dtype).itemsize
 
 
-def register_intrinsic(name: str, description: str) -> Any:
+def register_intrinsic(name: str, description: str) -> Op:
     """A TIR operator with side effects, such as `tirx.call_extern`, made if it does not exist.
 
     Args:
@@ -413,7 +473,7 @@ def register_intrinsic(name: str, description: str) -> Any:
     return Op.get(name)
 
 
-def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Any:
+def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
     """A call of a TIR operator.
 
     Args:
@@ -424,7 +484,7 @@ def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Any:
     return tirx.call_intrin(dtype, name, *arguments)
 
 
-def pointed_buffer(expression: Any) -> Any:
+def pointed_buffer(expression: Expr) -> Buffer | None:
     """The buffer of which an expression is the address, as `buffer.data`; None for others."""
     if not isinstance(expression, Call) or not str(expression.op.name).endswith("buffer_data"):
         return None
@@ -444,12 +504,12 @@ def integer_value(expression: Any) -> int | None:
     return int(expression.value) if isinstance(expression, tirx.IntImm) else None
 
 
-def buffers_in(expression: Any) -> list[Any]:
+def buffers_in(expression: Any) -> list[Buffer]:
     """The buffers that an expression mentions."""
     return [v for v in collect(expression, Var) if tirx.is_buffer_var(v)]
 
 
-def symbolic_offset(buffer: Any) -> Any:
+def symbolic_offset(buffer: Buffer) -> Var | None:
     """The variable that stands for a buffer's offset in its allocation, None if it has none.
 
     Tensors of a Relax network always start at their pointer, so its value is 0.
@@ -461,7 +521,7 @@ def symbolic_offset(buffer: Any) -> Any:
 # --- Targets, reference executables ---------------------------------------------------------------
 
 
-def c_target() -> Any:
+def c_target() -> Target:
     """The target that CPU code is lowered for: C, as its own host."""
     target = Target("c")
     return target.with_host(target)

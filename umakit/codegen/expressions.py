@@ -94,7 +94,7 @@ class ExpressionPrinter:
 
     # --- names --------------------------------------------------------------------------------
 
-    def declare(self, variable: Any, wanted: str | None = None) -> str:
+    def declare(self, variable: tvm_api.Var, wanted: str | None = None) -> str:
         """A fresh C name for a variable or buffer, like its own or like the one wanted."""
         name = self.fresh_name(wanted or str(variable.name))
         self._names[variable] = name
@@ -111,16 +111,16 @@ class ExpressionPrinter:
         yield
         self._taken = outside
 
-    def substitute(self, variable: Any, text: str) -> None:
+    def substitute(self, variable: tvm_api.Var, text: str) -> None:
         """Print a variable as a text that needs no parentheses."""
         self._values[variable] = text
 
-    def bind(self, variable: Any, value: Any) -> None:
+    def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
         """Note that a variable stands for a value, which may depend on data."""
         if self._depends_on_data(value):
             self._data.add(variable)
 
-    def _depends_on_data(self, expression: Any) -> bool:
+    def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
         """Whether an expression reads a tensor, and not loop variables alone."""
         if tvm_api.collect(expression, tvm_api.TensorLoad):
             return True
@@ -130,13 +130,13 @@ class ExpressionPrinter:
         """Keep a name free, for a function that the kernel calls."""
         self._taken.add(name.lower())
 
-    def alias(self, buffer: Any, original: Any) -> None:
+    def alias(self, buffer: tvm_api.Buffer, original: tvm_api.Buffer) -> None:
         """Let a buffer share the name of another one that it is a view of."""
         if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(original):
             raise self.unsupported(f"a view of {original.name} as another dtype")
         self._names[buffer] = self.name(original)
 
-    def name(self, variable: Any) -> str:
+    def name(self, variable: tvm_api.Var) -> str:
         """The C name of a declared variable or buffer."""
         if variable not in self._names:
             raise self.unsupported(f"undeclared variable {variable.name}")
@@ -148,16 +148,16 @@ class ExpressionPrinter:
 
     # --- expressions --------------------------------------------------------------------------
 
-    def text(self, expression: Any, minimum: int = COMMA) -> str:
+    def text(self, expression: tvm_api.PrimExpr, minimum: int = COMMA) -> str:
         """C text of an expression, in parentheses if it binds weaker than `minimum`."""
         text, precedence = self._print(expression)
         return f"({text})" if precedence < minimum else text
 
-    def scalar(self, buffer: Any) -> None:
+    def scalar(self, buffer: tvm_api.Buffer) -> None:
         """Print a buffer of one element as a plain variable."""
         self._scalars.add(buffer)
 
-    def element(self, buffer: Any, indices: Any) -> str:
+    def element(self, buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> str:
         """C text of `buffer[index]`."""
         if buffer in self._scalars:
             return self.name(buffer)
@@ -165,7 +165,7 @@ class ExpressionPrinter:
             raise self.unsupported(f"access to {buffer.name} with {len(indices)} indices")
         return f"{self.name(buffer)}[{self.text(indices[0])}]"
 
-    def _print(self, node: Any) -> tuple[str, int]:
+    def _print(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         kind = type(node).__name__
         if kind in COMPARISONS:
             return self._comparison(node, kind)
@@ -178,7 +178,7 @@ class ExpressionPrinter:
             raise self.unsupported(f"TIR expression {kind}")
         return handler(node)
 
-    def _comparison(self, node: Any, kind: str) -> tuple[str, int]:
+    def _comparison(self, node: tvm_api.PrimExpr, kind: str) -> tuple[str, int]:
         symbol, precedence = COMPARISONS[kind]
         for constant, outcome in (
             (node.b, {"GE": "true", "LT": "false"}),
@@ -191,7 +191,7 @@ class ExpressionPrinter:
         # Operands that are comparisons themselves get parentheses, as compilers want it.
         return f"{self.text(node.a, SUM)} {symbol} {self.text(node.b, SUM)}", precedence
 
-    def _binary(self, node: Any, kind: str) -> tuple[str, int]:
+    def _binary(self, node: tvm_api.PrimExpr, kind: str) -> tuple[str, int]:
         symbol, precedence = BINARY[kind]
         type_ = dtype(node)
         if kind == "Mod" and type_ in FLOATS:
@@ -222,20 +222,24 @@ class ExpressionPrinter:
             return f"(int32_t){self.text(node.a, UNARY)} {symbol} {right}", precedence
         return text, precedence
 
-    def _needs_guard(self, node: Any) -> bool:
+    def _needs_guard(self, node: tvm_api.PrimExpr) -> bool:
         """Whether an integer is divided by data that may be 0 or -1."""
         if dtype(node) in FLOATS or not self._depends_on_data(node):
             return False
         low, high = integer_range(node.b)
         return low <= 0 <= high or (low <= -1 <= high and not dtype(node).startswith("uint"))
 
-    def _joined(self, left: Any, symbol: str, right: Any, precedence: int) -> str:
+    def _joined(
+        self, left: tvm_api.PrimExpr, symbol: str, right: tvm_api.PrimExpr, precedence: int
+    ) -> str:
         return f"{self.text(left, precedence)} {symbol} {self.text(right, precedence + 1)}"
 
-    def _bitwise(self, symbol: str, left: Any, right: Any) -> tuple[str, int]:
+    def _bitwise(
+        self, symbol: str, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr
+    ) -> tuple[str, int]:
         return f"({self.text(left, UNARY)} {symbol} {self.text(right, UNARY)})", PRIMARY
 
-    def _bitwise_not(self, node: Any, operand: Any) -> tuple[str, int]:
+    def _bitwise_not(self, node: tvm_api.PrimExpr, operand: tvm_api.PrimExpr) -> tuple[str, int]:
         type_ = dtype(node)
         if type_ in ("uint8", "uint16"):
             # In an expression the complement is a negative int, which compilers warn about.
@@ -243,37 +247,37 @@ class ExpressionPrinter:
         text = self.text(operand, UNARY)
         return f"!{text}" if type_ == "bool" else f"({c_type(type_)})~{text}", UNARY
 
-    def _print_Let(self, node: Any) -> tuple[str, int]:
+    def _print_Let(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         # Put the value where the variable stands: a condition around it may guard the value too.
         self.bind(node.var, node.value)
         self.substitute(node.var, self.text(node.value, PRIMARY))
         return self._print(node.body)
 
-    def _print_IntImm(self, node: Any) -> tuple[str, int]:
+    def _print_IntImm(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         value = int(node.value)
         return integer_literal(value, dtype(node)), PRIMARY if value >= 0 else UNARY
 
-    def _print_FloatImm(self, node: Any) -> tuple[str, int]:
+    def _print_FloatImm(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         text = float_literal(float(node.value), dtype(node))
         if not math.isfinite(node.value):
             self.headers.add(MATH_HEADER)
         return text, UNARY if text.startswith("-") else PRIMARY
 
-    def _print_Var(self, node: Any) -> tuple[str, int]:
+    def _print_Var(self, node: tvm_api.Var) -> tuple[str, int]:
         if node in self._values:
             return self._values[node], PRIMARY
         return self.name(node), PRIMARY
 
-    def _print_TensorLoad(self, node: Any) -> tuple[str, int]:
+    def _print_TensorLoad(self, node: tvm_api.TensorLoad) -> tuple[str, int]:
         return self.element(node.source, node.indices), PRIMARY
 
-    def _print_Not(self, node: Any) -> tuple[str, int]:
+    def _print_Not(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return f"!{self.text(node.a, UNARY)}", UNARY
 
-    def _print_BitwiseNot(self, node: Any) -> tuple[str, int]:
+    def _print_BitwiseNot(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._bitwise_not(node, node.a)
 
-    def _print_Cast(self, node: Any) -> tuple[str, int]:
+    def _print_Cast(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         if dtype(node) == "bool":
             return f"{self.text(node.value, 9)} != 0", 8
         if _is_promotion(node):
@@ -283,28 +287,30 @@ class ExpressionPrinter:
             return self._helper(f"{dtype(node)}_from", node.value), PRIMARY
         return f"({c_type(dtype(node))}){self.text(node.value, UNARY)}", UNARY
 
-    def _print_Select(self, node: Any) -> tuple[str, int]:
+    def _print_Select(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._conditional(node.condition, node.true_value, node.false_value)
 
-    def _print_Max(self, node: Any) -> tuple[str, int]:
+    def _print_Max(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._extreme(node, "maximum", "at_least"), PRIMARY
 
-    def _print_Min(self, node: Any) -> tuple[str, int]:
+    def _print_Min(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._extreme(node, "minimum", "at_most"), PRIMARY
 
-    def _extreme(self, node: Any, name: str, limit_name: str) -> str:
+    def _extreme(self, node: tvm_api.PrimExpr, name: str, limit_name: str) -> str:
         for limit, value in ((node.a, node.b), (node.b, node.a)):
             if isinstance(limit, tirx.FloatImm) and not math.isnan(limit.value):
                 return self._helper(limit_name, limit, value)
         return self._helper(name, node.a, node.b)
 
-    def _print_LShift(self, node: Any) -> tuple[str, int]:
+    def _print_LShift(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._shift_left(node, node.a, node.b)
 
-    def _print_RShift(self, node: Any) -> tuple[str, int]:
+    def _print_RShift(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return self._shift_right(node.a, node.b)
 
-    def _conditional(self, condition: Any, yes: Any, no: Any) -> tuple[str, int]:
+    def _conditional(
+        self, condition: tvm_api.PrimExpr, yes: tvm_api.PrimExpr, no: tvm_api.PrimExpr
+    ) -> tuple[str, int]:
         text = f"{self.text(condition, 3)} ? {self.text(yes, 3)} : {self.text(no, CONDITIONAL)}"
         return text, CONDITIONAL
 
@@ -315,7 +321,9 @@ class ExpressionPrinter:
             self.headers.add(MATH_HEADER)
         return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"
 
-    def _shift_left(self, node: Any, value: Any, amount: Any) -> tuple[str, int]:
+    def _shift_left(
+        self, node: tvm_api.PrimExpr, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr
+    ) -> tuple[str, int]:
         if self._may_leave_width(value, amount):
             return self._helper("shift_left", value, amount), PRIMARY
         # Shifting a negative number left is undefined in C: go through the unsigned type.
@@ -324,12 +332,12 @@ class ExpressionPrinter:
         text = f"(({unsigned}){self.text(value, UNARY)} << {self.text(amount, UNARY)})"
         return f"({signed}){text}", UNARY
 
-    def _shift_right(self, value: Any, amount: Any) -> tuple[str, int]:
+    def _shift_right(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> tuple[str, int]:
         if self._may_leave_width(value, amount):
             return self._helper("shift_right", value, amount), PRIMARY
         return f"({self.text(value, UNARY)} >> {self.text(amount, UNARY)})", PRIMARY
 
-    def _may_leave_width(self, value: Any, amount: Any) -> bool:
+    def _may_leave_width(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> bool:
         """Whether data says by how much to shift, and may say less than 0 or the width or more."""
         low, high = integer_range(amount)
         wide = low < 0 or high >= np.iinfo(dtype(value)).bits
@@ -337,7 +345,7 @@ class ExpressionPrinter:
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _print_Call(self, node: Any) -> tuple[str, int]:
+    def _print_Call(self, node: tvm_api.Call) -> tuple[str, int]:
         name = re.sub(r"^(prim|tirx|s_tir|tir)\.", "", str(getattr(node.op, "name", node.op)))
         arguments = list(node.args)
         if name in ("call_extern", "call_pure_extern"):
@@ -406,13 +414,13 @@ class ExpressionPrinter:
         suffix = "f" if type_ == "float32" else ""
         return f"{name}{suffix}({', '.join(self.text(argument) for argument in arguments)})"
 
-    def _absolute(self, argument: Any) -> str:
+    def _absolute(self, argument: tvm_api.PrimExpr) -> str:
         if dtype(argument) in FLOATS:
             return self._math("fabs", dtype(argument), [argument])
         return self._helper("absolute", argument)
 
 
-def _without_sign(node: Any) -> Any:
+def _without_sign(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
     """The opposite of a negative constant of a signed type, which has one; else None."""
     value, type_ = tvm_api.integer_value(node), dtype(node)
     if value is None or value >= 0 or value == np.iinfo(type_).min:
@@ -420,14 +428,14 @@ def _without_sign(node: Any) -> Any:
     return tirx.IntImm(type_, -value)
 
 
-def _is_promotion(node: Any) -> bool:
+def _is_promotion(node: tvm_api.PrimExpr) -> bool:
     """Whether a cast to 16 or 32 bits is what C does by itself when it computes."""
     if type(node).__name__ != "Cast" or dtype(node.value) not in SMALL_INTEGERS:
         return False
     return (dtype(node.value), dtype(node)) in PROMOTIONS
 
 
-def _needs_more_than_int(node: Any) -> bool:
+def _needs_more_than_int(node: tvm_api.PrimExpr) -> bool:
     """Whether C computes an int32 in int and it may need more than the 16 bits of the least int."""
     if not (_is_narrow(node.a) and _is_narrow(node.b)):
         return False
@@ -435,7 +443,7 @@ def _needs_more_than_int(node: Any) -> bool:
     return low < -(2**15) or high >= 2**15
 
 
-def _is_narrow(node: Any) -> bool:
+def _is_narrow(node: tvm_api.PrimExpr) -> bool:
     """Whether the C text of an expression may have no more than 16 bits."""
     if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
         return True
@@ -447,6 +455,6 @@ def _is_narrow(node: Any) -> bool:
     return _is_narrow(node.a) and _is_narrow(node.b)
 
 
-def dtype(expression: Any) -> str:
+def dtype(expression: tvm_api.PrimExpr) -> str:
     """Element type of a TIR expression."""
     return str(expression.ty.dtype)

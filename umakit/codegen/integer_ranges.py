@@ -8,8 +8,6 @@ of two int8 in 32 bits, C can say it plainly, and compilers find their vector in
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -21,14 +19,14 @@ ARITHMETIC = ("Add", "Sub", "Mul")
 REQUANTIZE = tuple(f"umakit_requantize_{rounding.value}" for rounding in Arithmetic)
 
 
-def overflows(node: Any) -> bool:
+def overflows(node: tvm_api.PrimExpr) -> bool:
     """Whether an addition, subtraction or multiplication may leave the range of its dtype."""
     low, high = _unlimited(node)
     least, largest = _limits(str(node.ty.dtype))
     return low < least or high > largest
 
 
-def integer_range(node: Any) -> Range:
+def integer_range(node: tvm_api.PrimExpr) -> Range:
     """Least and largest value of an integer expression, from the dtypes of what it reads."""
     limits = _limits(str(node.ty.dtype))
     kind = type(node).__name__
@@ -47,7 +45,7 @@ def integer_range(node: Any) -> Range:
     return _result_range(requantize.called_function(node), node, limits)
 
 
-def _result_range(function: str, node: Any, limits: Range) -> Range:
+def _result_range(function: str, node: tvm_api.PrimExpr, limits: Range) -> Range:
     """The range of a result of `umakit/requantize.h`, or the limits of its dtype."""
     arguments = [integer_range(argument) for argument in node.args[1:]] if function else []
     if function == "umakit_add_and_clamp":
@@ -64,7 +62,7 @@ def _result_range(function: str, node: Any, limits: Range) -> Range:
     return limits
 
 
-def _unlimited(node: Any) -> Range:
+def _unlimited(node: tvm_api.PrimExpr) -> Range:
     """The range of an arithmetic operation on unbounded integers."""
     (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
     kind = type(node).__name__
@@ -76,7 +74,7 @@ def _unlimited(node: Any) -> Range:
     return min(products), max(products)
 
 
-def _is_integer(node: Any) -> bool:
+def _is_integer(node: tvm_api.PrimExpr) -> bool:
     return str(node.ty.dtype).startswith(("int", "uint"))
 
 

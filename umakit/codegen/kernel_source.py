@@ -158,7 +158,7 @@ class _StatementPrinter:
         self.line(f"{INDENT}return {status};")
         self.line("}")
 
-    def print(self, statement: Any) -> None:
+    def print(self, statement: tvm_api.Stmt) -> None:
         kind = type(statement).__name__
         if self._undefined and not self._defines(statement):
             self._declare_undefined()
@@ -167,7 +167,7 @@ class _StatementPrinter:
             raise self.expressions.unsupported(f"TIR statement {kind}")
         handler(statement)
 
-    def _block(self, opening: str, body: Any, closing: str = "}") -> None:
+    def _block(self, opening: str, body: tvm_api.Stmt, closing: str = "}") -> None:
         self.line(opening)
         self._depth += 1
         with self.expressions.scope():
@@ -176,11 +176,11 @@ class _StatementPrinter:
         if closing:
             self.line(closing)
 
-    def _print_SeqStmt(self, statement: Any) -> None:
+    def _print_SeqStmt(self, statement: tvm_api.Stmt) -> None:
         for child in statement.seq:
             self.print(child)
 
-    def _print_For(self, statement: Any) -> None:
+    def _print_For(self, statement: tvm_api.Stmt) -> None:
         if statement.thread_binding is not None:
             raise self.expressions.unsupported("a loop bound to a thread")
         first = self.expressions.text(statement.min, 11)
@@ -195,17 +195,17 @@ class _StatementPrinter:
                 f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body
             )
 
-    def _print_While(self, statement: Any) -> None:
+    def _print_While(self, statement: tvm_api.Stmt) -> None:
         self._block(f"while ({self.expressions.text(statement.condition)}) {{", statement.body)
 
-    def _print_IfThenElse(self, statement: Any) -> None:
+    def _print_IfThenElse(self, statement: tvm_api.Stmt) -> None:
         has_else = statement.else_case is not None
         condition = self.expressions.text(statement.condition)
         self._block(f"if ({condition}) {{", statement.then_case, "" if has_else else "}")
         if has_else:
             self._block("} else {", statement.else_case)
 
-    def _print_BufferStore(self, statement: Any) -> None:
+    def _print_BufferStore(self, statement: tvm_api.Stmt) -> None:
         if self._undefined:
             # The first value of the variable that was allocated right before.
             (buffer,), self._undefined = self._undefined, []
@@ -220,7 +220,7 @@ class _StatementPrinter:
         else:
             self.line(f"{target} = {self.expressions.text(statement.value)};")
 
-    def _defines(self, statement: Any) -> bool:
+    def _defines(self, statement: tvm_api.Stmt) -> bool:
         """Whether a statement gives the variable allocated right before it its first value."""
         return (
             isinstance(statement, tirx.BufferStore)
@@ -237,14 +237,14 @@ class _StatementPrinter:
             self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name};")
         self._undefined = []
 
-    def _print_Bind(self, statement: Any) -> None:
+    def _print_Bind(self, statement: tvm_api.Stmt) -> None:
         value = self.expressions.text(statement.value)
         self.expressions.bind(statement.var, statement.value)
         type_ = c_type(dtype(statement.var))
         wanted = "common" if COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name)) else None
         self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")
 
-    def _print_AllocBuffer(self, statement: Any) -> None:
+    def _print_AllocBuffer(self, statement: tvm_api.Stmt) -> None:
         buffer = statement.buffer
         if buffer in self._scalars:
             self.expressions.scalar(buffer)
@@ -254,16 +254,16 @@ class _StatementPrinter:
         elements = tvm_api.buffer_shape(buffer)[0]
         self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
 
-    def _print_DeclBuffer(self, statement: Any) -> None:
+    def _print_DeclBuffer(self, statement: tvm_api.Stmt) -> None:
         sources = tvm_api.buffers_in(statement.data)
         if len(sources) != 1:
             raise self.expressions.unsupported(f"a view {statement.buffer.name} of an expression")
         self.expressions.alias(statement.buffer, sources[0])
 
-    def _print_AttrStmt(self, statement: Any) -> None:
+    def _print_AttrStmt(self, statement: tvm_api.Stmt) -> None:
         self.print(statement.body)
 
-    def _print_Evaluate(self, statement: Any) -> None:
+    def _print_Evaluate(self, statement: tvm_api.Stmt) -> None:
         call = tir.called_driver(statement)
         if call is not None:
             function, arguments = call
@@ -271,16 +271,16 @@ class _StatementPrinter:
         elif isinstance(statement.value, tvm_api.Call):
             self.line(f"(void){self.expressions.text(statement.value, 15)};")
 
-    def _print_Return(self, statement: Any) -> None:
+    def _print_Return(self, statement: tvm_api.Stmt) -> None:
         if is_index_check(statement):
             self.line("return INDEX_OUT_OF_RANGE;")
             return
         self.line(f"return {self.expressions.text(statement.value)};")
 
-    def _print_Break(self, statement: Any) -> None:
+    def _print_Break(self, statement: tvm_api.Stmt) -> None:
         self.line("break;")
 
-    def _print_Continue(self, statement: Any) -> None:
+    def _print_Continue(self, statement: tvm_api.Stmt) -> None:
         self.line("continue;")
 
 
@@ -294,12 +294,12 @@ def _scalars(statements: Sequence[Any]) -> set[Any]:
     return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
 
 
-def _takes_address(call: Any) -> bool:
+def _takes_address(call: tvm_api.Call) -> bool:
     name = str(getattr(call.op, "name", ""))
     return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
 
 
-def _added(store: Any) -> Any:
+def _added(store: tvm_api.Stmt) -> tvm_api.PrimExpr | None:
     """What a store adds to the element it overwrites, in a type that C does not widen; or None."""
     value = store.value
     if not isinstance(value, tirx.Add) or dtype(value) not in ("uint32", "uint64", "float32"):

@@ -107,11 +107,13 @@ def _division(node: Any) -> Any:
     zero, one = tirx.IntImm(dtype, 0), tirx.IntImm(dtype, 1)
     a, b = node.a, node.b
     quotient = isinstance(node, (tirx.Div, tirx.FloorDiv))
-    special = tirx.EQ(b, zero)
+    special: tvm_api.PrimExpr = tirx.EQ(b, zero)
     if dtype.startswith("int"):
         minus_one = tirx.IntImm(dtype, -1)
         special = tirx.Or(special, tirx.EQ(b, minus_one))
-        otherwise = tirx.Select(tirx.EQ(b, zero), zero, zero - a if quotient else zero)
+        otherwise: tvm_api.PrimExpr = tirx.Select(
+            tirx.EQ(b, zero), zero, zero - a if quotient else zero
+        )
     else:
         otherwise = zero
     return tirx.Select(special, otherwise, type(node)(a, tirx.Select(special, one, b)))

@@ -103,7 +103,9 @@ def _lowered(
     return module["main"], kernels
 
 
-def accelerator_kernels(partitioned: Partitioned, backends: Sequence[UMABackend]) -> Any:
+def accelerator_kernels(
+    partitioned: Partitioned, backends: Sequence[UMABackend]
+) -> tvm_api.IRModule:
     """The network with a prim func for each composite, before their backends' TIR passes.
 
     Raises:
@@ -117,7 +119,7 @@ def accelerator_kernels(partitioned: Partitioned, backends: Sequence[UMABackend]
     return lower_composites(module, {backend.target_name: backend for backend in backends})
 
 
-def _nodes(main: Any, report: OffloadReport) -> dict[str, str]:
+def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
     """The nodes of the user's model that each prim func computes, for messages."""
     found: dict[str, list[str]] = {}
     for binding in tvm_api.bindings_of(main):
@@ -131,7 +133,7 @@ def _nodes(main: Any, report: OffloadReport) -> dict[str, str]:
     }
 
 
-def _result_counts(main: Any) -> dict[str, int]:
+def _result_counts(main: tvm_api.Function) -> dict[str, int]:
     """Number of results of each prim func that `main` calls, by name."""
     counts = {}
     for binding in tvm_api.bindings_of(main):

@@ -13,7 +13,7 @@ from umakit.tir import prim_func_pass, with_body
 tirx = tvm_api.tirx
 
 
-def drop_unused_bindings() -> Any:
+def drop_unused_bindings() -> tvm_api.Pass:
     """A TIR pass for code whose values have no side effects.
 
     TVM's own passes keep a binding whose variable nobody reads; compilers warn of it.
@@ -21,7 +21,7 @@ def drop_unused_bindings() -> Any:
     return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
 
 
-def _without_unused(function: Any) -> Any:
+def _without_unused(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     body = function.body
     while True:
         uses = Counter(tvm_api.collect(body, tvm_api.Var))
@@ -33,7 +33,7 @@ def _without_unused(function: Any) -> Any:
         body = tvm_api.rewrite(body, [(tirx.SeqStmt, partial(_kept, unused))])
 
 
-def _kept(unused: set[Any], sequence: Any) -> Any:
+def _kept(unused: set[Any], sequence: tvm_api.Stmt) -> tvm_api.Stmt:
     kept = [
         statement
         for statement in sequence.seq

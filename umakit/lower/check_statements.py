@@ -19,7 +19,7 @@ INDEX_OUT_OF_RANGE = -16
 """What a kernel returns that found a position out of range; drivers' statuses are positive."""
 
 
-def is_index_check(statement: Any) -> bool:
+def is_index_check(statement: tvm_api.Stmt) -> bool:
     """Whether a return from a kernel says that an index is out of range."""
     return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
 
@@ -37,7 +37,7 @@ class Check:
     fails: Any
     loops: tuple[Any, ...] = ()
 
-    def depends_on(self, variable: Any) -> bool:
+    def depends_on(self, variable: tvm_api.Var) -> bool:
         """Whether the condition mentions a variable."""
         return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
 
@@ -46,10 +46,10 @@ class Check:
         loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
         return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
 
-    def statement(self) -> Any:
+    def statement(self) -> tvm_api.Stmt:
         """The check as code."""
         stop = tirx.stmt.Return(tirx.IntImm("int32", INDEX_OUT_OF_RANGE))
-        statement = tirx.IfThenElse(self.fails, stop, None)
+        statement: tvm_api.Stmt = tirx.IfThenElse(self.fails, stop, None)
         for loop in reversed(self.loops):
             variable = tirx.Var(str(loop.loop_var.name), str(loop.loop_var.ty.dtype))
             statement = with_loop(loop, _renamed(statement, loop.loop_var, variable), variable)
@@ -94,13 +94,15 @@ def _same(one: Check, other: Check) -> bool:
     )
 
 
-def before(checks: Sequence[Check], statement: Any) -> Any:
+def before(checks: Sequence[Check], statement: tvm_api.Stmt) -> tvm_api.Stmt:
     """Checks, and a statement behind them."""
     statements = [check.statement() for check in distinct(checks)]
     return tirx.SeqStmt([*statements, statement]) if statements else statement
 
 
-def with_loop(loop: Any, body: Any, variable: Any = None) -> Any:
+def with_loop(
+    loop: tvm_api.Stmt, body: tvm_api.Stmt, variable: tvm_api.Var | None = None
+) -> tvm_api.Stmt:
     """A loop with another body, and perhaps another variable."""
     return tirx.For(
         loop.loop_var if variable is None else variable,
@@ -114,13 +116,13 @@ def with_loop(loop: Any, body: Any, variable: Any = None) -> Any:
     )
 
 
-def _renamed(statement: Any, old: Any, new: Any) -> Any:
+def _renamed(statement: tvm_api.Stmt, old: tvm_api.Var, new: tvm_api.Var) -> tvm_api.Stmt:
     return tvm_api.rewrite(
         statement, [(tvm_api.Var, lambda found: new if found.same_as(old) else found)]
     )
 
 
-def given_away(node: Any) -> list[Any]:
+def given_away(node: tvm_api.Node) -> list[Any]:
     """Buffers that functions get a pointer to, which may write to them."""
     calls = tvm_api.collect(node, tvm_api.Call)
     names = (

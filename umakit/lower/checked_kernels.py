@@ -21,7 +21,7 @@ Known = list[Elements | None]
 """By parameter of a prim func: what it holds where all its calls give constants."""
 
 
-def constant_elements(main: Any) -> dict[str, Known]:
+def constant_elements(main: tvm_api.Function) -> dict[str, Known]:
     """What calls of prim funcs say about integer parameters, by the name of the prim func."""
     found: dict[str, Known] = {}
     for binding in tvm_api.bindings_of(main):
@@ -36,7 +36,7 @@ def constant_elements(main: Any) -> dict[str, Known]:
     return found
 
 
-def _elements(argument: Any) -> Elements | None:
+def _elements(argument: tvm_api.PrimExpr) -> Elements | None:
     array = tvm_api.constant_array(argument)
     if array is None or not array.size or not np.issubdtype(array.dtype, np.integer):
         return None
@@ -47,7 +47,7 @@ def _together(one: Elements | None, other: Elements | None) -> Elements | None:
     return None if one is None or other is None else one.together(other)
 
 
-def keep_checked_apart(module: Any) -> Any:
+def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """Keep prim funcs that have to check indices out of fusion.
 
     A position is compared with the extents of its tensor, which fusion with a change of shape
@@ -66,7 +66,7 @@ def keep_checked_apart(module: Any) -> Any:
     return marked
 
 
-def _needs_checks(function: Any, known: Known) -> bool:
+def _needs_checks(function: tvm_api.PrimFunc, known: Known) -> bool:
     if not has_loaded_positions(function.body):
         return False
     module = tvm_api.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
@@ -85,7 +85,7 @@ def index_checks(known: Sequence[Elements | None], where: str, insert: bool) -> 
         insert: whether checks of what is only known at run time are put into the kernel.
     """
 
-    def check(function: Any) -> Any:
+    def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         checked = check_indices(function, known, where)
         return checked if insert else function
 

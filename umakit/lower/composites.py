@@ -15,7 +15,9 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.lower.offload import offer_of, prepare_offload
 
 
-def lower_composites(module: Any, backends: Mapping[str, UMABackend]) -> Any:
+def lower_composites(
+    module: tvm_api.IRModule, backends: Mapping[str, UMABackend]
+) -> tvm_api.IRModule:
     """Replace every composite function by a prim func and its calls by `call_tir`.
 
     Composites that are equal but for their names share one prim func, so that two layers of the
@@ -43,7 +45,10 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
     """Lowers the composites that `main` calls, in the order of the calls."""
 
     def __init__(
-        self, module: Any, composites: Mapping[Any, Any], backends: Mapping[str, UMABackend]
+        self,
+        module: tvm_api.IRModule,
+        composites: Mapping[Any, Any],
+        backends: Mapping[str, UMABackend],
     ) -> None:
         super().__init__(module)
         self._composites = composites
@@ -51,7 +56,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
         self._unique: list[tuple[Any, Any]] = []
         self._lowered: dict[Any, Any] = {}
 
-    def visit_call_(self, call: Any) -> Any:
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
         call = self.visit_expr_post_order(call)
         function = self._composites.get(call.op)
         if function is None:
@@ -71,7 +76,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
         lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), call.ty)
         return tvm_api.make_call(lowered, span=call.span)
 
-    def _shared(self, variable: Any, lower: Callable[[], Any]) -> Any:
+    def _shared(self, variable: tvm_api.Var, lower: Callable[[], Any]) -> tvm_api.GlobalVar:
         """The global variable of a composite's prim func; equal ones have one."""
         if variable not in self._lowered:
             prim_func = lower()
@@ -84,13 +89,13 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
                 self._unique.append((prim_func, self._lowered[variable]))
         return self._lowered[variable]
 
-    def _added(self, variable: Any, prim_func: Any) -> Any:
+    def _added(self, variable: tvm_api.Var, prim_func: tvm_api.PrimFunc) -> tvm_api.GlobalVar:
         return self.builder_.add_func(prim_func, f"{variable.name_hint}_kernel")
 
 
 def _lower_composite(
-    name: str, function: Any, backend: UMABackend, defaults: Mapping[str, Any]
-) -> Any:
+    name: str, function: tvm_api.Function, backend: UMABackend, defaults: Mapping[str, Any]
+) -> tvm_api.PrimFunc:
     """The prim func of one composite, after the backend's strategies, before its TIR passes.
 
     Args:
@@ -134,7 +139,7 @@ def _lower_composite(
     return prim_funcs[0].with_attrs(attributes)
 
 
-def _with_caller(module: Any, composite: Any) -> Any:
+def _with_caller(module: tvm_api.IRModule, composite: tvm_api.GlobalVar) -> tvm_api.IRModule:
     """Add a `main` that calls the composite: `FuseTIR` works on what is called."""
     builder = tvm_api.relax.BlockBuilder(module)
     parameters = [

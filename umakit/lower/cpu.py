@@ -18,7 +18,9 @@ COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
 """Operators that make sizes of values, or values of sizes."""
 
 
-def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool = True) -> Any:
+def lower_cpu_operators(
+    module: tvm_api.IRModule, report: OffloadReport, index_checks: bool = True
+) -> tvm_api.IRModule:
     """Lower what is left in `main` to fused, scheduled prim funcs.
 
     Args:
@@ -60,7 +62,9 @@ def lower_cpu_operators(module: Any, report: OffloadReport, index_checks: bool =
     return _schedule(module)
 
 
-def _not_lowered(module: Any, rows: dict[str, Rows], report: OffloadReport) -> LoweringError:
+def _not_lowered(
+    module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
+) -> LoweringError:
     """The error for a network that cannot be lowered: names the operator if one alone fails."""
     found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
     if found is None:
@@ -69,7 +73,7 @@ def _not_lowered(module: Any, rows: dict[str, Rows], report: OffloadReport) -> L
     return _no_lowering(call, rows.get(str(variable.name), ()), report)
 
 
-def _no_lowering(call: Any, rows: Rows, report: OffloadReport) -> LoweringError:
+def _no_lowering(call: tvm_api.Call, rows: Rows, report: OffloadReport) -> LoweringError:
     nodes = [report.placements[row].name for row in rows]
     if tvm_api.operator_name(call) in COMPUTES_SIZES:
         return LoweringError(
@@ -85,18 +89,20 @@ def _no_lowering(call: Any, rows: Rows, report: OffloadReport) -> LoweringError:
     )
 
 
-def _bindings(module: Any) -> list[Any]:
+def _bindings(module: tvm_api.IRModule) -> list[Any]:
     return list(tvm_api.bindings_of(module["main"]))
 
 
-def _refuse_unlowered(module: Any, rows: dict[str, Rows], report: OffloadReport) -> None:
+def _refuse_unlowered(
+    module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
+) -> None:
     for binding in _bindings(module):
         name = tvm_api.operator_name(binding.value)
         if name and name not in ("call_tir", "reshape", "memory.view"):
             raise _no_lowering(binding.value, rows.get(str(binding.var.name), ()), report)
 
 
-def _schedule(module: Any) -> Any:
+def _schedule(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """Schedule the prim funcs that belong to no accelerator."""
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):

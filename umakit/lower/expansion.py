@@ -19,7 +19,7 @@ MINUS_THIRTY_TWO_SEVENTEENTHS = -1010580540
 NEWTON_STEPS = 3
 
 
-def expand_requantize(module: Any) -> Any:
+def expand_requantize(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """A module whose prim funcs compute what they called of `umakit/requantize.h` themselves.
 
     With it any of TVM's targets can run integer kernels, for example LLVM.
@@ -42,30 +42,30 @@ def expand_requantize(module: Any) -> Any:
     return expanded
 
 
-def _expanded_store(store: Any) -> Any:
+def _expanded_store(store: tvm_api.Stmt) -> tvm_api.Stmt:
     statements, value = _expanded(store.value)
     return _sequence(statements, tirx.BufferStore(store.buffer, value, store.indices))
 
 
-def _expanded_bind(bind: Any) -> Any:
+def _expanded_bind(bind: tvm_api.Stmt) -> tvm_api.Stmt:
     statements, value = _expanded(bind.value)
     return _sequence(statements, tirx.Bind(bind.var, value))
 
 
-def _sequence(statements: list[Any], last: Any) -> Any:
+def _sequence(statements: list[Any], last: tvm_api.Stmt) -> tvm_api.Stmt:
     return tirx.SeqStmt([*statements, last]) if statements else last
 
 
-def _flat(sequence: Any) -> Any:
+def _flat(sequence: tvm_api.Stmt) -> tvm_api.Stmt:
     """What a statement binds is seen by the statements behind it in the same sequence."""
     return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
 
 
-def _expanded(value: Any) -> tuple[list[Any], Any]:
+def _expanded(value: tvm_api.PrimExpr) -> tuple[list[Any], Any]:
     """Statements to go before, and the expression without calls of the header."""
     formulas = _Formulas()
 
-    def replace(call: Any) -> Any:
+    def replace(call: tvm_api.Call) -> tvm_api.PrimExpr:
         name = called_function(call)
         if not name:
             return call
@@ -81,7 +81,7 @@ class _Formulas:
     def __init__(self) -> None:
         self.statements: list[Any] = []
 
-    def _kept(self, value: Any) -> Any:
+    def _kept(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """A value that is used several times, as a load of a local variable.
 
         TVM would put expressions in the place of bindings, and they would grow exponentially.
@@ -93,39 +93,47 @@ class _Formulas:
 
     # --- TensorFlow Lite Micro ----------------------------------------------------------------
 
-    def high_product(self, left: Any, right: Any) -> Any:
+    def high_product(self, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         return self._high(left, right).astype("int32")
 
-    def _high(self, left: Any, right: Any) -> Any:
+    def _high(self, left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         return self._kept((int64(left) * int64(right) + int64(2**30)) >> int64(31))
 
-    def divide_by_power_of_two(self, value: Any, exponent: Any) -> Any:
+    def divide_by_power_of_two(
+        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         return self._divided_away(self._kept(int64(value)), self._kept(int64(exponent)))
 
-    def _divided_away(self, value: Any, exponent: Any) -> Any:
+    def _divided_away(
+        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         mask = self._kept((int64(1) << exponent) - int64(1))
         threshold = (mask >> int64(1)) + int64(value < int64(0))
         quotient = (value >> exponent) + int64((value & mask) > threshold)
         return quotient.astype("int32")
 
-    def requantize_tflm(self, value: Any, multiplier: Any, shift: Any) -> Any:
+    def requantize_tflm(
+        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         zero = tirx.IntImm("int32", 0)
         kept = self._kept(shift)
         shifted = value * (tirx.IntImm("int32", 1) << tirx.max(kept, zero))
         right = self._kept(int64(tirx.max(zero - kept, zero)))
         return self._divided_away(self._high(shifted, multiplier), right)
 
-    def requantize_tflm_int64(self, value: Any, multiplier: Any, shift: Any) -> Any:
+    def requantize_tflm_int64(
+        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         right = self._kept(int64(15) - int64(shift))
         half = int64(1) << (right - int64(1))
         return ((value * int64(multiplier) + half) >> right).astype("int32")
 
-    def leading_zeros(self, value: Any) -> Any:
+    def leading_zeros(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         kept = self._kept(int64(value))
         bits = [(kept < int64(1 << bit)).astype("int32") for bit in range(32)]
         return sum(bits[1:], bits[0])
 
-    def reciprocal(self, value: Any) -> Any:
+    def reciprocal(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         half = self._kept((int64(value) << int64(self.leading_zeros(value))) >> int64(1))
         slope = self._high(half, int64(MINUS_THIRTY_TWO_SEVENTEENTHS))
         x = self._kept(int64(FORTY_EIGHT_SEVENTEENTHS) + slope)
@@ -136,13 +144,15 @@ class _Formulas:
 
     # --- ONNX Runtime -------------------------------------------------------------------------
 
-    def divide_to_even(self, value: Any, exponent: Any) -> Any:
+    def divide_to_even(
+        self, value: tvm_api.PrimExpr, exponent: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         kept, right = self._kept(int64(value)), self._kept(int64(exponent))
         half = int64(1) << (right - int64(1))
         odd = (kept >> right) & int64(1)
         return (kept + half - int64(1) + odd) >> right
 
-    def round_to_float32(self, value: Any) -> Any:
+    def round_to_float32(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         kept = self._kept(int64(value))
         smeared = self._kept(tirx.Select(kept < int64(0), int64(0) - kept, kept))
         for step in (1, 2, 4, 8, 16, 32):
@@ -152,21 +162,31 @@ class _Formulas:
         odd = tirx.Select(tirx.all(unit > int64(1), (kept & unit) != int64(0)), int64(1), int64(0))
         return (kept + ((unit - int64(1)) >> int64(1)) + odd) & (int64(0) - unit)
 
-    def saturate(self, value: Any) -> Any:
+    def saturate(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         least, largest = int64(-(2**31)), int64(2**31 - 1)
         return tirx.max(tirx.min(value, largest), least).astype("int32")
 
-    def requantize_ort(self, value: Any, multiplier: Any, shift: Any) -> Any:
+    def requantize_ort(
+        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         product = self.round_to_float32(value) * int64(multiplier)
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(self.round_to_float32(product), right))
 
-    def requantize_even(self, value: Any, multiplier: Any, shift: Any) -> Any:
+    def requantize_even(
+        self, value: tvm_api.PrimExpr, multiplier: tvm_api.PrimExpr, shift: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         right = tirx.IntImm("int32", 31) - shift
         return self.saturate(self.divide_to_even(value * int64(multiplier), right))
 
     # --- any -----------------------------------------------------------------------------------
 
-    def add_and_clamp(self, value: Any, zero_point: Any, lowest: Any, highest: Any) -> Any:
+    def add_and_clamp(
+        self,
+        value: tvm_api.PrimExpr,
+        zero_point: tvm_api.PrimExpr,
+        lowest: tvm_api.PrimExpr,
+        highest: tvm_api.PrimExpr,
+    ) -> tvm_api.PrimExpr:
         shifted = tirx.max(tirx.min(value, highest - zero_point), lowest - zero_point)
         return shifted + zero_point

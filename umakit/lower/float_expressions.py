@@ -25,17 +25,17 @@ KINDS = {
 PREFIX = "umakit_hidden_"
 
 
-def without_float_rules(simplification: Any) -> list[Any]:
+def without_float_rules(simplification: tvm_api.Pass) -> list[Any]:
     """A pass of TVM as passes of which the middle one simplifies integers alone."""
     return [_pass("umakit.HideFloats", _hidden), simplification, _pass("umakit.ShowFloats", _shown)]
 
 
-def _pass(name: str, change: Callable[[Any], Any]) -> Any:
+def _pass(name: str, change: Callable[[Any], Any]) -> tvm_api.Pass:
     return prim_func_pass(name, lambda function: with_body(function, change(function.body)))
 
 
-def _hidden(body: Any) -> Any:
-    def hide(node: Any) -> Any:
+def _hidden(body: tvm_api.Stmt) -> tvm_api.Stmt:
+    def hide(node: Any) -> tvm_api.PrimExpr:
         if not str(node.a.ty.dtype).startswith("float"):
             return node
         name = f"{PREFIX}{type(node).__name__}"
@@ -44,8 +44,8 @@ def _hidden(body: Any) -> Any:
     return tvm_api.rewrite(body, [(kind, hide) for kind in KINDS.values()])
 
 
-def _shown(body: Any) -> Any:
-    def show(call: Any) -> Any:
+def _shown(body: tvm_api.Stmt) -> tvm_api.Stmt:
+    def show(call: tvm_api.Call) -> tvm_api.PrimExpr:
         if not str(getattr(call.op, "name", "")).endswith("call_pure_extern"):
             return call
         name = str(call.args[0].value)

@@ -19,7 +19,9 @@ Store = tuple[Any, tuple[int | None, ...], list[Any]]
 """A store, the extents of the loops around it, and the values that it writes or uses."""
 
 
-def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...]:
+def in_place_inputs(
+    body: tvm_api.Stmt, inputs: list[Any], output: tvm_api.Buffer
+) -> tuple[int, ...]:
     """Positions of the inputs that may share the output's memory.
 
     Args:
@@ -46,7 +48,7 @@ def in_place_inputs(body: Any, inputs: list[Any], output: Any) -> tuple[int, ...
     )
 
 
-def _has_hidden_accesses(body: Any) -> bool:
+def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:
     """Whether memory is accessed in ways that a walk over loads and stores does not see."""
     hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr")
     calls = tvm_api.collect(body, tvm_api.Call)
@@ -56,7 +58,11 @@ def _has_hidden_accesses(body: Any) -> bool:
 
 
 def _may_overwrite(
-    stores: _Stores, store: Any, values: list[Any], buffer: Any, output: Any
+    stores: _Stores,
+    store: tvm_api.Stmt,
+    values: list[Any],
+    buffer: tvm_api.Buffer,
+    output: tvm_api.Buffer,
 ) -> bool:
     if tvm_api.buffer_bytes(buffer) != tvm_api.buffer_bytes(output):
         return False
@@ -78,7 +84,7 @@ def _may_overwrite(
 class _Stores:
     """Stores and loads of a kernel, with views resolved to the buffers that they show."""
 
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: tvm_api.Stmt) -> None:
         self._views: dict[Any, Any] = {}
         for view in tvm_api.collect(body, tirx.DeclBuffer):
             sources = tvm_api.buffers_in(view.data)
@@ -88,21 +94,23 @@ class _Stores:
         self._stores: list[Store] = []
         self._walk(body, (), [])
 
-    def root(self, buffer: Any) -> Any:
+    def root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
         """The buffer that a view shows, or the buffer itself."""
         while buffer in self._views:
             buffer = self._views[buffer]
         return buffer
 
-    def to(self, buffer: Any) -> list[Store]:
+    def to(self, buffer: tvm_api.Buffer) -> list[Store]:
         """Stores to a buffer."""
         return [entry for entry in self._stores if self.root(entry[0].buffer).same_as(buffer)]
 
-    def loads_of(self, buffer: Any) -> list[Any]:
+    def loads_of(self, buffer: tvm_api.Buffer) -> list[Any]:
         """Loads from a buffer."""
         return [load for load in self._loads if self.root(load.source).same_as(buffer)]
 
-    def _walk(self, statement: Any, extents: tuple[int | None, ...], bound: list[Any]) -> None:
+    def _walk(
+        self, statement: tvm_api.Stmt, extents: tuple[int | None, ...], bound: list[Any]
+    ) -> None:
         """Note the stores below a statement.
 
         Args:

@@ -46,7 +46,9 @@ class _Checked:
     pending: list[Check] = field(default_factory=list)
 
 
-def check_indices(function: Any, known: Sequence[Elements | None], where: str) -> Any:
+def check_indices(
+    function: tvm_api.PrimFunc, known: Sequence[Elements | None], where: str
+) -> tvm_api.PrimFunc:
     """A prim func that returns `INDEX_OUT_OF_RANGE` instead of using a position out of range.
 
     Args:
@@ -73,7 +75,7 @@ def check_indices(function: Any, known: Sequence[Elements | None], where: str) -
     return with_body(function, checked) if checker.count else function
 
 
-def has_loaded_positions(body: Any) -> bool:
+def has_loaded_positions(body: tvm_api.Stmt) -> bool:
     """Whether any position in a prim func depends on loaded values: a quick look, blocks or not."""
     if any(_is_loaded(bind.value) for bind in tvm_api.collect(body, tirx.Bind)):
         return True
@@ -88,11 +90,11 @@ def has_loaded_positions(body: Any) -> bool:
     return any(_is_loaded(argument) for argument in _pointer_offsets(body))
 
 
-def _is_loaded(expression: Any) -> bool:
+def _is_loaded(expression: tvm_api.PrimExpr) -> bool:
     return bool(tvm_api.collect(expression, tvm_api.TensorLoad))
 
 
-def _pointer_offsets(node: Any) -> list[Any]:
+def _pointer_offsets(node: tvm_api.Node) -> list[Any]:
     calls = tvm_api.collect(node, tvm_api.Call)
     return [argument for c in calls if called(c) == "tvm_access_ptr" for argument in c.args[2:]]
 
@@ -110,7 +112,7 @@ class _Checker:
         self._found: dict[tuple[Any, tuple[Fact, ...]], list[Check]] = {}
         self.count = 0
 
-    def body(self, body: Any) -> Any:
+    def body(self, body: tvm_api.Stmt) -> tvm_api.Stmt:
         """The body with its checks."""
         self._learn(body)
         checked = self._visit(body, ())
@@ -118,7 +120,7 @@ class _Checker:
 
     # --- what is known -------------------------------------------------------------------------
 
-    def _learn(self, body: Any) -> None:
+    def _learn(self, body: tvm_api.Stmt) -> None:
         """Note loops, variables and what is stored to buffers of the prim func's own."""
         pointed_at = given_away(body)
         for allocation in tvm_api.collect(body, tirx.AllocBuffer):
@@ -126,7 +128,7 @@ class _Checker:
                 self._ranges.add_scratch(allocation.buffer)
         self._learn_below(body, ())
 
-    def _learn_below(self, node: Any, facts: tuple[Fact, ...]) -> None:
+    def _learn_below(self, node: tvm_api.Stmt, facts: tuple[Fact, ...]) -> None:
         if isinstance(node, tirx.SeqStmt):
             for child in node.seq:
                 self._learn_below(child, facts)
@@ -149,14 +151,14 @@ class _Checker:
         elif isinstance(node, (tirx.While, tirx.AttrStmt)):
             self._learn_below(node.body, facts)
 
-    def _depends_on_data(self, expression: Any) -> bool:
+    def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
         found = self._dependent.get(expression)
         if found is None:
             found = self._is_computed_from_data(expression)
             self._dependent[expression] = found
         return found
 
-    def _is_computed_from_data(self, expression: Any) -> bool:
+    def _is_computed_from_data(self, expression: tvm_api.PrimExpr) -> bool:
         if isinstance(expression, tvm_api.Var):
             return expression in self._tainted
         if isinstance(expression, tvm_api.TensorLoad):
@@ -172,13 +174,13 @@ class _Checker:
 
     # --- statements ----------------------------------------------------------------------------
 
-    def _visit(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         handler = getattr(self, f"_visit_{type(statement).__name__}", None)
         if handler is not None:
-            return handler(statement, facts)  # type: ignore[no-any-return]
+            return handler(statement, facts)
         return _Checked(statement, self._checks_of(statement, facts))
 
-    def _visit_SeqStmt(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_SeqStmt(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         kept: list[Any] = []
         pending: list[Check] = []
         for child in statement.seq:
@@ -191,7 +193,7 @@ class _Checker:
             kept.append(checked.statement)
         return _Checked(tirx.SeqStmt(kept) if len(kept) > 1 else kept[0], distinct(pending))
 
-    def _visit_For(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_For(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         outside = [
             *self._checks_of(statement.min, facts),
             *self._checks_of(statement.extent, facts),
@@ -207,21 +209,21 @@ class _Checker:
         body = before(checked.pending, checked.statement)
         return _Checked(with_loop(statement, body), distinct([*outside, *moved]))
 
-    def _visit_While(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_While(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         if self._checks_of(statement.condition, facts):
             raise self._refusal("the condition of a while loop reads at a position")
         checked = self._visit(statement.body, facts)
         body = before(checked.pending, checked.statement)
         return _Checked(tirx.While(statement.condition, body))
 
-    def _visit_AttrStmt(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_AttrStmt(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         checked = self._visit(statement.body, facts)
         rebuilt = tirx.AttrStmt(
             statement.node, statement.attr_key, statement.value, checked.statement
         )
         return _Checked(rebuilt, checked.pending)
 
-    def _visit_IfThenElse(self, statement: Any, facts: tuple[Fact, ...]) -> _Checked:
+    def _visit_IfThenElse(self, statement: tvm_api.Stmt, facts: tuple[Fact, ...]) -> _Checked:
         cases = []
         for case, holds in ((statement.then_case, True), (statement.else_case, False)):
             if case is not None:
@@ -234,11 +236,13 @@ class _Checker:
 
     # --- expressions ---------------------------------------------------------------------------
 
-    def _checks_of(self, node: Any, facts: tuple[Fact, ...]) -> list[Check]:
+    def _checks_of(
+        self, node: tvm_api.PrimExpr | tvm_api.Stmt, facts: tuple[Fact, ...]
+    ) -> list[Check]:
         """Checks of all accesses in an expression, or of a statement without others in it."""
         if isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
             return self._checks_of(node.value, facts)
-        if isinstance(node, tirx.Stmt) and not isinstance(node, tirx.BufferStore):
+        if isinstance(node, tvm_api.Stmt) and not isinstance(node, tirx.BufferStore):
             return []
         if any(self._depends_on_data(offset) for offset in _pointer_offsets(node)):
             raise self._refusal("a pointer is at a position")
@@ -247,7 +251,7 @@ class _Checker:
         found = [c for each in (*node.indices, node.value) for c in self._checks_below(each, facts)]
         return distinct([*found, *self._checks_of_access(node.buffer, node.indices, facts)])
 
-    def _checks_below(self, node: Any, facts: tuple[Fact, ...]) -> list[Check]:
+    def _checks_below(self, node: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Check]:
         """Checks of all loads in an expression, each made once."""
         if not self._depends_on_data(node):
             return []
@@ -256,7 +260,9 @@ class _Checker:
             self._found[key] = list(dict.fromkeys(self._checks_of_operands(node, facts)))
         return self._found[key]
 
-    def _checks_of_operands(self, node: Any, facts: tuple[Fact, ...]) -> Iterator[Check]:
+    def _checks_of_operands(
+        self, node: tvm_api.PrimExpr, facts: tuple[Fact, ...]
+    ) -> Iterator[Check]:
         if isinstance(node, tvm_api.TensorLoad):
             for index in node.indices:
                 yield from self._checks_below(index, facts)
@@ -271,7 +277,7 @@ class _Checker:
                 yield from (only_if(condition, check) for check in inner)
 
     def _checks_of_access(
-        self, buffer: Any, indices: Sequence[Any], facts: tuple[Fact, ...]
+        self, buffer: tvm_api.Buffer, indices: Sequence[Any], facts: tuple[Fact, ...]
     ) -> list[Check]:
         checks = []
         for axis, (index, extent) in enumerate(
@@ -292,7 +298,9 @@ class _Checker:
                 self.count += 1
         return checks
 
-    def _refuse_constant(self, index: Any, found: Range, axis: int, extent: int) -> None:
+    def _refuse_constant(
+        self, index: tvm_api.PrimExpr, found: Range, axis: int, extent: int
+    ) -> None:
         """Refuse an element of a constant that is out of range itself."""
         if not isinstance(index, tvm_api.TensorLoad) or index.source not in self._constant:
             return
@@ -304,7 +312,9 @@ class _Checker:
                 fix="mend the constant indices in the model",
             )
 
-    def _out_of_range(self, index: Any, extent: int, facts: tuple[Fact, ...]) -> Any:
+    def _out_of_range(
+        self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
+    ) -> tvm_api.PrimExpr | None:
         """The condition under which a position is no element of its dimension; None for never.
 
         A choice, such as that of positions that count from the end, becomes one condition for
@@ -322,7 +332,9 @@ class _Checker:
                 conditions.append(tirx.And(condition if holds else tirx.Not(condition), outside))
         return _any(conditions)
 
-    def _outside(self, index: Any, extent: int, facts: tuple[Fact, ...]) -> Any:
+    def _outside(
+        self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
+    ) -> tvm_api.PrimExpr | None:
         """The same for a position that is no choice."""
         dtype = str(index.ty.dtype)
         low, high = self._ranges.of(index, facts)
@@ -336,19 +348,19 @@ class _Checker:
             conditions.append(index >= tirx.IntImm(dtype, extent))
         return _any(conditions)
 
-    def _in_full(self, expression: Any) -> Any:
+    def _in_full(self, expression: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """An expression with values of data in the place of variables bound to them.
 
         A check that does not mention them can run before they are bound.
         """
 
-        def value(variable: Any) -> Any:
+        def value(variable: tvm_api.Var) -> tvm_api.PrimExpr:
             bound = self._ranges.value_of(variable) if variable in self._tainted else None
             return variable if bound is None else self._in_full(bound)
 
         return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
 
-    def _lost_by(self, cast: Any, facts: tuple[Fact, ...]) -> list[Any]:
+    def _lost_by(self, cast: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
         """Conditions under which a cast to fewer bits changes a value: it would hide the index."""
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
@@ -373,7 +385,7 @@ class _Checker:
         )
 
 
-def _any(conditions: Sequence[Any]) -> Any:
+def _any(conditions: Sequence[Any]) -> tvm_api.PrimExpr | None:
     """Whether one of several conditions holds; None for no condition."""
     result = None
     for condition in conditions:
@@ -381,7 +393,7 @@ def _any(conditions: Sequence[Any]) -> Any:
     return result
 
 
-def _choice(expression: Any) -> tuple[Any, Any, Any] | None:
+def _choice(expression: tvm_api.PrimExpr) -> tuple[Any, Any, Any] | None:
     """Condition and the two cases of an expression that chooses; None for another one."""
     if type(expression).__name__ == "Select":
         return expression.condition, expression.true_value, expression.false_value
@@ -391,7 +403,7 @@ def _choice(expression: Any) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def _operands(node: Any) -> list[tuple[Any, tuple[Any, bool] | None]]:
+def _operands(node: tvm_api.PrimExpr) -> list[tuple[Any, tuple[Any, bool] | None]]:
     """Operands of an expression, each with a condition and whether it must hold for its use."""
     choice = _choice(node)
     if choice is not None:

@@ -87,15 +87,15 @@ class Ranges:
         self._stored: dict[Any, list[tuple[Any, tuple[Fact, ...]]]] = {}
         self._open: set[Any] = set()
 
-    def add_loop(self, loop: Any) -> None:
+    def add_loop(self, loop: tvm_api.Stmt) -> None:
         """Learn about a loop's variable."""
         self._loops[loop.loop_var] = loop
 
-    def bind(self, variable: Any, value: Any) -> None:
+    def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
         """Learn that a variable stands for a value."""
         self._bound[variable] = value
 
-    def is_every_element(self, load: Any) -> bool:
+    def is_every_element(self, load: tvm_api.TensorLoad) -> bool:
         """Whether loops around a load take each of its indices through a whole dimension."""
         variables: list[Any] = []
         for index, extent in zip(load.indices, tvm_api.buffer_shape(load.source), strict=True):
@@ -109,20 +109,22 @@ class Ranges:
             variables.append(index)
         return True
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: tvm_api.Var) -> tvm_api.PrimExpr | None:
         """What a variable stands for, None where it is a loop's or a parameter."""
         return self._bound.get(variable)
 
-    def add_scratch(self, buffer: Any) -> None:
+    def add_scratch(self, buffer: tvm_api.Buffer) -> None:
         """Learn about a buffer that only the prim func itself writes."""
         self._stored.setdefault(buffer, [])
 
-    def add_store(self, buffer: Any, value: Any, facts: Sequence[Fact]) -> None:
+    def add_store(
+        self, buffer: tvm_api.Buffer, value: tvm_api.PrimExpr, facts: Sequence[Fact]
+    ) -> None:
         """Learn about a value that is written to a buffer of the prim func's own."""
         if buffer in self._stored:
             self._stored[buffer].append((value, tuple(facts)))
 
-    def of(self, expression: Any, facts: Sequence[Fact] = ()) -> Range:
+    def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
         """The range of an integer expression where some facts hold."""
         low, high = self._structural(expression, facts)
         for known, (least, largest) in facts:
@@ -130,7 +132,7 @@ class Ranges:
                 low, high = max(low, least), min(high, largest)
         return low, high
 
-    def facts_of(self, condition: Any, holds: bool = True) -> list[Fact]:
+    def facts_of(self, condition: tvm_api.PrimExpr, holds: bool = True) -> list[Fact]:
         """What a condition says about the ranges of its operands if it holds, or does not."""
         kind = type(condition).__name__
         if kind == "Not":
@@ -147,7 +149,9 @@ class Ranges:
             *self._compared(condition.b, SWAPPED[relation], condition.a),
         ]
 
-    def _compared(self, left: Any, relation: str, right: Any) -> list[Fact]:
+    def _compared(
+        self, left: tvm_api.PrimExpr, relation: str, right: tvm_api.PrimExpr
+    ) -> list[Fact]:
         low, high = self.of(right)
         least, largest = dtype_range(str(left.ty.dtype))
         limits = {
@@ -159,7 +163,7 @@ class Ranges:
         }
         return [(left, limits[relation])] if relation in limits else []
 
-    def _structural(self, node: Any, facts: Sequence[Fact]) -> Range:
+    def _structural(self, node: tvm_api.PrimExpr, facts: Sequence[Fact]) -> Range:
         limits = dtype_range(str(node.ty.dtype))
         value = tvm_api.integer_value(node)
         if value is not None:
@@ -168,10 +172,10 @@ class Ranges:
         handler = getattr(self, f"_of_{type(node).__name__}", None)
         return limits if handler is None else handler(node, limits, facts)
 
-    def _both(self, node: Any, facts: Sequence[Fact]) -> tuple[Range, Range]:
+    def _both(self, node: tvm_api.PrimExpr, facts: Sequence[Fact]) -> tuple[Range, Range]:
         return self.of(node.a, facts), self.of(node.b, facts)
 
-    def _of_Var(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Var(self, node: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
         if node in self._bound:
             return self._of_bound(node, limits, facts)
         loop = self._loops.get(node)
@@ -180,7 +184,7 @@ class Ranges:
         first, count = self.of(loop.min), self.of(loop.extent)
         return _within((first[0], first[1] + max(count[1], 1) - 1), limits)
 
-    def _of_bound(self, variable: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_bound(self, variable: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
         if variable in self._open:
             return limits
         self._open.add(variable)
@@ -188,7 +192,9 @@ class Ranges:
         self._open.discard(variable)
         return found
 
-    def _of_TensorLoad(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_TensorLoad(
+        self, node: tvm_api.TensorLoad, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
         buffer = node.source
         if buffer in self._known:
             last = tvm_api.integer_value(node.indices[-1]) if len(node.indices) else None
@@ -202,60 +208,60 @@ class Ranges:
         self._open.discard(buffer)
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
-    def _of_Cast(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Cast(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return _within(self.of(node.value, facts), limits)
 
-    def _of_Let(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Let(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         self.bind(node.var, node.value)
         return self.of(node.body, facts)
 
-    def _of_Add(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Add(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return _within((a + c, b + d), limits)
 
-    def _of_Sub(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Sub(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return _within((a - d, b - c), limits)
 
-    def _of_Mul(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Mul(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         products = (a * c, a * d, b * c, b * d)
         return _within((min(products), max(products)), limits)
 
-    def _of_Min(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Min(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return min(a, c), min(b, d)
 
-    def _of_Max(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Max(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return max(a, c), max(b, d)
 
-    def _of_FloorDiv(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_FloorDiv(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         return (a // c, b // c) if c == d and c > 0 else limits
 
-    def _of_Div(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Div(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._of_FloorDiv(node, limits, facts) if self.of(node.a, facts)[0] >= 0 else limits
 
-    def _of_FloorMod(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_FloorMod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         (a, b), (c, d) = self._both(node, facts)
         if c != d or c <= 0:
             return limits
         return (a, b) if a >= 0 and b < c else (0, c - 1)
 
-    def _of_Mod(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Mod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._of_FloorMod(node, limits, facts) if self.of(node.a, facts)[0] >= 0 else limits
 
-    def _of_RShift(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_RShift(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._shifted(node.a, node.b, limits, facts)
 
-    def _of_BitwiseAnd(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_BitwiseAnd(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._masked(node.a, node.b, limits, facts)
 
-    def _of_Select(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Select(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
         return self._chosen(node.condition, node.true_value, node.false_value, facts)
 
-    def _of_Call(self, node: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _of_Call(self, node: tvm_api.Call, limits: Range, facts: Sequence[Fact]) -> Range:
         name, arguments = called(node), list(node.args)
         if name == "if_then_else":
             condition, yes, no = arguments
@@ -266,7 +272,13 @@ class Ranges:
             return self._masked(arguments[0], arguments[1], limits, facts)
         return self.of(arguments[0], facts) if name == "likely" else limits
 
-    def _chosen(self, condition: Any, yes: Any, no: Any, facts: Sequence[Fact]) -> Range:
+    def _chosen(
+        self,
+        condition: tvm_api.PrimExpr,
+        yes: tvm_api.PrimExpr,
+        no: tvm_api.PrimExpr,
+        facts: Sequence[Fact],
+    ) -> Range:
         possible = [
             self.of(case, (*facts, *about))
             for case, about in (
@@ -286,11 +298,15 @@ class Ranges:
                 return True
         return False
 
-    def _shifted(self, value: Any, by: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _shifted(
+        self, value: tvm_api.PrimExpr, by: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
         (a, b), (c, d) = self.of(value, facts), self.of(by, facts)
         return (a >> c, b >> c) if c == d and 0 <= c < 64 else limits
 
-    def _masked(self, value: Any, mask: Any, limits: Range, facts: Sequence[Fact]) -> Range:
+    def _masked(
+        self, value: tvm_api.PrimExpr, mask: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
         ranges = self.of(value, facts), self.of(mask, facts)
         largest = [high for low, high in ranges if low >= 0]
         return (0, min(largest)) if largest else limits
@@ -300,7 +316,7 @@ def _hull(one: Range, other: Range) -> Range:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def called(call: Any) -> str:
+def called(call: tvm_api.Expr) -> str:
     """Name of the intrinsic that a TIR call is of, without its namespace."""
     return str(getattr(call.op, "name", call.op)).rpartition(".")[2]
 

@@ -106,6 +106,8 @@ class Kernel:
         source, destination, _ = node.operands
         is_load = node.kind is DriverCallKind.LOAD
         tensor, place = (source, destination) if is_load else (destination, source)
+        if not isinstance(tensor, Parameter) or not isinstance(place, Parameter):
+            return None
         if tensor not in (self.inputs if is_load else self.outputs) or place not in self.scratch:
             return None
         if not place.pool or not tensor.size == place.size == node.moved_bytes:
@@ -234,7 +236,7 @@ def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
     return tvm_api.buffers_in(node.data if declares else node)
 
 
-def _is_local(buffer: Any) -> bool:
+def _is_local(buffer: tvm_api.Buffer) -> bool:
     """Whether scratch is small enough for the stack."""
     scope = tvm_api.buffer_scope(buffer)
     if "." in scope:
@@ -244,15 +246,15 @@ def _is_local(buffer: Any) -> bool:
     return scope == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
 
 
-def _elements(buffer: Any) -> int:
+def _elements(buffer: tvm_api.Buffer) -> int:
     count = 1
     for extent in tvm_api.buffer_shape(buffer):
         count *= extent
     return count
 
 
-def _without_allocations(body: Any, buffers: list[Any]) -> Any:
-    def drop(statement: Any) -> Any:
+def _without_allocations(body: tvm_api.Stmt, buffers: list[Any]) -> tvm_api.Stmt:
+    def drop(statement: tvm_api.Stmt) -> tvm_api.Stmt:
         if any(statement.buffer.same_as(buffer) for buffer in buffers):
             return tvm_api.tirx.Evaluate(tvm_api.tirx.IntImm("int32", 0))
         return statement

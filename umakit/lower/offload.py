@@ -41,7 +41,7 @@ class Offloaded:
     function: Any
     operands: tuple[Any, ...]
 
-    def with_parameters(self, function: Any) -> Any:
+    def with_parameters(self, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         """A prim func that a TIR pass can ask for the parameters and the layer's arrays."""
         function = function.with_attrs({ATTRIBUTE: as_text(self.known), KEEPS_NAMES: True})
         if not isinstance(self.known, Weighted):
@@ -53,7 +53,7 @@ class Offloaded:
         """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
         name = f"relax.{PREFIX}{self.known.operator}"
 
-        def rule(builder: Any, call: Any) -> Any:
+        def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
             if isinstance(self.known, Weighted):
                 variable = builder.add_func(linear_kernel(self.known), name.replace(".", "_"))
                 operands = tvm_api.relax.Tuple(list(call.args))
@@ -78,7 +78,9 @@ def offer_of(composite: str, backend: UMABackend) -> Offer | None:
     return None
 
 
-def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Offloaded:
+def prepare_offload(
+    offer: Offer, function: tvm_api.Function, arguments: Sequence[Any]
+) -> Offloaded:
     """Prepare one call of a composite.
 
     Args:
@@ -108,7 +110,9 @@ def prepare_offload(offer: Offer, function: Any, arguments: Sequence[Any]) -> Of
     return Offloaded(known, _as_function(known, function, operands), tuple(operands))
 
 
-def _as_function(known: Any, function: Any, operands: Sequence[Any]) -> Any:
+def _as_function(
+    known: Any, function: tvm_api.Function, operands: Sequence[Any]
+) -> tvm_api.Function:
     """The composite as one operator, whose attributes carry the parameters."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
     names = [name for name in known.POINTERS if name != "result"]
@@ -125,7 +129,7 @@ def _as_function(known: Any, function: Any, operands: Sequence[Any]) -> Any:
     return made.with_attrs(dict(function.attrs)).without_attr("global_symbol")
 
 
-def _shape(operand: Any) -> tuple[int, ...]:
+def _shape(operand: tvm_api.Expr) -> tuple[int, ...]:
     shape = tvm_api.static_shape(operand)
     if shape is None:
         raise LoweringError("an operand of an integer operator has no static shape")

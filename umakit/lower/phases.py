@@ -55,7 +55,7 @@ def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
     ]
 
 
-def _unrolling(function: Any) -> list[Any]:
+def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
     """TVM's pass for loops that ask for it; it also unrolls all that store nothing, which loops
     around driver calls do not."""
     loops = tvm_api.collect(function.body, tvm_api.tirx.For)
@@ -64,8 +64,8 @@ def _unrolling(function: Any) -> list[Any]:
 
 
 def lower_prim_func(
-    name: str, function: Any, backend: UMABackend | None, checks: Sequence[Any] = ()
-) -> Any:
+    name: str, function: tvm_api.PrimFunc, backend: UMABackend | None, checks: Sequence[Any] = ()
+) -> tvm_api.PrimFunc:
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 
     Args:

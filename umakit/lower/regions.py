@@ -13,7 +13,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 
 
-def dissolve_regions(module: Any) -> Any:
+def dissolve_regions(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """Inline functions with a `Codegen` attribute; their composites become global functions.
 
     Each composite function keeps its `Composite` attribute, `<target>.<pattern>`.
@@ -36,16 +36,16 @@ def dissolve_regions(module: Any) -> Any:
 
 @tvm_api.mutator
 class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, regions: dict[Any, Any]) -> None:
+    def __init__(self, module: tvm_api.IRModule, regions: dict[Any, Any]) -> None:
         super().__init__(module)
         self._regions = regions
 
-    def visit_call_(self, call: Any) -> Any:
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
         call = self.visit_expr_post_order(call)
         region = self._regions.get(call.op)
         return call if region is None else self._inline(region, list(call.args))
 
-    def _inline(self, region: Any, arguments: list[Any]) -> Any:
+    def _inline(self, region: tvm_api.Function, arguments: list[Any]) -> tvm_api.Expr:
         region = tvm_api.relax.utils.copy_with_new_vars(region)
         known = dict(zip(region.params, arguments, strict=True))
         composites: dict[Any, tuple[Any, list[Any]]] = {}
@@ -62,7 +62,7 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
                 known[binding.var] = self.builder_.emit(_substitute(value, known))
         return _substitute(region.body.body, known)
 
-    def _add_composite(self, function: Any) -> tuple[Any, list[Any]]:
+    def _add_composite(self, function: tvm_api.Function) -> tuple[Any, list[Any]]:
         """A global function for a composite, and the constants to call it with."""
         composite = str(tvm_api.function_attribute(function, "Composite") or "")
         if not composite:
@@ -74,12 +74,12 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
         return variable, constants
 
 
-def _lift_constants(function: Any) -> tuple[Any, list[Any]]:
+def _lift_constants(function: tvm_api.Function) -> tuple[Any, list[Any]]:
     """Turn constants inside a function into parameters: prim funcs cannot hold them."""
     constants: list[Any] = []
     parameters: list[Any] = []
 
-    def lift(constant: Any) -> Any:
+    def lift(constant: tvm_api.PrimExpr) -> tvm_api.GlobalVar:
         constants.append(constant)
         name = f"constant_{len(constants)}"
         parameters.append(tvm_api.relax.Var(name, constant.ty))
@@ -94,7 +94,7 @@ def _lift_constants(function: Any) -> tuple[Any, list[Any]]:
     return lifted, constants
 
 
-def _substitute(expression: Any, known: dict[Any, Any]) -> Any:
+def _substitute(expression: tvm_api.PrimExpr, known: dict[Any, Any]) -> tvm_api.Expr:
     if isinstance(expression, tvm_api.Var):
         return known.get(expression, expression)
     if isinstance(expression, tvm_api.RelaxTuple):

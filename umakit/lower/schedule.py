@@ -9,6 +9,7 @@ instead of a whole tensor; padding is computed for the rows in use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from umakit import tvm_api
@@ -17,7 +18,7 @@ SMALLEST_TILE, LARGEST_TILE = 16, 64
 """Elements; enough to fill vector registers, few enough to stay in the first cache."""
 
 
-def schedule_for_cpu(function: Any) -> Any:
+def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators.
 
     Steps that do not apply to a kernel are left out; the result always computes the same.
@@ -33,29 +34,29 @@ def schedule_for_cpu(function: Any) -> Any:
     return scheduled.with_attrs(dict(attributes)) if attributes else scheduled
 
 
-def _blocks(schedule: Any) -> list[Any]:
+def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
-def _is_reduction(schedule: Any, block: Any) -> bool:
+def _is_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     return any(int(axis.iter_type) != 0 for axis in schedule.get(block).iter_vars)
 
 
-def _reductions(schedule: Any) -> list[Any]:
+def _reductions(schedule: tvm_api.Schedule) -> list[Any]:
     return [block for block in _blocks(schedule) if _is_reduction(schedule, block)]
 
 
-def _is_padding(schedule: Any, block: Any) -> bool:
+def _is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     name = str(schedule.get(block).name_hint)
     return name.startswith(("pad_temp", "PadInput"))
 
 
-def _pads_nothing(schedule: Any, block: Any) -> bool:
+def _pads_nothing(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     body = schedule.get(block)
     return tvm_api.buffer_shape(body.writes[0].source) == tvm_api.buffer_shape(body.reads[0].source)
 
 
-def _inline_elementwise(schedule: Any) -> None:
+def _inline_elementwise(schedule: tvm_api.Schedule) -> None:
     """Inline every block that is neither a reduction nor an output nor real padding."""
     outputs = {
         str(schedule.get(block).name_hint)
@@ -72,7 +73,7 @@ def _inline_elementwise(schedule: Any) -> None:
         _attempt(schedule.compute_inline, block)
 
 
-def _schedule_reduction(schedule: Any, block: Any) -> None:
+def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
     """Order: output axes, reduction axes, last output axis; what surrounds it moves inside."""
     axes = schedule.get(block).iter_vars
     loops = schedule.get_loops(block)
@@ -98,7 +99,7 @@ def _schedule_reduction(schedule: Any, block: Any) -> None:
     schedule.decompose_reduction(block, inner[0])
 
 
-def _tile_of(schedule: Any, block: Any, vector: Any) -> int:
+def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.Node) -> int:
     """Elements of a row for which sums are kept at a time; 0: all of them.
 
     What follows a reduction needs its sums in scratch. A long row is cut into equal tiles, so that
@@ -111,14 +112,18 @@ def _tile_of(schedule: Any, block: Any, vector: Any) -> int:
     return max(divisors, default=0)
 
 
-def _padding_of(schedule: Any, block: Any) -> Any:
+def _padding_of(schedule: tvm_api.Schedule, block: tvm_api.Node) -> tvm_api.Node | None:
     """The block that pads the reduction's input, or None."""
     producers = schedule.get_producers(block)
     return next((p for p in producers if _is_padding(schedule, p)), None)
 
 
 def _loops_around_padding(
-    schedule: Any, block: Any, padding: Any, loops: list[Any], outer: list[Any]
+    schedule: tvm_api.Schedule,
+    block: tvm_api.Node,
+    padding: tvm_api.Node,
+    loops: list[Any],
+    outer: list[Any],
 ) -> list[Any]:
     """The output loops inside which rows of padded input are computed.
 
@@ -141,7 +146,7 @@ def _loops_around_padding(
     return related[: max(1, len(related) - kept_inside)]
 
 
-def _vector_axis(schedule: Any, spatial: list[Any]) -> Any:
+def _vector_axis(schedule: tvm_api.Schedule, spatial: list[Any]) -> tvm_api.Node | None:
     """The last output axis that has more than one element."""
     for loop in reversed(spatial):
         extent = tvm_api.integer_value(schedule.get(loop).extent)
@@ -150,13 +155,15 @@ def _vector_axis(schedule: Any, spatial: list[Any]) -> Any:
     return None
 
 
-def _compute_consumer_near(schedule: Any, block: Any, loop: Any) -> None:
+def _compute_consumer_near(
+    schedule: tvm_api.Schedule, block: tvm_api.Node, loop: tvm_api.Stmt
+) -> None:
     consumers = list(schedule.get_consumers(block))
     if len(consumers) == 1 and not _is_reduction(schedule, consumers[0]):
         _attempt(schedule.reverse_compute_at, consumers[0], loop)
 
 
-def _attempt(step: Any, *arguments: Any) -> bool:
+def _attempt(step: Callable[..., Any], *arguments: Any) -> bool:
     """Apply a schedule step if TVM can prove it right; TVM leaves the schedule as it was if not.
 
     Some proofs end in a check that fails, before anything is changed, and not in a refusal.

@@ -97,8 +97,9 @@ def _with_late_completions(program: Program) -> Program:
 def _finish_of(kernel: Kernel) -> DriverCall | None:
     """The driver call that waits for the accelerator, if nothing comes behind it."""
     last = kernel.body[-1]
-    is_finish = isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH
-    return last if is_finish else None
+    if isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH:
+        return last
+    return None
 
 
 def _independent(program: Program, step: int) -> int:

@@ -261,7 +261,7 @@ class _Builder:
         )
         return name
 
-    def _evaluate(self, binding: Any) -> Any:
+    def _evaluate(self, binding: tvm_api.Binding) -> Any:
         value = binding.value
         if isinstance(value, tvm_api.Call):
             operator = tvm_api.operator_name(value)
@@ -274,7 +274,7 @@ class _Builder:
             )
         return self._value(value)
 
-    def _value(self, expression: Any) -> Any:
+    def _value(self, expression: tvm_api.PrimExpr) -> Any:
         """A tensor name, or a list of them for a tuple."""
         array = tvm_api.constant_array(expression)
         if array is not None:
@@ -298,7 +298,7 @@ class _Builder:
             self._constant_names[key] = name
         return self._constant_names[key]
 
-    def _call(self, call: Any) -> Any:
+    def _call(self, call: tvm_api.Call) -> Any:
         kernel = self._lowered.kernels[call.args[0].name_hint]
         arguments = [self._value(argument) for argument in call.args[1].fields]
         numbers = tvm_api.rows_of(call)
