@@ -89,7 +89,7 @@ def tiled(function: Any, planner: TilePlanner, completion: int) -> Any:
 
     # A driver call is the name of a C function and its arguments. In the generated C each call
     # becomes `status = name(arguments); if (status != 0) return status;`.
-    before = [(BEGIN, [planner.hardware.columns, completion])]
+    before: list[Call] = [(BEGIN, [planner.hardware.columns, completion])]
     before += [
         (BIND, [TENSORS.index(name), tir.pointer(tensor), tir.buffer_bytes(tensor)])
         for name, tensor in tensors.items()
