@@ -21,6 +21,7 @@ from umakit.backend.target import (
     AttributeValue,
     check_attribute,
     check_target_name,
+    create_target,
     register_target,
 )
 from umakit.errors import AcceleratorConfigError, BackendError
@@ -340,8 +341,6 @@ class UMABackend(ABC):
         Raises:
             TargetAttributeError: an attribute that is not registered, or of another type.
         """
-        from umakit.backend.target import create_target
-
         self.register()
         return create_target(self.target_name, **attributes)
 
@@ -355,9 +354,6 @@ class UMABackend(ABC):
         Returns:
             The partitioned Relax module.
         """
-        from umakit import tvm_api
-        from umakit.partition import partitioner
+        from umakit.partition.partitioner import partition_module
 
-        if params:
-            mod = tvm_api.relax_transform.BindParams("main", dict(params))(mod)
-        return partitioner.partition_module(mod, [self])
+        return partition_module(mod, [self], params)

@@ -7,7 +7,7 @@ it, and every operator's fate is written down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,12 +74,20 @@ def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
     return Partitioned(_finish(module, backends), report, provenance)
 
 
-def partition_module(module: Any, backends: Sequence[UMABackend]) -> Any:
+def partition_module(
+    module: Any, backends: Sequence[UMABackend], parameters: Mapping[str, Any] | None = None
+) -> Any:
     """The same without a report: exactly what TVM's own passes make of the backends' patterns.
+
+    Args:
+        module, backends: as of `partition`.
+        parameters: values of the module's parameters by name, bound as constants first.
 
     Raises:
         BackendError: as `partition`.
     """
+    if parameters:
+        module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     refusals = {backend.target_name: _Refusals() for backend in backends}
     return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
 
