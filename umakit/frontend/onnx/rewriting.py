@@ -72,7 +72,8 @@ class Rewriter:
         tensor = self._constants.get(self.input(position))
         if tensor is None:
             raise self.refuse(f"has a {what} that is no constant")
-        return onnx.numpy_helper.to_array(tensor)
+        values: Array = onnx.numpy_helper.to_array(tensor)
+        return values
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node with one result.
@@ -91,7 +92,7 @@ class Rewriter:
         self.nodes.append(node)
         return name
 
-    def constant(self, array: Array) -> str:
+    def constant(self, array: npt.ArrayLike) -> str:
         """Add a constant, and return its name."""
         return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(array)))
 

@@ -112,7 +112,7 @@ def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
     """
     scale, zero, count = _scale(node, first + 1, axis is not None)
     given = [scale, zero] if zero else [scale]
-    attributes = {"axis": axis} if count > 1 else {}
+    attributes: dict[str, Any] = {"axis": axis} if count > 1 else {}
     return node.add("DequantizeLinear", node.input(first), *given, **attributes)
 
 
@@ -144,7 +144,7 @@ def _bias(node: Rewriter, position: int, scale: Array) -> str:
     scale = np.asarray(scale, np.float32).reshape(-1)
     scale = scale if scale.size > 1 else scale.reshape(())
     zero = np.zeros(scale.shape, np.int32)
-    attributes = {"axis": 0} if scale.size > 1 else {}
+    attributes: dict[str, Any] = {"axis": 0} if scale.size > 1 else {}
     return node.add(
         "DequantizeLinear",
         node.input(position),
