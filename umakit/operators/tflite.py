@@ -112,6 +112,9 @@ class TfliteConverter(Protocol):
     def quantized(self, operator: TfliteOperator, value: Any, activation: int = 0) -> Any:
         """Real numbers as the operator's result, after a fused activation of the schema."""
 
+    def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
+        """Least and largest integer of the result that a fused activation lets through."""
+
     def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
         """A function of the first input's real numbers, as the operator's result."""
 

@@ -145,6 +145,17 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             return value
         return self.quantize(self.bb.emit(value), wrapper)
 
+    def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
+        """Least and largest integer of the result that a fused activation lets through."""
+        tensor = self.tensor(operator.outputs[0])
+        limits = np.iinfo(tensor.dtype)
+        bounds = _activation_bounds(activation) or (-math.inf, math.inf)
+        low, high = (
+            int(np.clip(_quantized(bound, *_scale(tensor)), limits.min, limits.max))
+            for bound in bounds
+        )
+        return low, high
+
     def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
         """A function of the first input's real numbers, as the operator's result."""
         return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
@@ -218,6 +229,11 @@ def _activation_bounds(activation: int) -> tuple[float, float] | None:
     if activation not in ACTIVATIONS:
         raise ModelError(f"its fused activation {activation} is not supported")
     return ACTIVATIONS[activation]
+
+
+def _scale(tensor: TfliteTensor) -> tuple[float, int]:
+    """The only scale of a tensor, and its zero point."""
+    return float(tensor.scales[0]), int(tensor.zero_points[0])
 
 
 def _quantized(value: float, scale: float, zero_point: int) -> float:

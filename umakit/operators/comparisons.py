@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS and LESS_EQUAL of TensorFlow Lite.
+
+Integers of 8 bits are compared after a change of scale to fixed point, `ComparisonWithScaling` of
+kernels/internal/reference/comparisons.h.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.lookup import Lookup
+from umakit.operators.tables.activations import multiplied
+from umakit.operators.tflite import (
+    WHOLE,
+    Convert,
+    TfliteConverter,
+    TfliteOperator,
+    register_all,
+)
+from umakit.operators.tflite_integers import TFLM, scale_of, smaller_than_one
+
+relax = tvm_api.relax
+
+LEFT_SHIFT = 8
+"""Bits that integers are shifted before the change of scale."""
+
+INT32 = (-(2**31), 2**31 - 1)
+
+
+def comparison(function: Any) -> Convert:
+    """A comparison of two inputs whose shapes broadcast."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+        numbers = operator.inputs
+        if converter.tensor(numbers[0]).dtype != "int8":
+            return function(*(converter.value(number) for number in numbers))
+        return function(*(_on_fixed_point(converter, number) for number in numbers))
+
+    return convert
+
+
+def _on_fixed_point(converter: TfliteConverter, number: int) -> Any:
+    """What int8 of a tensor stands for, as int32 with fractional bits."""
+    scale = scale_of(converter, number)
+    factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")
+    table = [
+        multiplied((integer - scale.zero_point) << LEFT_SHIFT, *factor)
+        for integer in range(-128, 128)
+    ]
+    parameters = Lookup(converter.shape(number), "int32", 0, INT32, TFLM.value, "rescale")
+    constant = relax.const(np.array(table, np.int32))
+    return converter.emit(parameters.call([converter.value(number), constant], None))
+
+
+for _code, _function in {
+    "EQUAL": relax.op.equal,
+    "NOT_EQUAL": relax.op.not_equal,
+    "GREATER": relax.op.greater,
+    "GREATER_EQUAL": relax.op.greater_equal,
+    "LESS": relax.op.less,
+    "LESS_EQUAL": relax.op.less_equal,
+}.items():
+    _sources = ["float32", "int8", *WHOLE]
+    if _code in ("EQUAL", "NOT_EQUAL"):
+        _sources.append("bool")
+    register_all(
+        (_code,), comparison(_function), *((dtype, "bool") for dtype in _sources), same_dtype=True
+    )

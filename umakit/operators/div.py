@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.divide` (left, right), and DIV of TensorFlow Lite.
+
+The source is kernels/internal/reference/div.h with TensorFlow Lite Micro's div.cc.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import broadcast
+from umakit.operators.kernels.loops import (
+    buffer,
+    buffers,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    store_shifted,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import quantize_multiplier
+from umakit.operators.numeric.requantize import header_call
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite_integers import result_fields, scale_of
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+LEAST_HEADROOM = 23
+"""Bits that a difference of 8-bit integers can be shifted left at least."""
+
+
+@dataclass(frozen=True)
+class Divide(Parameters):
+    """The quotient of two tensors whose shapes broadcast; a divisor of 0 counts as one step.
+
+    Attributes:
+        zero_points: of the operands.
+        multiplier, shift: of the quotient.
+    """
+
+    operator: ClassVar[str] = "divide"
+
+    zero_points: Pair
+    multiplier: int
+    shift: int
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """Of float32 as it is, of int8 with the reciprocal of the divisor in fixed point."""
+    activation = converter.options(operator, "DivOptions").FusedActivationFunction()
+    values = [converter.value(number) for number in operator.inputs]
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        quotient = converter.emit(relax.op.divide(*values))
+        return converter.quantized(operator, quotient, activation)
+    left, right = (scale_of(converter, number) for number in operator.inputs)
+    result = scale_of(converter, operator.outputs[0])
+    # In float64, as the released runtime computes, though div.cc reads like float32.
+    factor = float(left.scale) / (float(right.scale) * float(result.scale))
+    multiplier, shift = quantize_multiplier(factor)
+    if shift > LEAST_HEADROOM:
+        raise ModelError("the result's scale is too small for the operands'")
+    if shift < right.magnitude.bit_length() - 1:
+        raise ModelError(
+            f"TensorFlow Lite's kernel yields other numbers than quotients where a left scale "
+            f"divided by right and result's, {factor:.4g}, is below "
+            f"{2 ** (right.magnitude.bit_length() - 2)}: it shifts by more than 31 bits",
+            fix="leave the operator in float",
+        )
+    parameters = Divide(
+        **result_fields(converter, operator, activation),
+        zero_points=(left.zero_point, right.zero_point),
+        multiplier=multiplier,
+        shift=shift,
+    )
+    return parameters.call(values, None)
+
+
+def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output)."""
+    operands = buffers(("left", "right"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+
+    def one(i: Any) -> Any:
+        place = unflatten(i, parameters.output_shape)
+        elements = [
+            int32(operand[tuple(broadcast(place, shape))]) - int32(zero_point)
+            for operand, shape, zero_point in zip(
+                operands, shapes, parameters.zero_points, strict=True
+            )
+        ]
+        # In memory: TVM would put the formulas of variables in their place again and again.
+        local = tirx.decl_buffer([4], "int32", "parts", scope="local")
+        names = ("value", "magnitude", "headroom", "quotient")
+        value, magnitude, headroom, quotient = (local[int32(n)] for n in range(len(names)))
+        given, divisor = tirx.Var("given", "int32"), tirx.Var("divisor", "int32")
+        zero, one_step = int32(0), int32(1)
+        # The leading sign bits of a number are its leading zeros less one; of a negative number
+        # those of its complement.
+        folded = tirx.Select(value < zero, int32(-1) - value, value)
+        right = int32(31 - parameters.shift) - header_call("leading_zeros", magnitude) + headroom
+        scaled = tirx.Select(
+            right < one_step,
+            quotient,
+            header_call(
+                "divide_by_power_of_two", quotient, tirx.max(tirx.min(right, int32(32)), one_step)
+            ),
+        )
+        stores = [
+            tirx.Select(divisor < zero, zero - given, given),
+            tirx.max(tirx.max(divisor, zero - divisor), one_step),
+            header_call("leading_zeros", folded) - one_step,
+            header_call(
+                "high_product",
+                header_call("high_product", value * (one_step << headroom),
+                            header_call("reciprocal", magnitude)),
+                int32(parameters.multiplier),
+            ),
+        ]  # fmt: skip
+        return sequence(
+            tirx.AllocBuffer(local),
+            tirx.Bind(given, elements[0]),
+            tirx.Bind(divisor, elements[1]),
+            *(tirx.BufferStore(local, item, [int32(n)]) for n, item in enumerate(stores)),
+            store_shifted(output, place, scaled, parameters.output_zero_point, parameters),
+        )
+
+    return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+register(IntegerOperator(name="divide", parameters=Divide, kernel=kernel_of_operands(_kernel)))
+register_all(("DIV",), convert, "float32", "int8", same_dtype=True)

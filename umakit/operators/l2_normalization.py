@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.l2_normalization` (data [..., n]), and L2_NORMALIZATION of TensorFlow Lite.
+
+The source is integer_ops/l2normalization.h of TensorFlow Lite's reference.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    store_rescaled,
+    total_of,
+    unflatten,
+)
+from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, float32, register_all
+from umakit.operators.tflite_integers import result_fields, scale_of
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+SMALLEST_NORM = 1e-6
+RESULT_BITS = 7
+"""Fractional bits of the result, whose scale is 1/128."""
+
+
+@dataclass(frozen=True)
+class L2Normalization(Parameters):
+    """Rows along the last axis, divided by their Euclidean norm.
+
+    Attributes:
+        input_zero_point: the integer that stands for 0 in the data.
+    """
+
+    operator: ClassVar[str] = "l2_normalization"
+
+    input_zero_point: int
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """Of float32 with a least norm of 1e-6; of int8 in fixed point."""
+    if converter.options(operator, "L2NormOptions").FusedActivationFunction():
+        raise ModelError("it has a fused activation")
+    value = converter.value(operator.inputs[0])
+    shape = converter.shape(operator.inputs[0])
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        squares = converter.emit(relax.op.square(value))
+        norm = converter.emit(
+            relax.op.sqrt(converter.emit(relax.op.sum(squares, [-1], keepdims=True)))
+        )
+        return relax.op.divide(
+            value, converter.emit(relax.op.maximum(norm, float32(SMALLEST_NORM)))
+        )
+    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    if (float(result.scale), result.zero_point) != (2.0**-RESULT_BITS, 0):
+        raise ModelError("its result has another scale than 1/128 or another zero point than 0")
+    if shape[-1] * source.magnitude**2 > LARGEST:
+        raise ModelError(f"it normalizes {shape[-1]} elements; their squares need too many bits")
+    parameters = L2Normalization(
+        **result_fields(converter, operator), input_zero_point=source.zero_point
+    )
+    return parameters.call([value], None)
+
+
+def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, output)."""
+    *outer, length = shapes[0]
+    data = buffer("data", shapes[0], dtypes[0])
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = accumulators(1), int32(0)
+
+    def row(number: Any) -> Any:
+        def place(i: Any) -> list[Any]:
+            return [*unflatten(number, outer), i]
+
+        def element(i: Any) -> Any:
+            return int32(data[tuple(place(i))]) - int32(parameters.input_zero_point)
+
+        statements, multiplier, shift = in_fixed_point(total_of(total, zero))
+        factor = (multiplier, shift + int32(RESULT_BITS))
+
+        def add(i: Any) -> Any:
+            value = tirx.Var("value", "int32")
+            return sequence(tirx.Bind(value, element(i)), add_to(total, zero, value * value))
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, zero, zero),
+            loop("i", length, add),
+            *statements,
+            loop("i", length, lambda i: store_rescaled(
+                output, place(i), element(i), factor, parameters
+            )),
+        )  # fmt: skip
+
+    return kernel([data, output], loop("row", math.prod(outer), row))
+
+
+register(
+    IntegerOperator(
+        name="l2_normalization", parameters=L2Normalization, kernel=kernel_of_operands(_kernel)
+    )
+)
+register_all(("L2_NORMALIZATION",), convert, "float32", "int8")

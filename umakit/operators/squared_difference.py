@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.squared_difference` (left, right), and SQUARED_DIFFERENCE of TensorFlow Lite.
+
+The source is TensorFlow Lite Micro's squared_difference.cc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.elementwise import binary_kernel
+from umakit.operators.kernels.loops import bound, int32
+from umakit.operators.numeric.fixed_point import quantize_multiplier
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+LEFT_SHIFTS = {"int8": 7, "int16": 0}
+"""Bits that integers are shifted before they get a common scale."""
+
+MOST_BITS = 30
+"""Of a squared difference on the common scale."""
+
+
+@dataclass(frozen=True)
+class SquaredDifference(Parameters):
+    """The squared difference of two tensors whose shapes broadcast.
+
+    Attributes:
+        zero_points: of the operands.
+        multipliers, shifts: of left, right and the result.
+        left_shift: of both operands, before all.
+    """
+
+    operator: ClassVar[str] = "squared_difference"
+
+    zero_points: Pair
+    multipliers: tuple[int, int, int]
+    shifts: tuple[int, int, int]
+    left_shift: int
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """Of float32 and int32 as they are, of integers with scales in fixed point."""
+    values = [converter.value(number) for number in operator.inputs]
+    dtype = converter.tensor(operator.inputs[0]).dtype
+    if dtype not in LEFT_SHIFTS:
+        difference = converter.emit(relax.op.subtract(*values))
+        return relax.op.multiply(difference, difference)
+    left, right = (scale_of(converter, number) for number in operator.inputs)
+    result = scale_of(converter, operator.outputs[0])
+    twice, left_shift = 2.0 * float(max(left.scale, right.scale)), LEFT_SHIFTS[dtype]
+    divisor = float(np.float32(1 << (2 * left_shift)) * np.float32(result.scale))
+    factors = [
+        *(smaller_than_one(float(item.scale) / twice, "a ratio of scales")
+          for item in (left, right)),
+        quantize_multiplier(twice * twice / divisor),
+    ]  # fmt: skip
+    if factors[2][1] + MOST_BITS > MOST_BITS:
+        raise ModelError("the result's scale is too small for the operands'")
+    parameters = SquaredDifference(
+        **result_fields(converter, operator),
+        zero_points=(left.zero_point, right.zero_point),
+        multipliers=(factors[0][0], factors[1][0], factors[2][0]),
+        shifts=(factors[0][1], factors[1][1], factors[2][1]),
+        left_shift=left_shift,
+    )
+    return parameters.call(values, None)
+
+
+def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (left, right, output)."""
+
+    def combine(*elements: Any) -> tuple[list[Any], Any]:
+        statements, values = [], []
+        for name, element, zero_point, multiplier, shift in zip(
+            ("left", "right"), elements, parameters.zero_points, parameters.multipliers[:2],
+            parameters.shifts[:2], strict=True,
+        ):  # fmt: skip
+            shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
+            product = requantize(shifted, int32(multiplier), int32(shift), parameters.arithmetic)
+            part, value = bound(f"scaled_{name}", product)
+            statements += part
+            values.append(value)
+        difference = tirx.Var("difference", "int32")
+        statements.append(tirx.Bind(difference, values[0] - values[1]))
+        return statements, difference * difference
+
+    factor = (parameters.multipliers[2], parameters.shifts[2])
+    return binary_kernel(parameters, shapes, dtypes, combine, factor)
+
+
+register(
+    IntegerOperator(
+        name="squared_difference",
+        parameters=SquaredDifference,
+        kernel=kernel_of_operands(_kernel),
+    )
+)
+register_all(("SQUARED_DIFFERENCE",), convert, "float32", "int8", "int16", "int32", same_dtype=True)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What conversions share that make an integer operator themselves, without an island."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.lookup import Lookup
+from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
+from umakit.operators.tensors import Array, NotAnIsland, Scale
+from umakit.operators.tflite import TfliteConverter, TfliteOperator
+
+relax = tvm_api.relax
+
+TFLM = Arithmetic.TFLM
+
+
+@contextmanager
+def as_refusals() -> Iterator[None]:
+    """Reasons why there is no integer form are refusals of the operator."""
+    try:
+        yield
+    except (NotAnIsland, ValueError) as reason:
+        raise ModelError(str(reason)) from None
+
+
+def scale_of(converter: TfliteConverter, number: int) -> Scale:
+    """The only scale of a tensor.
+
+    Raises:
+        ModelError: it has several.
+    """
+    tensor = converter.tensor(number)
+    if tensor.scales.size != 1:
+        raise ModelError(f"tensor {tensor.name!r} has {tensor.scales.size} scales")
+    return Scale(tensor.scales[0], int(tensor.zero_points[0]), tensor.dtype)
+
+
+def result_fields(
+    converter: TfliteConverter, operator: TfliteOperator, activation: int = 0
+) -> dict[str, Any]:
+    """The fields that all `Parameters` have, of an operator's result.
+
+    Args:
+        converter: of the operator.
+        operator: with a quantized result.
+        activation: that is fused, a number of the schema.
+    """
+    scale = scale_of(converter, operator.outputs[0])
+    return {
+        "output_shape": converter.shape(operator.outputs[0]),
+        "output_dtype": scale.dtype,
+        "output_zero_point": scale.zero_point,
+        "clip": converter.clip(operator, activation),
+        "rounding": TFLM.value,
+    }
+
+
+def lookup(
+    converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
+) -> Any:
+    """A function of the first input, int8, as a table.
+
+    Args:
+        converter: of the operator.
+        operator: the operator.
+        table: 256 results for -128, ..., 127; limited to the dtype here.
+        function: its name.
+    """
+    fields = result_fields(converter, operator)
+    values = np.clip(table, *fields["clip"]).astype(fields["output_dtype"])
+    parameters = Lookup(**fields, function=function)
+    return parameters.call([converter.value(operator.inputs[0]), relax.const(values)], None)
+
+
+def smaller_than_one(factor: float, what: str) -> tuple[int, int]:
+    """`QuantizeMultiplierSmallerThanOneExp`.
+
+    Raises:
+        ModelError: the factor is not below 1.
+    """
+    if not 0.0 < factor < 1.0:
+        raise ModelError(f"{what} is {factor:.6g}, which its kernel does not take: not below 1")
+    return quantize_multiplier(factor)
