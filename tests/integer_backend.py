@@ -29,7 +29,7 @@ from umakit.partition.report import OperatorPlacement
 
 relax = tvm_api.relax
 Array = npt.NDArray[Any]
-Registrations = Sequence[patterns.Offer | Any]
+Registrations = Sequence[patterns.OperatorPattern | Any]
 
 CONFIGURATION = """\
 [accelerator]

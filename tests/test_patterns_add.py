@@ -339,7 +339,7 @@ def test_what_a_backend_is_told(side: str, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def example_scalars(pattern: patterns.Offer) -> list[str]:
+def example_scalars(pattern: patterns.OperatorPattern) -> list[str]:
     """Names of the integers that a driver gets."""
     return re.findall(r"int32_t (\w+)[,)]", patterns.c_declaration("f", pattern))
 

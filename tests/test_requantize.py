@@ -22,7 +22,7 @@ from umakit import sim, tvm_api
 from umakit.lower import expand_requantize
 from umakit.operators.kernels import loops
 from umakit.operators.numeric import requantize
-from umakit.patterns.parameters import ROUNDINGS
+from umakit.patterns import ROUNDINGS
 
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 FUNCTIONS = {

@@ -12,7 +12,7 @@ from umakit import patterns
 from umakit.machine import TilePlanner
 
 
-def layers(planner: TilePlanner) -> list[patterns.Offer]:
+def layers(planner: TilePlanner) -> list[patterns.OperatorPattern]:
     """The layers that the array computes.
 
     Args:
@@ -27,7 +27,7 @@ def layers(planner: TilePlanner) -> list[patterns.Offer]:
     # Weights are arranged at compile time: the output channels of one fold of the array lie side
     # by side, and the last block is filled up with zeros.
     convolution: dict[str, Any] = {"weight_layout": f"O/{columns} HWI {columns}o", **weighted}
-    found: list[patterns.Offer] = [
+    found: list[patterns.OperatorPattern] = [
         patterns.qconv2d_add(**convolution, **windows),  # first: both operators in one
         patterns.qconv2d(**convolution, **windows),
         patterns.qdense(weight_layout=f"O/{columns} I {columns}o", **weighted),

@@ -13,7 +13,7 @@ from umakit import patterns
 from umakit.backend import AcceleratorConfig, MemorySection
 
 
-def layers(configuration: AcceleratorConfig) -> list[patterns.Offer]:
+def layers(configuration: AcceleratorConfig) -> list[patterns.OperatorPattern]:
     """The layers that the array computes, for what `accel.toml` says about it."""
     columns = configuration.array.columns
     (scratchpad,) = configuration.memory
@@ -28,7 +28,7 @@ def layers(configuration: AcceleratorConfig) -> list[patterns.Offer]:
     }
     # Weights are arranged at compile time: the output channels of one fold of the array lie side
     # by side, and the last block is filled up with zeros.
-    found: list[patterns.Offer] = [
+    found: list[patterns.OperatorPattern] = [
         patterns.qconv2d(weight_layout=f"O/{columns} HWI {columns}o", **windows),
         patterns.qdense(weight_layout=f"O/{columns} I {columns}o", **common),
     ]

@@ -12,7 +12,7 @@ from umakit.backend.code import raised
 from umakit.backend.strategy import legalization
 from umakit.backend.target import private_target
 from umakit.errors import LoweringError, UmakitError
-from umakit.lower.offload import offer_of, prepare_offload
+from umakit.lower.offload import pattern_of, prepare_offload
 
 
 def lower_composites(
@@ -63,9 +63,9 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
             return call
         name = str(tvm_api.function_attribute(function, "Composite"))
         backend = self._backends[name.split(".", 1)[0]]
-        offer = offer_of(name, backend)
-        if offer is not None:
-            prepared = prepare_offload(offer, function, list(call.args))
+        pattern = pattern_of(name, backend)
+        if pattern is not None:
+            prepared = prepare_offload(pattern, function, list(call.args))
             operands = list(prepared.operands)
             body = _lower_composite(name, prepared.function, backend, prepared.reference())
             # Each layer has its own, so that a TIR pass sees its arrays; see `lower`.

@@ -20,8 +20,8 @@ from umakit.lower.driver_calls import (
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
 from umakit.operators.kernels.loops import KEEPS_NAMES
+from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
-from umakit.patterns.parameters import Composite
 
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""

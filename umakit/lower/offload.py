@@ -15,15 +15,15 @@ from typing import Any
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import LoweringError
-from umakit.lower.reference import linear_kernel, with_change_of_scale
 from umakit.operators.kernels.loops import KEEPS_NAMES
+from umakit.operators.offload.matching import NotReadable
+from umakit.operators.offload.pattern import OperatorPattern
+from umakit.operators.offload.reference import with_change_of_scale
+from umakit.operators.offload.weighted import ARRAYS, Weighted
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import legalizations
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
-from umakit.patterns.offer import Offer
-from umakit.patterns.reading import NotReadable, read_composite
 from umakit.patterns.serialization import as_text
-from umakit.patterns.weighted import ARRAYS, Weighted
 
 
 @dataclass(frozen=True)
@@ -31,60 +31,60 @@ class Offloaded:
     """A call of a composite, prepared.
 
     Attributes:
-        known: parameters of the composite.
+        layer: parameters of the composite.
         function: a Relax composite function of one operator, whose parameters are the operands in
             the order of the driver's pointers.
         operands: Relax expressions for them.
     """
 
-    known: Any
+    layer: Any
     function: Any
     operands: tuple[Any, ...]
 
     def with_parameters(self, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         """A prim func that a TIR pass can ask for the parameters and the layer's arrays."""
-        function = function.with_attrs({ATTRIBUTE: as_text(self.known), KEEPS_NAMES: True})
-        if not isinstance(self.known, Weighted):
+        function = function.with_attrs({ATTRIBUTE: as_text(self.layer), KEEPS_NAMES: True})
+        if not isinstance(self.layer, Weighted):
             return function
-        arrays = {name: tvm_api.to_device(getattr(self.known, name)) for name in ARRAYS}
+        arrays = {name: tvm_api.to_device(getattr(self.layer, name)) for name in ARRAYS}
         return function.with_attr(ARRAYS_ATTRIBUTE, arrays)
 
     def reference(self) -> dict[str, Any]:
         """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
-        name = f"relax.{PREFIX}{self.known.operator}"
+        name = f"relax.{PREFIX}{self.layer.operator}"
 
         def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-            if isinstance(self.known, Weighted):
-                variable = builder.add_func(linear_kernel(self.known), name.replace(".", "_"))
+            if isinstance(self.layer, Weighted):
+                variable = builder.add_func(self.layer.reference_kernel(), name.replace(".", "_"))
                 operands = tvm_api.relax.Tuple(list(call.args))
                 lowered = tvm_api.relax.call_tir(variable, operands, call.ty)
             else:
                 lowered = legalizations()[name](builder, call)
-            if self.known.then is not None:
+            if self.layer.then is not None:
                 variable = lowered.args[0]
-                function = with_change_of_scale(builder.get()[variable], self.known.then)
+                function = with_change_of_scale(builder.get()[variable], self.layer.then)
                 builder.update_func(variable, function)
             return lowered
 
         return {name: rule}
 
 
-def offer_of(composite: str, backend: UMABackend) -> Offer | None:
+def pattern_of(composite: str, backend: UMABackend) -> OperatorPattern | None:
     """What a backend registered for a composite `<target>.<pattern>`; None for other patterns."""
     name = composite.partition(".")[2]
-    for pattern in backend.patterns:
-        if pattern.name == name and isinstance(pattern.predicate, Offer):
-            return pattern.predicate
+    for registered in backend.patterns:
+        if registered.name == name and isinstance(registered.predicate, OperatorPattern):
+            return registered.predicate
     return None
 
 
 def prepare_offload(
-    offer: Offer, function: tvm_api.Function, arguments: Sequence[Any]
+    pattern: OperatorPattern, function: tvm_api.Function, arguments: Sequence[Any]
 ) -> Offloaded:
     """Prepare one call of a composite.
 
     Args:
-        offer: what the backend registered.
+        pattern: what the backend registered.
         function: the composite's Relax function.
         arguments: of the call.
 
@@ -94,35 +94,35 @@ def prepare_offload(
     """
     values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
-    match = offer.match_of(function)
+    match = pattern.match_of(function)
     if match is None:
-        expected = f"{offer.operator_name} as {offer.name} matches it"
+        expected = f"{pattern.operator_name} as {pattern.name} matches it"
         raise LoweringError(f"is not {expected}, alone or with one operator behind it", where=where)
     operands = [values.get(operand, operand) for operand in match.operands]
     constants = [tvm_api.constant_array(operand) for operand in operands[-len(ARRAYS) :]]
     try:
-        known = read_composite(offer, match, constants)
+        layer = pattern.composite_of(match, constants)
     except NotReadable as reason:
         raise LoweringError(str(reason), where=where) from None
-    if isinstance(known, Weighted):
-        arrays = known.stored_arrays().values()
+    if isinstance(layer, Weighted):
+        arrays = layer.stored_arrays().values()
         operands[-len(ARRAYS) :] = [tvm_api.relax.const(array) for array in arrays]
-    return Offloaded(known, _as_function(known, function, operands), tuple(operands))
+    return Offloaded(layer, _as_function(layer, function, operands), tuple(operands))
 
 
 def _as_function(
-    known: Any, function: tvm_api.Function, operands: Sequence[Any]
+    layer: Any, function: tvm_api.Function, operands: Sequence[Any]
 ) -> tvm_api.Function:
     """The composite as one operator, whose attributes carry the parameters."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
-    names = [name for name in known.POINTERS if name != "result"]
+    names = [name for name in layer.POINTERS if name != "result"]
     builder = tvm_api.relax.BlockBuilder()
     parameters = [tvm_api.relax.Var(name, kind) for name, kind in zip(names, types, strict=True)]
-    attributes = {item: getattr(known, item) for item in known.attribute_names()}
-    attributes[ATTRIBUTE] = as_text(known)
+    attributes = {item: getattr(layer, item) for item in layer.attribute_names()}
+    attributes[ATTRIBUTE] = as_text(layer)
     with builder.function("composite", parameters):
         with builder.dataflow():
-            call = tvm_api.operator_call(f"{PREFIX}{known.operator}", parameters, attributes)
+            call = tvm_api.operator_call(f"{PREFIX}{layer.operator}", parameters, attributes)
             result = builder.emit_output(call)
         builder.emit_func_output(result)
     made = builder.get()["composite"]

@@ -24,6 +24,12 @@ from umakit.operators.numeric.multipliers import (
     fixed_points,
 )
 from umakit.operators.numeric.requantize import requantize
+from umakit.operators.offload.composite import (
+    Binary,
+)
+from umakit.operators.offload.pattern_families import (
+    ElementwisePattern,
+)
 from umakit.operators.parameters import (
     Pair,
     Parameters,
@@ -114,6 +120,42 @@ def total_of_both(parameters: Add, left: Any, right: Any, sign: int = 1) -> tupl
     return statements, first - second if sign < 0 else first + second
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAdd(Add, Binary):
+    """A sum: left and right are shifted left, multiplied, added, and multiplied again."""
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        left, right, total = zip(self.multipliers, self.shifts, strict=True)
+        return {
+            **self._shape_arguments(),
+            "left_zero_point": self.zero_points[0],
+            "right_zero_point": self.zero_points[1],
+            "left_shift": self.left_shift,
+            "left_multiplier": left[0],
+            "left_multiplier_shift": left[1],
+            "right_multiplier": right[0],
+            "right_multiplier_shift": right[1],
+            "multiplier": total[0],
+            "shift": total[1],
+            **self.ending(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class qadd(ElementwisePattern):
+    """An integer addition of two tensors."""
+
+    KIND = QAdd
+    OPERATOR = Add
+    DOES = "adds"
+
+    name: str = "qadd"
+
+
 register(
     IntegerOperator(
         name="add",
@@ -121,5 +163,7 @@ register(
         kernel=kernel_of_operands(addition_kernel),
         recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
         takes_clip=True,
+        patterns=(qadd,),
+        composites=(QAdd,),
     )
 )

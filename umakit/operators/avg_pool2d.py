@@ -23,6 +23,12 @@ from umakit.operators.kernels.pooling import WindowReduction, pool_of_operands
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
 )
+from umakit.operators.offload.composite import (
+    QPool2d,
+)
+from umakit.operators.offload.pattern_families import (
+    PoolPattern,
+)
 from umakit.operators.parameters import (
     Pool2d,
 )
@@ -69,6 +75,24 @@ def _average(channels: int, count: Any) -> WindowReduction:
     return WindowReduction(sums, lambda c: set_to(sums, c, int32(0)), add, finish)
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAveragePool2d(AveragePool2d, QPool2d):
+    """The mean of each window, ties rounded away from zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class qavg_pool2d(PoolPattern):
+    """An integer average pool; padding is left out of the mean, ties go away from zero."""
+
+    KIND = QAveragePool2d
+    OPERATOR = AveragePool2d
+
+    name: str = "qavg_pool2d"
+
+
 register(
     IntegerOperator(
         name="avg_pool2d",
@@ -76,5 +100,7 @@ register(
         kernel=kernel_of_operands(pool_of_operands(_average)),
         recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        patterns=(qavg_pool2d,),
+        composites=(QAveragePool2d,),
     )
 )

@@ -8,7 +8,8 @@ then accumulators have 64 bits and multipliers 15.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from umakit import tvm_api
@@ -21,6 +22,18 @@ from umakit.operators.kernels.convolution import (
     as_operands,
     constants_of,
 )
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.composite import (
+    Image,
+    window_arguments,
+)
+from umakit.operators.offload.constraints import Constraint, OtherOperator
+from umakit.operators.offload.pattern_families import (
+    ConvolutionPattern,
+    outputs_constraint,
+)
+from umakit.operators.offload.reference import conv2d_loops
+from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import (
     ConvolutionParameters,
 )
@@ -99,6 +112,119 @@ def _macs(call: Any, output: tuple[int, ...]) -> int:
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConv2d(Conv2d, Weighted, Image):
+    """A convolution with bias, activation and change of scale."""
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Rows and columns of the window."""
+        return self.weights_shape[1], self.weights_shape[2]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each group has one input channel, and there are several."""
+        return self.groups > 1 and self.weights_shape[3] == 1
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            **self.size_arguments(),
+            "kernel_height": self.kernel[0],
+            "kernel_width": self.kernel[1],
+            **window_arguments(self),
+            "dilation_y": self.dilation[0],
+            "dilation_x": self.dilation[1],
+            "groups": self.groups,
+            "scales": self.scales,
+            "input_zero_point": self.input_zero_point,
+            **self.ending(),
+        }
+
+    def reference_kernel(self) -> Any:
+        return conv2d_loops(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDepthwise(QConv2d):
+    """A depthwise convolution: as many groups as input channels; output channel o reads input
+    channel o / (output channels / input channels)."""
+
+
+@dataclass(frozen=True, eq=False)
+class qconv2d(ConvolutionPattern):
+    """An integer convolution that is not depthwise.
+
+    Attributes:
+        groups: numbers of channel groups.
+        input_channel_multiple, output_channel_multiple: as `channel_multiple`, for one of them.
+    """
+
+    KIND: ClassVar[type[QConv2d]] = QConv2d
+    OPERATOR = Conv2d
+
+    name: str = "qconv2d"
+    groups: int | Iterable[int] | None = field(default=1, kw_only=True)
+    input_channel_multiple: int | None = field(default=None, kw_only=True)
+    output_channel_multiple: int | None = field(default=None, kw_only=True)
+
+    def _own_constraints(self) -> list[Constraint]:
+        return [
+            _c.refuse_if(lambda layer: layer.depthwise, _depthwise_refused),
+            _c.one_of(
+                self.groups,
+                lambda layer: layer.groups,
+                lambda found, few: f"{found} groups: the accelerator has {few}",
+            ),
+        ]
+
+    def _channel_constraints(self) -> list[Constraint]:
+        inputs = (self.channel_multiple, self.input_channel_multiple)
+        outputs = (self.channel_multiple, self.output_channel_multiple)
+        return [
+            *(_c.multiple_of(n, "input channels", lambda k: k.input_channels) for n in inputs),
+            *(outputs_constraint(n) for n in outputs),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class qdepthwise(ConvolutionPattern):
+    """An integer depthwise convolution: each input channel is a group of its own.
+
+    Of the weights' axes, `I` has one element.
+
+    Attributes:
+        multipliers: numbers of output channels for each input channel.
+    """
+
+    KIND = QDepthwise
+    OPERATOR = Conv2d
+
+    name: str = "qdepthwise"
+    multipliers: int | Iterable[int] | None = field(default=1, kw_only=True)
+
+    def _own_constraints(self) -> list[Constraint]:
+        return [
+            _c.refuse_if(lambda layer: not layer.depthwise, _depthwise_wanted),
+            _c.one_of(
+                self.multipliers,
+                lambda layer: layer.output_channels // layer.input_channels,
+                lambda found, few: f"channel multiplier {found}: the accelerator has {few}",
+            ),
+        ]
+
+
+def _depthwise_refused(layer: QConv2d) -> str:
+    return OtherOperator(f"a depthwise convolution, {layer.groups} groups of one channel")
+
+
+def _depthwise_wanted(layer: QConv2d) -> str:
+    return OtherOperator("a convolution that is not depthwise")
+
+
 register(
     IntegerOperator(
         name="conv2d",
@@ -110,5 +236,13 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        patterns=(
+            qconv2d,
+            qdepthwise,
+        ),
+        composites=(
+            QConv2d,
+            QDepthwise,
+        ),
     )
 )

@@ -7,7 +7,7 @@ Weights are int8[O, I], the bias int32[O].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +39,14 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
 )
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.constraints import Constraint
+from umakit.operators.offload.layouts import DENSE
+from umakit.operators.offload.pattern_families import (
+    WeightedPattern,
+)
+from umakit.operators.offload.reference import dense_loops
+from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import (
     Parameters,
 )
@@ -157,6 +165,74 @@ def _macs(call: Any, output: tuple[int, ...]) -> int:
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDense(Dense, Weighted):
+    """A fully connected layer with bias, activation and change of scale."""
+
+    AXES: ClassVar[str] = DENSE
+
+    @property
+    def rows(self) -> int:
+        """Of the data."""
+        return self.data_shape[0]
+
+    @property
+    def inputs(self) -> int:
+        """Elements of a row of the data."""
+        return self.weights_shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Elements of a row of the result."""
+        return self.weights_shape[0]
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            "rows": self.rows,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "scales": self.scales,
+            "input_zero_point": self.input_zero_point,
+            **self.ending(),
+        }
+
+    def reference_kernel(self) -> Any:
+        return dense_loops(self)
+
+
+@dataclass(frozen=True, eq=False)
+class qdense(WeightedPattern):
+    """An integer fully connected layer.
+
+    Attributes:
+        rows: largest number of rows of the data.
+        input_multiple, output_multiple: what the sizes of a row of data and result are multiples
+            of.
+        weight_layout: for example `IO` or `O/8 I 8o`.
+    """
+
+    KIND = QDense
+    OPERATOR = Dense
+
+    name: str = "qdense"
+    rows: int | None = field(default=None, kw_only=True)
+    input_multiple: int | None = field(default=None, kw_only=True)
+    output_multiple: int | None = field(default=None, kw_only=True)
+    weight_layout: str = field(default=DENSE, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        return [
+            _c.at_most(self.rows, "rows", lambda layer: layer.rows),
+            _c.multiple_of(self.input_multiple, "inputs", lambda layer: layer.inputs),
+            _c.multiple_of(self.output_multiple, "outputs", lambda layer: layer.outputs),
+            *super()._constraints(),
+        ]
+
+
 register(
     IntegerOperator(
         name="dense",
@@ -169,5 +245,7 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        patterns=(qdense,),
+        composites=(QDense,),
     )
 )

@@ -23,6 +23,12 @@ from umakit.operators.kernels.pooling import largest, pool_of_operands
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
 )
+from umakit.operators.offload.composite import (
+    QPool2d,
+)
+from umakit.operators.offload.pattern_families import (
+    PoolPattern,
+)
 from umakit.operators.parameters import (
     Pool2d,
 )
@@ -86,6 +92,24 @@ def _of_integers(call: Any, network: Network) -> Any:
     return parameters.call([call.args[0]], call.span)
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QMaxPool2d(MaxPool2d, QPool2d):
+    """The largest of each window."""
+
+
+@dataclass(frozen=True, eq=False)
+class qmax_pool2d(PoolPattern):
+    """An integer max pool."""
+
+    KIND = QMaxPool2d
+    OPERATOR = MaxPool2d
+
+    name: str = "qmax_pool2d"
+
+
 register(
     IntegerOperator(
         name="max_pool2d",
@@ -98,5 +122,7 @@ register(
         ),
         takes_clip=True,
         integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
+        patterns=(qmax_pool2d,),
+        composites=(QMaxPool2d,),
     )
 )

@@ -22,6 +22,12 @@ from umakit.operators.numeric.multipliers import (
     check_headroom,
     fixed_points,
 )
+from umakit.operators.offload.composite import (
+    Binary,
+)
+from umakit.operators.offload.pattern_families import (
+    ElementwisePattern,
+)
 from umakit.operators.parameters import (
     Pair,
     Parameters,
@@ -76,6 +82,36 @@ def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:
     )
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QMultiply(Multiply, Binary):
+    """A product."""
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            **self._shape_arguments(),
+            "left_zero_point": self.zero_points[0],
+            "right_zero_point": self.zero_points[1],
+            "multiplier": self.multiplier,
+            "shift": self.shift,
+            **self.ending(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class qmultiply(ElementwisePattern):
+    """An integer product of two tensors."""
+
+    KIND = QMultiply
+    OPERATOR = Multiply
+    DOES = "multiplies"
+
+    name: str = "qmultiply"
+
+
 register(
     IntegerOperator(
         name="multiply",
@@ -83,5 +119,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        patterns=(qmultiply,),
+        composites=(QMultiply,),
     )
 )

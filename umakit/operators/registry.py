@@ -170,6 +170,20 @@ def _integer_calls() -> Iterator[IntegerCall]:
         yield from operator.integer_calls
 
 
+def offered() -> dict[str, type[Any]]:
+    """What `umakit.patterns` offers, by name: patterns and the parameters of their composites."""
+    return {
+        kind.__name__: kind
+        for operator in operators()
+        for kind in (*operator.patterns, *operator.composites)
+    }
+
+
+def composites() -> dict[str, type[Any]]:
+    """Parameters of composites, by name."""
+    return {kind.__name__: kind for operator in operators() for kind in operator.composites}
+
+
 def legalizations() -> dict[str, Rule]:
     """Rules for `LegalizeOps` by operator: the CPU kernels."""
     return {

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from umakit.operators.add import Add, addition_kernel, derive_as
+from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
+)
+from umakit.operators.offload.pattern_families import (
+    ElementwisePattern,
 )
 from umakit.operators.registry import (
     IntegerOperator,
@@ -26,6 +29,25 @@ class Subtract(Add):
     operator: ClassVar[str] = "subtract"
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QSubtract(Subtract, QAdd):
+    """A difference: as `QAdd`, but what the right operand became is subtracted."""
+
+
+@dataclass(frozen=True, eq=False)
+class qsubtract(ElementwisePattern):
+    """An integer subtraction of two tensors; the driver gets the arguments of `qadd`."""
+
+    KIND = QSubtract
+    OPERATOR = Subtract
+    DOES = "subtracts"
+
+    name: str = "qsubtract"
+
+
 register(
     IntegerOperator(
         name="subtract",
@@ -35,5 +57,7 @@ register(
             Recognition(("subtract",), partial(derive_as, Subtract), (Arithmetic.TFLM,)),
         ),
         takes_clip=True,
+        patterns=(qsubtract,),
+        composites=(QSubtract,),
     )
 )

@@ -17,10 +17,10 @@ from umakit import tvm_api
 from umakit.backend.base import PassPhase, Pattern, UMABackend
 from umakit.backend.code import raised
 from umakit.errors import BackendError, UmakitError
+from umakit.operators.offload.constraints import OtherOperator
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
-from umakit.patterns.refusals import OtherOperator
 
 
 @dataclass(frozen=True)

@@ -23,44 +23,27 @@ refuses it looks at shapes and dtypes by `static_shape` and `dtype_of`.
 `umakit/requantize.h` has the arithmetic of results for drivers, and is exported with one that
 includes it:
 
-    scaled = umakit_requantize(rounding, sum, multipliers[s], shifts[s]);
+    scaled = umakit_requantize(rounding, accumulator, multipliers[s], shifts[s]);
     result[i] = (int8_t)umakit_add_and_clamp(scaled, output_zero_point, lowest, highest);
 """
 
+import warnings
+from typing import Any
+
+from umakit.operators import registry
+from umakit.operators.offload.composite import ROUNDINGS, Composite, QPool2d
+from umakit.operators.offload.layouts import WeightLayout, weight_layout
+from umakit.operators.offload.pattern import OperatorPattern
+from umakit.operators.offload.weighted import Weighted
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
-from umakit.patterns.elementwise import qadd, qmultiply, qsubtract
-from umakit.patterns.layouts import WeightLayout, weight_layout
-from umakit.patterns.linear import qconv2d, qconv2d_add, qdense, qdepthwise
-from umakit.patterns.offer import Offer
-from umakit.patterns.parameters import (
-    ROUNDINGS,
-    Composite,
-    QAdd,
-    QAveragePool2d,
-    QMaxPool2d,
-    QMultiply,
-    QPool2d,
-    QSubtract,
-)
-from umakit.patterns.pools import qavg_pool2d, qmax_pool2d
-from umakit.patterns.weighted import QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
 from umakit.tvm_api import DFPattern, dtype_of, is_op, static_shape, wildcard
 
 __all__ = [
     "ROUNDINGS",
     "Composite",
     "DFPattern",
-    "Offer",
-    "QAdd",
-    "QAveragePool2d",
-    "QConv2d",
-    "QConv2dAdd",
-    "QDense",
-    "QDepthwise",
-    "QMaxPool2d",
-    "QMultiply",
+    "OperatorPattern",
     "QPool2d",
-    "QSubtract",
     "WeightLayout",
     "Weighted",
     "c_declaration",
@@ -69,16 +52,21 @@ __all__ = [
     "dtype_of",
     "is_op",
     "parameters_of",
-    "qadd",
-    "qavg_pool2d",
-    "qconv2d",
-    "qconv2d_add",
-    "qdense",
-    "qdepthwise",
-    "qmax_pool2d",
-    "qmultiply",
-    "qsubtract",
     "static_shape",
     "weight_layout",
     "wildcard",
 ]
+__all__ += sorted(registry.offered())
+
+
+def __getattr__(name: str) -> Any:
+    """Patterns of operators, such as `qconv2d`, and their parameters, such as `QConv2d`."""
+    if name == "Offer":
+        warnings.warn(
+            "umakit.patterns.Offer is called OperatorPattern", DeprecationWarning, stacklevel=2
+        )
+        return OperatorPattern
+    found = registry.offered().get(name)
+    if found is None:
+        raise AttributeError(f"module 'umakit.patterns' has no attribute {name!r}")
+    return found

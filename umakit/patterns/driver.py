@@ -8,7 +8,7 @@ from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError
-from umakit.patterns.offer import Offer
+from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.serialization import example, from_text
 
 ATTRIBUTE = "umakit_parameters"
@@ -54,15 +54,15 @@ def driver_call(function: Any, name: str) -> Any:
     Raises:
         LoweringError: it is no composite of `umakit.patterns`.
     """
-    known = parameters_of(function)
-    if known is None:
+    layer = parameters_of(function)
+    if layer is None:
         raise LoweringError(
             "is no integer operator of umakit.patterns",
             where=tir.composite_name(function) or "a prim func",
             fix="build its driver call with tir.driver_call",
         )
     pointers = [tir.pointer(parameter) for parameter in function.params]
-    return tir.with_body(function, tir.driver_call(name, [*pointers, *known.scalars.values()]))
+    return tir.with_body(function, tir.driver_call(name, [*pointers, *layer.scalars.values()]))
 
 
 def driver_calls(**drivers: str) -> Any:
@@ -82,7 +82,7 @@ def driver_calls(**drivers: str) -> Any:
     return tir.prim_func_pass("driver_calls", replace)
 
 
-def c_declaration(name: str, pattern: Offer, dtype: str = "int8") -> str:
+def c_declaration(name: str, pattern: OperatorPattern, dtype: str = "int8") -> str:
     """The C declaration of the driver that `driver_call` calls.
 
     Args:
@@ -94,13 +94,13 @@ def c_declaration(name: str, pattern: Offer, dtype: str = "int8") -> str:
     Raises:
         BackendError: the pattern is not one of `umakit.patterns`.
     """
-    if not isinstance(pattern, Offer):
+    if not isinstance(pattern, OperatorPattern):
         raise BackendError("is no pattern of umakit.patterns", where=name)
     broadcast = bool(getattr(pattern, "broadcast", False))
-    known = example(pattern.KIND, dtype, pattern.requantize, broadcast)
+    layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
     pointers = [
         f"{'' if pointer == 'result' else 'const '}{kind}_t *{pointer}"
-        for pointer, kind in known.pointer_types.items()
+        for pointer, kind in layer.pointer_types.items()
     ]
-    arguments = [*pointers, *(f"int32_t {scalar}" for scalar in known.scalars)]
+    arguments = [*pointers, *(f"int32_t {scalar}" for scalar in layer.scalars)]
     return f"int32_t {name}({', '.join(arguments)});"

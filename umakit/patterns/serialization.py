@@ -8,26 +8,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
-from umakit.operators.add import Add
-from umakit.operators.parameters import Parameters
-from umakit.operators.requantize import Requantize
-from umakit.patterns.parameters import (
-    ROUNDINGS,
-    Composite,
-    QAdd,
-    QAveragePool2d,
-    QMaxPool2d,
-    QMultiply,
-    QSubtract,
-)
-from umakit.patterns.weighted import ARRAYS, QConv2d, QConv2dAdd, QDense, QDepthwise, Weighted
-
-KINDS: tuple[type[Composite], ...] = (
-    QConv2d, QConv2dAdd, QDepthwise, QDense, QAdd, QSubtract, QMultiply, QAveragePool2d,
-    QMaxPool2d,
-)  # fmt: skip
-_PARTS: dict[str, type[Parameters]] = {"then": Requantize, "addition": Add}
-"""Fields that have parameters of their own."""
+from umakit.operators import registry
+from umakit.operators.offload.composite import ROUNDINGS, Composite
+from umakit.operators.offload.weighted import ARRAYS, Weighted
 
 _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
@@ -47,30 +30,32 @@ def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool
         "weights_shape": _ONES, "stored_layout": "", "scales": 1, "expanded": False, "fill": 0,
         "zero_point_in_bias": False,
         "strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1,
-        "window": (1, 1), "addition": Add(**common, **added),
-        "then": Requantize(**common, **change) if requantize else None,
+        "window": (1, 1),
     }  # fmt: skip
+    for name, part in kind.PARTS.items():
+        values[name] = part(**{item.name: values[item.name] for item in fields(part)})
+    if not requantize:
+        values["then"] = None
     needed = {item.name for item in fields(kind) if item.default is MISSING}
     return kind(**{name: values[name] for name in (needed | {"then"})})
 
 
-def as_text(known: Composite) -> str:
+def as_text(layer: Composite) -> str:
     """Parameters as JSON, without the values of arrays: how they travel on a prim func."""
     values: dict[str, Any] = {
-        item.name: getattr(known, item.name)
-        for item in fields(known)
-        if not (isinstance(known, Weighted) and item.name in ARRAYS)
+        item.name: getattr(layer, item.name)
+        for item in fields(layer)
+        if not (isinstance(layer, Weighted) and item.name in ARRAYS)
     }
-    values |= {name: asdict(values[name]) for name in _PARTS if values.get(name) is not None}
-    return json.dumps({"kind": type(known).__name__, **values}, sort_keys=True)
+    values |= {name: asdict(values[name]) for name in layer.PARTS if values.get(name) is not None}
+    return json.dumps({"kind": type(layer).__name__, **values}, sort_keys=True)
 
 
 def from_text(text: str) -> Any:
     """The inverse of `as_text`."""
     values = {name: _tuples(value) for name, value in json.loads(text).items()}
-    kind = next(kind for kind in KINDS if kind.__name__ == values["kind"])
-    del values["kind"]
-    for name, part in _PARTS.items():
+    kind = registry.composites()[values.pop("kind")]
+    for name, part in kind.PARTS.items():
         if isinstance(values.get(name), Mapping):
             values[name] = part(**{key: _tuples(value) for key, value in values[name].items()})
     return kind(**values)

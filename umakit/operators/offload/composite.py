@@ -12,14 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from umakit import tvm_api
-from umakit.operators.add import Add
-from umakit.operators.avg_pool2d import AveragePool2d
-from umakit.operators.max_pool2d import MaxPool2d
-from umakit.operators.multiply import Multiply
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters, Pool2d
 from umakit.operators.requantize import Requantize
-from umakit.operators.subtract import Subtract
 
 Shape = tuple[int, ...]
 
@@ -29,9 +24,10 @@ ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 
 
 BIAS_DTYPES = {"int16": "int64"}
-"""By dtype of the data, where it is not int32. Sums have as many bits, and multipliers of sums of
-64 bits have 15 if they are rounded as `tflm`:
-result = (sum * multiplier + 2**(14 - shift)) >> (15 - shift); else see `umakit_requantize_even`."""
+"""By dtype of the data, where it is not int32. Accumulators have as many bits, and multipliers of
+accumulators of 64 bits have 15 if they are rounded as `tflm`:
+result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
+else see `umakit_requantize_even`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +46,8 @@ class Composite:
     then: Requantize | None = None
 
     POINTERS: ClassVar[tuple[str, ...]] = ("data", "result")
+    PARTS: ClassVar[dict[str, type[Parameters]]] = {"then": Requantize}
+    """Fields that are parameters of another operator in the same call."""
 
     @classmethod
     def attribute_names(cls) -> list[str]:
@@ -72,14 +70,14 @@ class Composite:
         bias = BIAS_DTYPES.get(self.data_dtype, "int32")
         special = {"bias": bias, "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
-        known: Any = self
-        return result | {"result": known.output_dtype}
+        layer: Any = self
+        return result | {"result": layer.output_dtype}
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
         """Shapes of the arrays behind the driver's pointers by name, in their order."""
-        known: Any = self
-        return {"data": self.data_shape, "result": known.output_shape}
+        layer: Any = self
+        return {"data": self.data_shape, "result": layer.output_shape}
 
     @property
     def operand_bytes(self) -> dict[str, int]:
@@ -94,13 +92,13 @@ class Composite:
         return {**self._result_arguments(), **self._then_arguments()}
 
     def _result_arguments(self) -> dict[str, int]:
-        known: Any = self
-        low, high = known.clip
+        layer: Any = self
+        low, high = layer.clip
         return {
-            "output_zero_point": known.output_zero_point,
+            "output_zero_point": layer.output_zero_point,
             "lowest": low,
             "highest": high,
-            "rounding": ROUNDINGS.index(known.rounding),
+            "rounding": ROUNDINGS.index(layer.rounding),
         }
 
     def _then_arguments(self) -> dict[str, int]:
@@ -131,8 +129,8 @@ class Image:
 
     def size_arguments(self) -> dict[str, int]:
         """The driver's arguments about data and result."""
-        known: Any = self
-        data, result = self._sizes(known.data_shape), self._sizes(known.output_shape)
+        layer: Any = self
+        data, result = self._sizes(layer.data_shape), self._sizes(layer.output_shape)
         return {
             "batch": data["N"],
             "height": data["H"],
@@ -179,12 +177,12 @@ class Image:
         return self.size_arguments()["output_channels"]
 
 
-def window_arguments(known: Any) -> dict[str, int]:
+def window_arguments(layer: Any) -> dict[str, int]:
     """The driver's arguments about steps and padding of a window."""
-    top, left, bottom, right = known.padding
+    top, left, bottom, right = layer.padding
     return {
-        "stride_y": known.strides[0],
-        "stride_x": known.strides[1],
+        "stride_y": layer.strides[0],
+        "stride_x": layer.strides[1],
         "pad_top": top,
         "pad_left": left,
         "pad_bottom": bottom,
@@ -194,7 +192,7 @@ def window_arguments(known: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Binary(Composite):
-    """What sums and products have in common.
+    """What additions and products have in common.
 
     Attributes:
         right_shape: of the right operand.
@@ -209,11 +207,11 @@ class Binary(Composite):
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
-        known: Any = self
+        layer: Any = self
         return {
             "left": self.data_shape,
             "right": self.right_shape,
-            "result": known.output_shape,
+            "result": layer.output_shape,
         }
 
     def _shape_arguments(self) -> dict[str, int]:
@@ -227,49 +225,6 @@ class Binary(Composite):
             four = (1,) * (4 - len(shape)) + shape
             arguments |= {f"{side}_{axis}": n for axis, n in enumerate(four)}
         return arguments
-
-
-@dataclass(frozen=True, kw_only=True)
-class QAdd(Add, Binary):
-    """A sum: left and right are shifted left, multiplied, added, and multiplied again."""
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        left, right, total = zip(self.multipliers, self.shifts, strict=True)
-        return {
-            **self._shape_arguments(),
-            "left_zero_point": self.zero_points[0],
-            "right_zero_point": self.zero_points[1],
-            "left_shift": self.left_shift,
-            "left_multiplier": left[0],
-            "left_multiplier_shift": left[1],
-            "right_multiplier": right[0],
-            "right_multiplier_shift": right[1],
-            "multiplier": total[0],
-            "shift": total[1],
-            **self.ending(),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class QSubtract(Subtract, QAdd):
-    """A difference: as `QAdd`, but what the right operand became is subtracted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QMultiply(Multiply, Binary):
-    """A product."""
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        return {
-            **self._shape_arguments(),
-            "left_zero_point": self.zero_points[0],
-            "right_zero_point": self.zero_points[1],
-            "multiplier": self.multiplier,
-            "shift": self.shift,
-            **self.ending(),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,13 +242,3 @@ class QPool2d(Pool2d, Composite, Image):
             **window_arguments(self),
             **self.ending(),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class QAveragePool2d(AveragePool2d, QPool2d):
-    """The mean of each window, ties rounded away from zero."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QMaxPool2d(MaxPool2d, QPool2d):
-    """The largest of each window."""

@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 from umakit import tvm_api
-from umakit.operators.parameters import PREFIX, Parameters
-from umakit.patterns import constraints as _c
-from umakit.patterns.constraints import Constraint, Names, Padding, Pairs
-from umakit.patterns.parameters import Composite
-from umakit.patterns.reading import Match, NotReadable, read_composite
-from umakit.patterns.refusals import OtherOperator
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.composite import (
+    Composite,
+)
+from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
+from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
+from umakit.operators.parameters import (
+    PREFIX,
+    Parameters,
+)
 
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class OperatorPattern:
     """An integer operator that an accelerator computes; the base of all patterns.
 
     `backend._register_pattern(*offer)` registers it. Fields are constraints, except where they say
@@ -62,10 +66,10 @@ class Offer:
     def __call__(self, context: Any) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
         try:
-            known = read_composite(self, self._match(context))
+            layer = self.composite_of(self._match(context))
         except NotReadable as reason:
             return str(reason)
-        return self.judge(known)
+        return self.accepts(layer)
 
     def _match(self, context: Any) -> Match:
         call, root = context.annotated_expr[ANNOTATION], context.matched_expr
@@ -78,20 +82,67 @@ class Offer:
             return None
         return Match(calls[0][1], follower=calls[1][1] if len(calls) > 1 else None)
 
+    def composite_of(self, match: Match, arrays: Sequence[Any] | None = None) -> Any:
+        """The parameters of a composite.
+
+        Args:
+            match: the calls.
+            arrays: weights, bias, multipliers and shifts; default: constants among the operands.
+
+        Raises:
+            NotReadable: a symbolic shape, weights that are no constants, an addition of other than
+                equal types, or a follower that the accelerator has no place for.
+        """
+        shapes = [tvm_api.static_shape(operand) for operand in match.operands]
+        if not shapes or any(shape is None for shape in shapes):
+            raise NotReadable("a symbolic shape: the driver needs every size at compile time")
+        parameters = self.OPERATOR.of(match.operator)
+        last, then = self._last_operator(parameters, match), None
+        if match.follower is not None:
+            last, then = absorb(last, match.follower)
+        if then is not None and not self.requantize:
+            raise NotReadable(
+                "a second change of scale behind it: the accelerator rescales a result once"
+            )
+        if self.requantize and then is None:
+            then = unchanged(last)
+        data_dtype = tvm_api.dtype_of(match.operator.args[0])
+        values = {
+            **self._operator_fields(parameters, last),
+            "data_shape": shapes[0],
+            "data_dtype": data_dtype,
+            "then": then,
+        }
+        return self.KIND(**values, **self._fields(parameters, match, shapes, arrays))
+
+    def _last_operator(self, parameters: Any, match: Match) -> Any:
+        """Parameters of the operator of a match whose result is clipped or rescaled last."""
+        return parameters
+
+    def _operator_fields(self, parameters: Any, last: Any) -> dict[str, Any]:
+        """The fields of the integer operator, with what was taken in behind it."""
+        return asdict(last)
+
+    def _fields(
+        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+    ) -> dict[str, Any]:
+        """The fields that a kind of composite adds."""
+        return {}
+
     @property
     def operator_name(self) -> str:
         """Of the integer operator, as TVM has it."""
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
-    def judge(self, known: Any) -> bool | str:
+    def accepts(self, layer: Any) -> bool | str:
         """True if the accelerator can compute an operator with these parameters, else why not."""
-        reasons = [reason for reason in (check(known) for check in self.constraints) if reason]
+        reasons = [reason for reason in (check(layer) for check in self.constraints) if reason]
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
         if others:
             return others[0]
         if reasons:
             return "; ".join(reasons)
-        return True if self.predicate is None else self.predicate(known)
+        return True if self.predicate is None else self.predicate(layer)
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -103,7 +154,7 @@ class Offer:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowOffer(Offer):
+class WindowPattern(OperatorPattern):
     """What convolutions and pools have in common.
 
     Attributes:
@@ -127,17 +178,17 @@ class WindowOffer(Offer):
         return [
             _c.one_of_pairs(sizes, name, read, "the accelerator has"),
             _c.one_of_pairs(
-                self.strides, "stride", lambda known: known.strides, "the accelerator steps by"
+                self.strides, "stride", lambda layer: layer.strides, "the accelerator steps by"
             ),
             _c.padding_is(self.padding),
         ]
 
     def _image_constraints(self) -> list[Constraint]:
         return [
-            _c.at_most(self.batch, "images", lambda known: known.batch),
+            _c.at_most(self.batch, "images", lambda layer: layer.batch),
             _c.one_of(
                 _c.checked_names(self.layouts, "layout", _c.LAYOUTS),
-                lambda known: known.data_layout,
+                lambda layer: layer.data_layout,
                 lambda found, few: f"layout {found}: the accelerator reads {few}",
             ),
         ]

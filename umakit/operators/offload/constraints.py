@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from umakit.errors import BackendError
-from umakit.patterns.parameters import ROUNDINGS
+from umakit.operators.offload.composite import ROUNDINGS
 
 Constraint = Callable[[Any], str]
 """Receives the parameters of a composite; returns why it is refused, or an empty text."""
@@ -21,6 +21,11 @@ Padding = str | int | tuple[int, int, int, int] | Iterable[Any] | None
 
 Names = str | Iterable[str] | None
 """One, several, or any."""
+
+
+class OtherOperator(str):
+    """A refusal because the match is another operator; told only if no pattern says more."""
+
 
 PADDINGS = ("valid", "same")
 LAYOUTS = ("NHWC", "NCHW")
@@ -40,8 +45,8 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: 
     pairs = _pairs(wanted, name)
     texts = [_by(pair) for pair in pairs]
 
-    def check(known: Any) -> str:
-        found = tuple(read(known))
+    def check(layer: Any) -> str:
+        found = tuple(read(layer))
         return "" if found in pairs else f"{name} {_by(found)}: {refusal} {_or(texts)}"
 
     return check
@@ -59,15 +64,15 @@ def _pairs(wanted: Any, name: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def checked_names(wanted: Any, name: str, known: Sequence[str]) -> Any:
-    """Names as they are given, after a look that all are known.
+def checked_names(wanted: Any, name: str, names: Sequence[str]) -> Any:
+    """Names as they are given, after a look that all of them exist.
 
     Raises:
         BackendError: one is not.
     """
     for item in [wanted] if isinstance(wanted, str) else list(wanted or ()):
-        if item not in known:
-            raise BackendError(f"{name} {item!r} is unknown", fix=f"say {_or(known)}")
+        if item not in names:
+            raise BackendError(f"{name} {item!r} is unknown", fix=f"say {_or(names)}")
     return wanted
 
 
@@ -84,8 +89,8 @@ def one_of(wanted: Any, read: Callable[[Any], Any], say: Callable[[Any, str], st
     values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
     texts = [str(value) for value in values]
 
-    def check(known: Any) -> str:
-        found = read(known)
+    def check(layer: Any) -> str:
+        found = read(layer)
         return "" if found in values else say(found, _or(texts))
 
     return check
@@ -98,8 +103,8 @@ def multiple_of(wanted: int | None, name: str, read: Callable[[Any], int]) -> Co
     if wanted < 1:
         raise BackendError(f"{name}: nothing is a multiple of {wanted}")
 
-    def check(known: Any) -> str:
-        found = read(known)
+    def check(layer: Any) -> str:
+        found = read(layer)
         return f"{found} {name}: no multiple of {wanted}" if found % wanted else ""
 
     return check
@@ -110,8 +115,8 @@ def at_most(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constr
     if wanted is None:
         return _anything
 
-    def check(known: Any) -> str:
-        found = read(known)
+    def check(layer: Any) -> str:
+        found = read(layer)
         return f"{found} {name}: the accelerator has at most {wanted}" if found > wanted else ""
 
     return check
@@ -123,11 +128,11 @@ def padding_is(wanted: Padding) -> Constraint:
         return _anything
     items = list(_paddings(wanted))
 
-    def check(known: Any) -> str:
-        if known.padding in [_places(item, known) for item in items]:
+    def check(layer: Any) -> str:
+        if layer.padding in [_places(item, layer) for item in items]:
             return ""
         offered = _or([_padding_text(item) for item in items])
-        return f"padding {_sides(known.padding)}: the accelerator pads {offered}"
+        return f"padding {_sides(layer.padding)}: the accelerator pads {offered}"
 
     return check
 
@@ -149,7 +154,7 @@ def _is_sides(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 4 and all(isinstance(n, int) for n in value)
 
 
-def _places(item: Any, known: Any) -> tuple[int, ...]:
+def _places(item: Any, layer: Any) -> tuple[int, ...]:
     """Padding as (top, left, bottom, right)."""
     if isinstance(item, tuple):
         return item
@@ -157,9 +162,9 @@ def _places(item: Any, known: Any) -> tuple[int, ...]:
         return (item,) * 4
     if item == "valid":
         return (0, 0, 0, 0)
-    window = getattr(known, "kernel", None) or known.window
-    dilation = getattr(known, "dilation", (1, 1))
-    sizes = zip((known.height, known.width), window, known.strides, dilation, strict=True)
+    window = getattr(layer, "kernel", None) or layer.window
+    dilation = getattr(layer, "dilation", (1, 1))
+    sizes = zip((layer.height, layer.width), window, layer.strides, dilation, strict=True)
     totals = [same_padding(*size) for size in sizes]
     before = [total // 2 for total in totals]
     return (*before, *(total - first for total, first in zip(totals, before, strict=True)))
@@ -173,7 +178,7 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
 
 def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
     """Anything else: a condition and the sentence when it holds."""
-    return lambda known: say(known) if read(known) else ""
+    return lambda layer: say(layer) if read(layer) else ""
 
 
 def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
@@ -183,17 +188,17 @@ def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
         return lambda found, few: f"{found} {part}: the accelerator computes {few}"
 
     return [
-        one_of(dtypes, lambda known: known.data_dtype, said("data")),
-        one_of(dtypes, lambda known: known.output_dtype, said("result")),
+        one_of(dtypes, lambda layer: layer.data_dtype, said("data")),
+        one_of(dtypes, lambda layer: layer.output_dtype, said("result")),
         one_of(
             checked_names(rounding, "rounding", ROUNDINGS),
-            lambda known: known.rounding,
+            lambda layer: layer.rounding,
             lambda found, few: f"rounding {found}: the accelerator rounds as {few}",
         ),
     ]
 
 
-def _anything(known: Any) -> str:
+def _anything(layer: Any) -> str:
     return ""
 
 

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A convolution and the addition of its result and another tensor, as backends are offered it.
+
+No network has it: it stands in the place of both operators of a composite, so that an operator
+strategy of convolutions is not asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from umakit import tvm_api
+from umakit.operators.add import Add, total_of_both
+from umakit.operators.conv2d import QConv2d, qconv2d
+from umakit.operators.offload.composite import Shape
+from umakit.operators.offload.constraints import OtherOperator
+from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.pattern import ANNOTATION, calls_of, calls_operator, with_followers
+from umakit.operators.offload.reference import with_addition
+from umakit.operators.parameters import (
+    PREFIX,
+    Parameters,
+)
+from umakit.operators.registry import (
+    IntegerOperator,
+    register,
+)
+
+relax = tvm_api.relax
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConv2dAdd(QConv2d):
+    """A convolution, and the sum of its result and another tensor of the same shape and dtype.
+
+    `output_zero_point` and `clip` are those of the convolution's result, before the addition.
+
+    Attributes:
+        addition: how both are added. Its left operand is the convolution's result and its right
+            one the addend, on whichever side the model has them; its first zero point is
+            `output_zero_point`. Zero point and clip of the sum are `addition.output_zero_point`
+            and `addition.clip`.
+    """
+
+    operator: ClassVar[str] = "conv2d_add"
+    POINTERS: ClassVar[tuple[str, ...]] = (
+        "data", "addend", "weights", "bias", "multipliers", "shifts", "result",
+    )  # fmt: skip
+
+    PARTS: ClassVar[dict[str, type[Parameters]]] = {**QConv2d.PARTS, "addition": Add}
+
+    addition: Add
+
+    @property
+    def pointer_types(self) -> dict[str, str]:
+        return super().pointer_types | {"addend": self.output_dtype}
+
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        shapes = super().operand_shapes | {"addend": self.output_shape}
+        return {name: shapes[name] for name in self.POINTERS}
+
+    def ending(self) -> dict[str, int]:
+        """The last arguments of the driver: those of the convolution's result, then the sum's."""
+        added = self.addition
+        convolution, addend, total = zip(added.multipliers, added.shifts, strict=True)
+        return {
+            **self._result_arguments(),
+            "add_left_shift": added.left_shift,
+            "convolution_multiplier": convolution[0],
+            "convolution_shift": convolution[1],
+            "addend_zero_point": added.zero_points[1],
+            "addend_multiplier": addend[0],
+            "addend_shift": addend[1],
+            "sum_multiplier": total[0],
+            "sum_shift": total[1],
+            "sum_zero_point": added.output_zero_point,
+            "sum_lowest": added.clip[0],
+            "sum_highest": added.clip[1],
+            **self._then_arguments(),
+        }
+
+    def reference_kernel(self) -> Any:
+        return with_addition(super().reference_kernel(), self, total_of_both)
+
+
+@dataclass(frozen=True, eq=False)
+class qconv2d_add(qconv2d):
+    """An integer convolution whose result is added to another tensor, in one call of the driver.
+
+    The result must have no other use. The other tensor may be on either side of the addition, and
+    has the shape, layout and dtype of the result; of two convolutions that are added, one is taken,
+    the left one if it can be. Arguments are those of `qconv2d`, about the convolution; register it
+    before `qconv2d`, which takes what is refused here. `requantize` is about the sum.
+    """
+
+    KIND = QConv2dAdd
+
+    name: str = "qconv2d_add"
+
+    def __iter__(self) -> Iterator[Any]:
+        wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
+        convolution, addend = tvm_api.is_op(self.operator_name)(*wildcards), tvm_api.wildcard()
+        add = tvm_api.is_op(ADD)
+        additions = [add(convolution, addend), add(addend, convolution)]
+        sides = zip(*(with_followers(both) for both in additions), strict=True)
+        alternatives = [alternative for pair in sides for alternative in pair]
+        annotations = {ANNOTATION: convolution, **dict(zip(SIDES, additions, strict=True))}
+        return iter((self.name, alternatives, self, annotations))
+
+    def __call__(self, context: Any) -> bool | str:
+        answer = super().__call__(context)
+        # The row of the addition is told what the convolution is refused for; that of the
+        # convolution only if no other pattern says more.
+        return OtherOperator(f"{self.name}: {answer}") if isinstance(answer, str) else answer
+
+    def _match(self, context: Any) -> Match:
+        found, root = context.annotated_expr, context.matched_expr
+        (side,) = (position for position, name in enumerate(SIDES) if name in found)
+        addition = found[SIDES[side]]
+        return Match(found[ANNOTATION], addition, side, None if root.same_as(addition) else root)
+
+    def match_of(self, function: Any) -> Match | None:
+        calls = calls_of(function)
+        names = (self.operator_name, ADD)
+        if not 2 <= len(calls) <= 3 or not all(
+            calls_operator(call, name) for (_, call), name in zip(calls, names, strict=False)
+        ):
+            return None
+        (variable, convolution), (_, addition) = calls[:2]
+        side = int(addition.args[1].same_as(variable))
+        return Match(convolution, addition, side, calls[2][1] if len(calls) > 2 else None)
+
+    def _last_operator(self, parameters: Any, match: Match) -> Any:
+        return _addition(parameters, match)
+
+    def _operator_fields(self, parameters: Any, last: Any) -> dict[str, Any]:
+        return {**asdict(parameters), "addition": last}
+
+
+ADD = f"relax.{PREFIX}{Add.operator}"
+
+
+SIDES = ("left", "right")
+"""Under these names the predicate finds the addition; on which side the convolution is."""
+
+
+def _addition(parameters: Any, match: Match) -> Add:
+    """How the result of an operator and the addend are added, with the result on the left."""
+    added, addend = Add.of(match.addition), match.addend
+    left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)
+    if match.addition.args[0].same_as(match.addition.args[1]):
+        raise NotReadable("its result is added to itself: the accelerator adds another tensor")
+    if left != right:
+        texts = ["x".join(str(n) for n in shape) for shape in (left, right)]
+        raise NotReadable(f"shapes {texts[0]} and {texts[1]}: the accelerator adds equal ones")
+    dtypes = (parameters.output_dtype, tvm_api.dtype_of(addend), added.output_dtype)
+    if len(set(dtypes)) > 1:
+        raise NotReadable(
+            f"{dtypes[0]} and {dtypes[1]} make {dtypes[2]}: the accelerator adds equal ones"
+        )
+    if added.rounding != parameters.rounding:
+        raise NotReadable(f"rounding {parameters.rounding}, and {added.rounding} of the sum")
+    if match.side == 1:
+
+        def turned(values: Any) -> Any:
+            return (values[1], values[0], *values[2:])
+
+        added = replace(
+            added,
+            zero_points=turned(added.zero_points),
+            multipliers=turned(added.multipliers),
+            shifts=turned(added.shifts),
+        )
+    if added.zero_points[0] != parameters.output_zero_point:
+        raise NotReadable(
+            f"zero point {parameters.output_zero_point} of its result, which the addition takes "
+            f"for {added.zero_points[0]}"
+        )
+    return added
+
+
+register(
+    IntegerOperator(
+        name="conv2d_add", parameters=QConv2dAdd, patterns=(qconv2d_add,), composites=(QConv2dAdd,)
+    )
+)

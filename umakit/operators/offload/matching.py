@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pattern matched: calls of integer operators, and what stands behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.parameters import (
+    PREFIX,
+    Parameters,
+)
+from umakit.operators.requantize import Requantize
+
+UNIT = (2**30, 1)
+"""Multiplier and shift of a factor of 1."""
+
+
+class NotReadable(Exception):
+    """A match that no driver call can stand for; its text says why."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The calls that one call of a driver stands for.
+
+    Attributes:
+        operator: the call of the integer operator.
+        addition: the call of the addition of its result and another tensor, or None.
+        side: position of the operator's result among the operands of the addition.
+        follower: the call of a clip, relu or requantize behind all that, or None.
+    """
+
+    operator: Any
+    addition: Any = None
+    side: int = 0
+    follower: Any = None
+
+    @property
+    def operands(self) -> list[Any]:
+        """What the match reads: operands of the operator, and behind its data the addend."""
+        data, *constants = self.operator.args
+        return [data, *constants] if self.addition is None else [data, self.addend, *constants]
+
+    @property
+    def addend(self) -> Any:
+        """The operand of the addition that is not the operator's result."""
+        return self.addition.args[1 - self.side]
+
+
+def absorb(parameters: Any, follower: Any) -> tuple[Any, Requantize | None]:
+    """An operator with what stands behind it, and the change of scale that is left over."""
+    name = tvm_api.operator_name(follower)
+    if name == f"{PREFIX}{Requantize.operator}":
+        change = Requantize.of(follower)
+        if change.rounding != parameters.rounding:
+            raise NotReadable(f"rounding {parameters.rounding}, and {change.rounding} behind it")
+        if change.output_dtype != parameters.output_dtype:
+            raise NotReadable(f"a change from {parameters.output_dtype} to {change.output_dtype}")
+        same_zero_point = change.input_zero_point == change.output_zero_point
+        if (change.multiplier, change.shift) != UNIT or not same_zero_point:
+            return parameters, change
+        low, high = change.clip
+    else:
+        low, high = _bounds(follower, name)
+    return _clipped(parameters, low, high), None
+
+
+def _bounds(follower: Any, name: str) -> tuple[int, int]:
+    """Least and largest integer that a clip or relu lets through."""
+    if name == "nn.relu":
+        return 0, 2**31 - 1
+    try:
+        low, high = (tvm_api.float_argument(argument) for argument in follower.args[1:3])
+    except ValueError:
+        raise NotReadable("the bounds of a clip are no constants") from None
+    if int(low) != low or int(high) != high:
+        raise NotReadable(f"a clip to {low:g} and {high:g}, which are no integers")
+    return int(low), int(high)
+
+
+def _clipped(parameters: Parameters, low: int, high: int) -> Any:
+    """With another clip behind its own: first one, then the other."""
+    least, largest = (min(max(bound, low), high) for bound in parameters.clip)
+    return replace(parameters, clip=(least, largest))
+
+
+def unchanged(parameters: Parameters) -> Requantize:
+    """A change of scale that changes nothing."""
+    return Requantize(
+        output_shape=parameters.output_shape,
+        output_dtype=parameters.output_dtype,
+        output_zero_point=parameters.output_zero_point,
+        clip=parameters.clip,
+        rounding=parameters.rounding,
+        input_zero_point=parameters.output_zero_point,
+        multiplier=UNIT[0],
+        shift=UNIT[1],
+    )

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of layers with weights, of pools and of elementwise operators, without the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.composite import (
+    BIAS_DTYPES,
+)
+from umakit.operators.offload.constraints import Constraint, Names, Pairs
+from umakit.operators.offload.layouts import CONVOLUTION, weight_layout
+from umakit.operators.offload.layouts import weight_layout as read_layout
+from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.pattern import (
+    OperatorPattern,
+    WindowPattern,
+)
+from umakit.operators.offload.weighted import ARRAYS, Weighted
+
+
+@dataclass(frozen=True, eq=False)
+class ElementwisePattern(OperatorPattern):
+    """What additions, differences and products have in common.
+
+    Attributes:
+        rounding: of products with multipliers, see `umakit.operators`.
+        broadcast: whether the driver can repeat axes of one element of an operand. It is then told
+            both shapes, of four axes, instead of the number of elements.
+    """
+
+    OPERANDS: ClassVar[int] = 2
+    DOES: ClassVar[str]
+
+    rounding: Names = field(default="tflm", kw_only=True)
+    broadcast: bool = field(default=False, kw_only=True)
+
+    def _fields(
+        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+    ) -> dict[str, Any]:
+        return {"right_shape": shapes[1], "broadcasts": self.broadcast}
+
+    def _constraints(self) -> list[Constraint]:
+        return [*_c.types(self.dtypes, self.rounding), self._shapes]
+
+    def _shapes(self, layer: Any) -> str:
+        shapes = (layer.data_shape, layer.right_shape)
+        left, right = ("x".join(str(n) for n in shape) for shape in shapes)
+        if not self.broadcast and shapes[0] != shapes[1]:
+            return f"shapes {left} and {right}: the accelerator {self.DOES} equal ones"
+        if self.broadcast and max(len(shape) for shape in shapes) > 4:
+            return f"shapes {left} and {right}: the driver is told four axes"
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPattern(OperatorPattern):
+    """What convolutions and fully connected layers have in common.
+
+    Attributes:
+        rounding: of products with multipliers, see `umakit.operators`.
+        per_channel: whether a scale for each output channel will do, or only one for all.
+        expand_scales: give the driver a multiplier and a shift for each output channel always,
+            also where the model has one for all.
+        weight_layout: in which the driver gets the weights, for example `HWIO` or `O/8 HWI 8o`.
+            Bias, multipliers and shifts are filled up to whole blocks of O as well.
+        fold_zero_point: let the bias hold -zero point * sum(weights). The accelerator then
+            multiplies the data as they are and pads with the zero point.
+    """
+
+    KIND: ClassVar[type[Weighted]]
+    OPERANDS: ClassVar[int] = 5
+
+    rounding: Names = field(default="tflm", kw_only=True)
+    per_channel: bool = field(default=True, kw_only=True)
+    expand_scales: bool = field(default=False, kw_only=True)
+    weight_layout: str = field(default=CONVOLUTION, kw_only=True)
+    fold_zero_point: bool = field(default=False, kw_only=True)
+
+    def _fields(
+        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+    ) -> dict[str, Any]:
+        call = match.operator
+        if arrays is None:
+            arrays = [tvm_api.constant_array(operand) for operand in call.args[1:]]
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            if array is None:
+                raise NotReadable(f"its {name} are computed, not constant: they cannot be prepared")
+        values = dict(zip(ARRAYS, arrays, strict=True))
+        data = tvm_api.dtype_of(call.args[0])
+        for name, dtype in (("weights", "int8"), ("bias", BIAS_DTYPES.get(data, "int32"))):
+            if values[name].dtype != dtype:
+                raise NotReadable(
+                    f"{values[name].dtype} {name}: drivers of {data} data get {dtype}"
+                )
+        if getattr(parameters, "layout", "NHWC") == "NCHW":  # the model's weights are OIHW then
+            values["weights"] = values["weights"].transpose(0, 2, 3, 1)
+        outputs = len(values["weights"])
+        if self.expand_scales:
+            for name in ("multipliers", "shifts"):
+                values[name] = np.broadcast_to(values[name], outputs)
+        blocks = weight_layout(self.weight_layout, self.KIND.AXES).blocks
+        return {
+            **values,
+            "weights_shape": tuple(values["weights"].shape),
+            "stored_layout": self.weight_layout,
+            "scales": int(values["multipliers"].size),
+            "expanded": self.expand_scales,
+            "fill": -outputs % blocks.get("O", 1),
+            "zero_point_in_bias": self.fold_zero_point,
+        }
+
+    def _constraints(self) -> list[Constraint]:
+        read_layout(self.weight_layout, self.KIND.AXES)
+        return [
+            *_c.types(self.dtypes, self.rounding),
+            _c.refuse_if(
+                lambda layer: layer.per_channel and not self.per_channel,
+                lambda layer: (
+                    f"{layer.scales} scales, one for each output channel: the accelerator has 1"
+                ),
+            ),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionPattern(WindowPattern, WeightedPattern):
+    """What convolutions of either kind have in common.
+
+    Attributes:
+        kernels: rows and columns of the window.
+        dilation: distance of the window's elements.
+    """
+
+    kernels: Pairs = field(default=None, kw_only=True)
+    dilation: Pairs = field(default=1, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        return [
+            *self._own_constraints(),
+            *self._window_constraints(self.kernels, "kernel", lambda layer: layer.kernel),
+            _c.one_of_pairs(
+                self.dilation, "dilation", lambda layer: layer.dilation, "the accelerator has"
+            ),
+            *self._image_constraints(),
+            *self._channel_constraints(),
+            *super()._constraints(),
+        ]
+
+    def _own_constraints(self) -> list[Constraint]:
+        """Those that tell the kinds apart."""
+        raise NotImplementedError
+
+    def _channel_constraints(self) -> list[Constraint]:
+        return [outputs_constraint(self.channel_multiple)]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolPattern(WindowPattern):
+    """What pools have in common.
+
+    Attributes:
+        windows: rows and columns.
+    """
+
+    OPERANDS: ClassVar[int] = 1
+
+    windows: Pairs = field(default=None, kw_only=True)
+
+    def _constraints(self) -> list[Constraint]:
+        return [
+            *_c.types(self.dtypes),
+            *self._window_constraints(self.windows, "window", lambda layer: layer.window),
+            *self._image_constraints(),
+            _c.multiple_of(self.channel_multiple, "channels", lambda layer: layer.input_channels),
+        ]
+
+
+def outputs_constraint(wanted: int | None) -> Constraint:
+    """Output channels are a multiple of a number."""
+    return _c.multiple_of(wanted, "output channels", lambda layer: layer.output_channels)

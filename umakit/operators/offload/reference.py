@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver has to compute with weights, as plain loops over the arrays that it gets.
+
+A backend's composite runs as these loops until a TIR pass replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.operators.kernels.convolution import product
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    kernel,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    total_of,
+)
+from umakit.operators.offload.weighted import Weighted
+from umakit.operators.requantize import Requantize
+
+tirx = tvm_api.tirx
+
+
+def with_change_of_scale(function: Any, change: Requantize) -> Any:
+    """A kernel followed by a second change of scale of its result, in place."""
+    output = function.params[-1]
+    factor = (int32(change.multiplier), int32(change.shift))
+
+    def one(*place: Any) -> Any:
+        value = int32(output[place]) - int32(change.input_zero_point)
+        return store_rescaled(output, list(place), value, factor, change)
+
+    return kernel(list(function.params), _behind(function, change.output_shape, one))
+
+
+def with_addition(function: Any, layer: Any, total: Callable[..., Any]) -> Any:
+    """A convolution followed by the addition of another tensor, in place.
+
+    Args:
+        function: of the convolution.
+        layer: a `QConv2dAdd`.
+        total: (parameters of the addition, left, right) -> statements, int32 accumulator.
+    """
+    data, *arrays, output = function.params
+    addend, added = buffer("addend", layer.output_shape, layer.output_dtype), layer.addition
+    factor = (int32(added.multipliers[2]), int32(added.shifts[2]))
+
+    def one(*place: Any) -> Any:
+        statements, value = total(added, output[place], addend[place])
+        return sequence(*statements, store_rescaled(output, list(place), value, factor, added))
+
+    return kernel([data, addend, *arrays, output], _behind(function, layer.output_shape, one))
+
+
+def _behind(function: Any, shape: tuple[int, ...], one: Callable[..., Any]) -> Any:
+    """The body of a kernel, and behind it a statement for each element of its result."""
+    extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
+    return sequence(function.body.block.body, loops(extents, one))
+
+
+def _buffers(layer: Weighted) -> list[Any]:
+    """Weights, bias, multipliers and shifts, as the driver gets them."""
+    return [
+        buffer(name, shape, layer.pointer_types[name])
+        for name, shape in layer.stored_shapes.items()
+    ]
+
+
+def _bits(layer: Weighted) -> int:
+    """Of accumulators: those of the bias."""
+    return int(layer.pointer_types["bias"].removeprefix("int"))
+
+
+def _store(layer: Any, buffers: list[Any], place: list[Any], channel: Any, total: Any) -> Any:
+    """Rescale the sum of an output channel and store it."""
+    *_, multipliers, shifts, output = buffers
+    index = channel if layer.scales > 1 else int32(0)
+    factor = (multipliers[index], shifts[index])
+    return store_rescaled(output, place, total_of(total, int32(0)), factor, layer)
+
+
+def dense_loops(layer: Any) -> Any:
+    """The prim func of a `QDense`."""
+    data = buffer("data", layer.data_shape, layer.data_dtype)
+    output = buffer("output", layer.output_shape, layer.output_dtype)
+    weights, bias, *factors = _buffers(layer)
+    zero_point = 0 if layer.zero_point_in_bias else layer.input_zero_point
+    total = accumulators(1, _bits(layer))
+
+    def one(row: Any, o: Any) -> Any:
+        def term(i: Any) -> Any:
+            weight = weights[tuple(layer.weight_layout.index(o, i))]
+            return add_to(total, int32(0), product(data[row, i], weight, zero_point))
+
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops([("i", layer.inputs)], term),
+            _store(layer, [*factors, output], [row, o], o, total),
+        )
+
+    body = loops([("row", layer.rows), ("o", layer.outputs)], one)
+    return kernel([data, weights, bias, *factors, output], body)
+
+
+def conv2d_loops(layer: Any) -> Any:
+    """The prim func of a `QConv2d`."""
+    data = buffer("data", layer.data_shape, layer.data_dtype)
+    output = buffer("output", layer.output_shape, layer.output_dtype)
+    weights, bias, *factors = _buffers(layer)
+    total = accumulators(1, _bits(layer))
+    outputs, kernel_height, kernel_width, inputs = layer.weights_shape
+    per_group = outputs // layer.groups
+
+    def one(n: Any, y: Any, x: Any, o: Any) -> Any:
+        def term(ky: Any, kx: Any, c: Any) -> Any:
+            top, left = layer.padding[:2]
+            iy = y * int32(layer.strides[0]) + ky * int32(layer.dilation[0]) - int32(top)
+            ix = x * int32(layer.strides[1]) + kx * int32(layer.dilation[1]) - int32(left)
+            channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
+            value = data[tuple(_place(layer, n, iy, ix, channel))]
+            weight = weights[tuple(layer.weight_layout.index(o, ky, kx, c))]
+            return _inside_or_padding(layer, total, (iy, ix), value, weight)
+
+        window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops(window, term),
+            _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
+        )
+
+    extents = [("n", layer.batch), ("y", layer.output_height), ("x", layer.output_width)]
+    body = loops([*extents, ("o", outputs)], one)
+    return kernel([data, weights, bias, *factors, output], body)
+
+
+def _inside_or_padding(
+    layer: Any, total: Any, position: tuple[Any, Any], value: Any, weight: Any
+) -> Any:
+    """Add a product to the sum; outside the image the data are their zero point."""
+    iy, ix = position
+    folded = layer.zero_point_in_bias
+    add = add_to(total, int32(0), product(value, weight, 0 if folded else layer.input_zero_point))
+    if not any(layer.padding):
+        return add
+    inside = tirx.all(
+        iy >= int32(0), iy < int32(layer.height), ix >= int32(0), ix < int32(layer.width)
+    )
+    padding = None
+    if folded and layer.input_zero_point:
+        padding = add_to(total, int32(0), int32(layer.input_zero_point) * int32(weight))
+    return tirx.IfThenElse(inside, add, padding)
+
+
+def _place(layer: Any, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+    """Indices of an element in the layout of the data."""
+    place = {"N": n, "H": y, "W": x, "C": c}
+    return [place[axis] for axis in layer.data_layout]
