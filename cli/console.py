@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import sys
 import time
@@ -52,6 +53,11 @@ def say(text: str, error: bool = False) -> None:
 def say_wrapped(text: str) -> None:
     """Print a result, in as many lines as it needs at the width of the terminal."""
     console().print(shown(text))
+
+
+def print_json(value: Any) -> None:
+    """Print a result for other programs."""
+    print(json.dumps(value, indent=2))
 
 
 def print_any_character() -> None:

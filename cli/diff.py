@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import diff_text
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     BackendOption,
     DeviceOption,
@@ -27,7 +25,7 @@ from umakit.cli.options import (
 )
 
 from umakit.errors import InputError
-from umakit.files.outputs import NPZ_RESULTS, check_file, status_of
+from umakit.files.outputs import status_of
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -141,6 +139,7 @@ def diff(
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files
         from umakit.tools.diff import diff_model
+        from umakit.tools.diff.files import DifferenceFiles
 
         found = find_backends(backend)
         read = input_files(backends=found, model=model_files(model))
@@ -148,7 +147,7 @@ def diff(
             # A folder of its own in that of the library does no harm.
             is_output = os.path.realpath(folder) == os.path.realpath(library)
             read += [library] if is_output else library_files(library)
-        files = _Files(folder, inputs, read, force)
+        files = DifferenceFiles(folder, inputs, read, force)
         files.check()
         result = diff_model(
             model,
@@ -165,7 +164,7 @@ def diff(
         )
     written = files.write(result) if output or not result.agrees else {}
     if as_json:
-        print(json.dumps({**result.as_json(), "files": written}, indent=2))
+        print_json({**result.as_json(), "files": written})
     else:
         _print(result, written, context)
     return 0 if result.agrees else 1
@@ -193,6 +192,8 @@ def _options(
 
 
 def _print(result: DiffResult, written: dict[str, str], context: typer.Context) -> None:
+    from umakit.tools.diff.files import CONTENTS
+
     for notice in result.notices:
         say(f"note: {notice}", error=True)
     out = console()
@@ -201,7 +202,7 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
     for line in diff_text.verdict(result):
         say(line)
     for name, path in written.items():
-        say(f"Wrote {path}: {FILES[name]}")
+        say(f"Wrote {path}: {CONTENTS[name]}")
     if written and not result.agrees:
         say(f"Again: {_again(context, written['inputs'])}")
 
@@ -222,88 +223,3 @@ def _again(context: typer.Context, inputs: str) -> str:
                 arguments += [option.opts[0], str(item)]
     model = shell_word(str(context.params["model"]))
     return f"uma diff {model} {shlex.join([*arguments, '--inputs', inputs])}"
-
-
-FILES = {
-    "inputs": "inputs of this inference",
-    "library": "what the layer computed",
-    "reference": "what it had to compute",
-    "layer_inputs": "what the layer was fed with",
-}
-
-
-@dataclass(frozen=True)
-class _Files:
-    """The tensors of the first difference, as files.
-
-    Attributes:
-        folder: where they are written.
-        given: the file of inputs that was given; None for random ones.
-        read: other files and folders that are read.
-        force: whether files that something else wrote are replaced too.
-    """
-
-    folder: Path
-    given: Path | None
-    read: list[Path]
-    force: bool
-
-    def check(self) -> None:
-        """Say what cannot be written before anything is compiled.
-
-        Raises:
-            OutputError: a file is an input, or was not written by umakit.
-        """
-        for kind in FILES:
-            if not self._is_given(kind):
-                check_file(self._path(kind), NPZ_RESULTS, self._inputs(), force=self.force)
-
-    def write(self, result: DiffResult) -> dict[str, str]:
-        """Write them; paths by kind.
-
-        Raises:
-            OutputError: a file cannot be written.
-        """
-        from umakit.files.npz import npz_bytes
-        from umakit.files.staging import write_file
-
-        contents: dict[str, dict[str, Any]] = {"inputs": dict(result.inputs)}
-        blame = result.blame
-        if blame is not None:
-            name = blame.operators[-1].name if blame.operators else blame.layer.name
-            contents |= {"library": {name: blame.got}, "reference": {name: blame.wanted}}
-            if blame.inputs:
-                contents["layer_inputs"] = blame.inputs
-        paths = {}
-        for kind in FILES:
-            path, arrays = self._path(kind), contents.get(kind)
-            if self._is_given(kind):
-                paths[kind] = str(path)
-            elif arrays is not None:
-                named = {name.replace("/", "."): array for name, array in arrays.items()}
-                content = npz_bytes(named, NPZ_RESULTS.mark)
-                write_file(path, content, NPZ_RESULTS, self._inputs(), force=self.force)
-                paths[kind] = str(path)
-            elif path.is_file() and NPZ_RESULTS.wrote(path):
-                path.unlink()  # of an earlier comparison
-        return paths
-
-    def _path(self, kind: str) -> Path:
-        return self.folder / f"{kind}.npz"
-
-    def _inputs(self) -> list[Path]:
-        return [*self.read, *([] if self.given is None else [self.given])]
-
-    def _is_given(self, kind: str) -> bool:
-        """Whether a file is the given one: the inputs of an earlier difference, compared again.
-
-        They are one inference, so that they would be written as they are.
-        """
-        path = self._path(kind)
-        return (
-            kind == "inputs"
-            and self.given is not None
-            and path.is_file()
-            and path.samefile(self.given)
-            and NPZ_RESULTS.wrote(path)
-        )

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import enum
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from umakit.cli.console import say
+from umakit.cli.console import print_json, say
 from umakit.cli.options import ForceOption
 
 EXAMPLES = """Examples:  uma package digits_library --format tar -o digits.tar
@@ -54,6 +53,6 @@ def package(
 
     written = package_library(library, form.value, output, force=force)
     if as_json:
-        print(json.dumps({"output": str(written), "format": form.value}, indent=2))
+        print_json({"output": str(written), "format": form.value})
     else:
         say(f"Wrote {written}")

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from umakit.cli.console import console, progress, say, say_wrapped
+from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ForceOption,
@@ -102,7 +101,7 @@ def report(
     if destination is not None:
         _write(page, destination, read, force)
     if as_json:
-        print(json.dumps(page.as_json(), indent=2))
+        print_json(page.as_json())
         return
     for notice in page.notices:
         say(f"note: {notice}", error=True)

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
-from umakit.cli.console import console
+from umakit.cli.console import console, print_json
 from umakit.cli.tables import new_table
 
 from umakit.machine.systolic import (
@@ -67,7 +66,7 @@ def sim(
     }
     if as_json:
         views = [{"dataflow": flow.value, **cost.as_json()} for flow, cost in found.items()]
-        print(json.dumps(views if dataflow == ALL else views[0], indent=2))
+        print_json(views if dataflow == ALL else views[0])
         return
     columns = ["folds", "compute", "drain", "cycles", "MACs/cycle", "utilisation", "filled"]
     table = new_table("dataflow", *columns, right=columns)

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from umakit.cli import size_tables
-from umakit.cli.console import console, progress, say_wrapped
+from umakit.cli.console import console, print_json, progress, say_wrapped
 
 from umakit.devices import DEVICES, find_device
 
@@ -38,7 +37,7 @@ def size(
     with progress() as tell:
         sizes = library_size(library, progress=tell, device=find_device(device))
     if as_json:
-        print(json.dumps(sizes.as_json(), indent=2))
+        print_json(sizes.as_json())
         return
     out = console()
     out.print(size_tables.size_table(sizes))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.console import console, progress, say
+from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     JsonOption,
     ModelArgument,
@@ -142,7 +141,7 @@ def tune(
         )
         return 130
     if as_json:
-        print(json.dumps(_view(records, finished), indent=2))
+        print_json(_view(records, finished))
         return 0
     console().print(_table(finished))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")

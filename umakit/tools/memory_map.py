@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import LibraryError
-from umakit.files.outputs import MEMORY_MAP, check_parent
+from umakit.files.outputs import MEMORY_MAP, check_file, check_parent
 from umakit.files.staging import write_file
 from umakit.text.escaping import shown
 
@@ -43,6 +43,21 @@ def check_format(path: Path) -> None:
         raise LibraryError(
             "a memory map is drawn as SVG or PNG", where=str(path), fix="end its name in .svg"
         )
+
+
+def check_memory_map(path: Path, inputs: Iterable[Path] = (), force: bool = False) -> None:
+    """Refuse a file that could not be drawn, before anything is compiled.
+
+    Args:
+        path, inputs, force: as in `draw_memory_map`.
+
+    Raises:
+        LibraryError: another ending than SVG's or PNG's, or no such folder.
+        OutputError: the file is an input, or not one that umakit drew.
+    """
+    check_format(path)
+    check_parent(path)
+    check_file(path, MEMORY_MAP, inputs, force=force)
 
 
 def draw_memory_map(

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma compile`: from a network to a C library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from umakit.cli import tables
+from umakit.cli.console import print_json, progress, say, say_wrapped
+from umakit.cli.options import (
+    BackendOption,
+    ForceOption,
+    IndexChecksOption,
+    JsonOption,
+    ModelArgument,
+    OverlapOption,
+    PlannerOption,
+    PoolOption,
+    RecordsOption,
+    RoundingOption,
+    ShapesOption,
+    WeightsOption,
+    export_options,
+    find_backends,
+    parse_shapes,
+)
+
+from umakit.files.outputs import check_distinct
+from umakit.text.escaping import shell_word
+
+EPILOG = "Example:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library"
+
+OutputOption = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The folder, or FILE.tar, to write. Of an earlier library, the files that umakit "
+        "wrote are replaced; your own stay.",
+        show_default=False,
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(help="Name of the model in C; default: the file's.", show_default=False),
+]
+MemoryMapOption = Annotated[
+    Path | None,
+    typer.Option(help="Draw the memory plan to this .svg or .png file.", show_default=False),
+]
+
+
+def compile_(
+    model: ModelArgument,
+    output: OutputOption,
+    backend: BackendOption = None,
+    name: NameOption = None,
+    input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
+    pool: PoolOption = None,
+    planner: PlannerOption = "optimal",
+    weights: WeightsOption = "c",
+    records: RecordsOption = None,
+    overlap: OverlapOption = "free",
+    index_checks: IndexChecksOption = True,
+    memory_map: MemoryMapOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a network to a standalone C library in Model Library Format."""
+    shapes = parse_shapes(input_shapes)
+    check_distinct(output, memory_map)
+    notices: list[str] = []
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.backend.inputs import input_files
+        from umakit.frontend import model_files
+        from umakit.pipeline import compile_model
+        from umakit.tools.memory_map import check_memory_map, draw_memory_map
+
+        options = export_options(pool, planner, weights, records, overlap, force, index_checks)
+        found = find_backends(backend)
+        inputs = input_files(records, backends=found, model=model_files(model))
+        if memory_map is not None:
+            check_memory_map(memory_map, inputs, force)
+        library = compile_model(
+            model,
+            found,
+            output,
+            name=name,
+            input_shapes=shapes,
+            rounding=rounding,
+            options=options,
+            progress=tell,
+            notice=notices.append,
+        )
+        if memory_map is not None:
+            tell("drawing the memory map")
+            draw_memory_map(library.metadata["umakit"], memory_map, inputs, force=force)
+    for notice in notices:
+        say(f"note: {notice}", error=True)
+    if as_json:
+        print_json({"output": str(output), **library.metadata["umakit"]})
+        return
+    say_wrapped(tables.offload_summary(library.report))
+    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
+        say_wrapped(line)
+    if records is not None:
+        say_wrapped(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
+    say(f"Wrote {output}")
+    if memory_map is not None:
+        say(f"Wrote {memory_map}")
+    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile")

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma run`: a compiled library with arrays from a file."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli import tables
+from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.options import DeviceOption, ForceOption, JsonOption
+
+from umakit.devices import find_device
+from umakit.errors import InputError
+
+if TYPE_CHECKING:
+    from umakit.devices.run import LayerProfile, RunResult
+
+EPILOG = "Example:  uma run digits_library --inputs held_out.npz --profile"
+
+LibraryArgument = Annotated[
+    Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
+]
+InputsOption = Annotated[
+    Path,
+    typer.Option(
+        "--inputs",
+        "-i",
+        help="Arrays by input name (npz); one more leading dimension runs that many inferences.",
+        show_default=False,
+    ),
+]
+OutputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--outputs",
+        "-o",
+        help="Where to write the results (npz); those of an earlier run are replaced.",
+        show_default=False,
+    ),
+]
+PrintTimeOption = Annotated[bool, typer.Option("--print-time", help="Print host time.")]
+RepeatOption = Annotated[
+    int, typer.Option(min=1, max=1_000_000, help="Runs of each inference, for timing.")
+]
+ProfileOption = Annotated[
+    bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=10_000_000,
+        help="Seconds that the run may take; default: 600 under emulation.",
+        show_default=False,
+    ),
+]
+
+
+def run(
+    library: LibraryArgument,
+    inputs: InputsOption,
+    outputs: OutputsOption = None,
+    print_time: PrintTimeOption = False,
+    repeat: RepeatOption = 1,
+    profile: ProfileOption = False,
+    device: DeviceOption = "host",
+    timeout: TimeoutOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
+    from umakit.tools.runs import run_files
+
+    if print_time and not find_device(device).has_time:
+        raise InputError(
+            f"{device} is emulated and has no time of its own", fix="leave --print-time out"
+        )
+    with progress() as tell:
+        result = run_files(
+            library,
+            inputs,
+            outputs,
+            repeat=repeat,
+            profile=profile,
+            device=device,
+            timeout=timeout,
+            force=force,
+            progress=tell,
+        )
+    if as_json:
+        print_json(_run_json(result))
+        return
+    for output_name, array in result.outputs.items():
+        say(f"{output_name}: {array.dtype}{list(array.shape)}")
+    if outputs is not None:
+        say(f"Wrote {outputs}")
+    if profile:
+        console().print(tables.profile_table(result.layers))
+    if print_time:
+        console().print(tables.time_table(result.times))
+
+
+def _run_json(result: RunResult) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "outputs": {
+            n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
+        },
+    }
+    if result.times:
+        report["mean_seconds"] = statistics.fmean(result.times)
+    if result.instructions:
+        report["mean_instructions"] = statistics.fmean(result.instructions)
+    report["runs"] = result.runs
+    report["layers"] = [_layer_json(layer) for layer in result.layers]
+    return report
+
+
+def _layer_json(layer: LayerProfile) -> dict[str, Any]:
+    """What was measured: null where nothing counted; host figures that it lacks are left out."""
+    figures = {
+        "name": layer.name,
+        "where": layer.where,
+        "macs": layer.macs,
+        "device_macs": layer.device_macs,
+        "clock_cycles": layer.clock_cycles,
+        "cycles": layer.cycles,
+        "array_cycles": layer.array_cycles,
+        "dma_cycles": layer.dma_cycles,
+        "moved_bytes": layer.moved_bytes,
+        "seconds": layer.seconds,
+        "instructions": layer.instructions,
+    }
+    host = ("seconds", "instructions")
+    return {key: value for key, value in figures.items() if value is not None or key not in host}
