@@ -37,7 +37,7 @@ def convolution(draw: Draw) -> Network:
 
 
 def test_drawn_networks_are_right() -> None:
-    assert_right("ConvInteger", 6)
+    assert_right("ConvInteger", 4)
 
 
 def test_a_zero_point_for_each_channel(tmp_path: Path) -> None:

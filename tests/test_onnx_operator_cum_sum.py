@@ -17,4 +17,4 @@ def cumulative_sum(draw: Draw) -> Network:
 
 
 def test_drawn_networks_are_right() -> None:
-    assert_right("CumSum", 6)
+    assert_right("CumSum", 4)

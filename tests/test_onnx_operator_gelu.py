@@ -22,4 +22,4 @@ def gelu(draw: Draw) -> Network:
 
 @pytest.mark.parametrize("operator", [*OPERATORS.split(), "com.microsoft.QuickGelu"])
 def test_drawn_networks_are_right(operator: str) -> None:
-    assert_right(operator, 3)
+    assert_right(operator, 2)

@@ -20,4 +20,4 @@ def one_hot(draw: Draw) -> Network:
 
 
 def test_drawn_networks_are_right() -> None:
-    assert_right("OneHot", 6)
+    assert_right("OneHot", 4)

@@ -123,8 +123,7 @@ def test_gemm(dtype: str, tmp_path: Path) -> None:
     assert network.difference("QGemm", dtype, tmp_path, transB=1) == 0
 
 
-@pytest.mark.parametrize("scale", [0.05, None])
-@pytest.mark.parametrize("shape", [(3, 400), (1,)])
+@pytest.mark.parametrize(("scale", "shape"), [(0.05, (3, 400)), (None, (3, 400)), (None, (1,))])
 @pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
 def test_pair(operator: str, shape: tuple[int, ...], scale: float | None, tmp_path: Path) -> None:
     network = Network(5)

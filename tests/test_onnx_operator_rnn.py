@@ -80,7 +80,7 @@ def draw_parameters(draw: Draw, attributes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", GATES)
 def test_drawn_networks_are_right(kind: str) -> None:
-    assert_right(kind, 6)
+    assert_right(kind, 4)
 
 
 def layer(text: str) -> onnx.ModelProto:
