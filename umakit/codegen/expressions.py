@@ -78,7 +78,7 @@ class ExpressionPrinter:
 
     Attributes:
         helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
-        headers: C headers that it needs, beside those for types.
+        headers: C headers that it needs, besides those for types.
     """
 
     def __init__(self, kernel: str, replace_call_extern: ReplaceCallExtern | None = None) -> None:

@@ -34,12 +34,12 @@ def helper_definition(name: str) -> str:
     Raises:
         ValueError: there is no such helper.
     """
-    known = HELPER.fullmatch(name)
-    if known is None:
+    parts = HELPER.fullmatch(name)
+    if parts is None:
         raise ValueError(f"no helper is called {name}")
-    operation, type_ = known["operation"], known["type"]
-    if known["target"]:
-        return _function(name, c_type(known["target"]), [f"{c_type(type_)} x"], _converted(known))
+    operation, type_ = parts["operation"], parts["type"]
+    if parts["target"]:
+        return _function(name, c_type(parts["target"]), [f"{c_type(type_)} x"], _converted(parts))
     spelling = c_type(type_)
     two = [f"{spelling} a", f"{spelling} b"]
     if operation in EXTREMES:
@@ -77,9 +77,9 @@ def _extreme(symbol: str, type_: str) -> list[str]:
     ]
 
 
-def _converted(known: re.Match[str]) -> list[str]:
+def _converted(parts: re.Match[str]) -> list[str]:
     """Truncation towards zero of a float; its limits are powers of two, exact in each type."""
-    target, type_ = known["target"], known["type"]
+    target, type_ = parts["target"], parts["type"]
     limits = np.iinfo(target)
     low, high = int(limits.min), int(limits.max)
     # The least number that is cut off to `low`, or `low` itself where no float lies in between.

@@ -23,17 +23,17 @@ def wrapped(line: str) -> str:
         return line
     indent = len(line) - len(line.lstrip())
     # What follows a condition is indented once: its own lines stand further in.
-    further = " " * (indent + (8 if line.endswith("{") else 4))
+    indentation = " " * (indent + (8 if line.endswith("{") else 4))
     lines = []
     _, assignment, value = line.partition(" = ")
-    if assignment and len(further) + len(value) <= WIDTH and not line.endswith("{"):
-        return line[: -len(value) - 1] + f"\n{further}{value}"
+    if assignment and len(indentation) + len(value) <= WIDTH and not line.endswith("{"):
+        return line[: -len(value) - 1] + f"\n{indentation}{value}"
     while len(line) > WIDTH:
         place = _best_break(line, len(line) - len(line.lstrip()))
         if place is None:
             break
         lines.append(line[:place])
-        line = further + line[place:].lstrip()
+        line = indentation + line[place:].lstrip()
     return "\n".join([*lines, line])
 
 

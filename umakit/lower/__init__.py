@@ -82,7 +82,7 @@ def _lowered(
     module = accelerator_kernels(partitioned, backends)
     module = lower_cpu_operators(module, partitioned.report, check_indices)
     results = _result_counts(module["main"])
-    known, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
+    constants, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
     kernels: dict[str, Kernel] = {}
     unique: list[tuple[Any, Kernel]] = []
     for variable, function in tvm_api.prim_functions(module):
@@ -90,7 +90,7 @@ def _lowered(
         if name not in results:
             continue
         target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
-        checks = index_checks(known.get(name, []), nodes[name], check_indices)
+        checks = index_checks(constants.get(name, []), nodes[name], check_indices)
         backend = by_target.get(target)
         lowered = lower_prim_func(name, function, backend, checks)
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernels of a network check their indices, and what is known of the indices beforehand."""
+"""Which kernels of a network check their indices, and which indices are constants."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from umakit.tir import prim_func_pass
 CHECKED = "umakit.checks_indices"
 """Attribute of a prim func of the CPU that checks indices and is left alone by fusion."""
 
-Known = list[Elements | None]
+ConstantElements = list[Elements | None]
 """By parameter of a prim func: what it holds where all its calls give constants."""
 
 
-def constant_elements(main: tvm_api.Function) -> dict[str, Known]:
+def constant_elements(main: tvm_api.Function) -> dict[str, ConstantElements]:
     """What calls of prim funcs say about integer parameters, by the name of the prim func."""
-    found: dict[str, Known] = {}
+    found: dict[str, ConstantElements] = {}
     for binding in tvm_api.bindings_of(main):
         call = binding.value
         if tvm_api.operator_name(call) != "call_tir":
@@ -56,37 +56,37 @@ def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
     Args:
         module: `main` calls prim funcs of one operator each.
     """
-    known = constant_elements(module["main"])
+    constants = constant_elements(module["main"])
     marked = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         ours = tvm_api.function_attribute(function, "umakit.target") is None
-        if ours and _needs_checks(function, known.get(variable.name_hint, [])):
+        if ours and _needs_checks(function, constants.get(variable.name_hint, [])):
             attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, CHECKED: True}
             marked.update_func(variable, function.with_attrs(attributes))
     return marked
 
 
-def _needs_checks(function: tvm_api.PrimFunc, known: Known) -> bool:
+def _needs_checks(function: tvm_api.PrimFunc, constants: ConstantElements) -> bool:
     if not has_loaded_positions(function.body):
         return False
     module = tvm_api.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
     with tvm_api.c_target():
         plain = tvm_api.Sequential(without_blocks())(module)["kernel"]
-    return check_indices(plain, known, "") is not plain
+    return check_indices(plain, constants, "") is not plain
 
 
-def index_checks(known: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
+def index_checks(constants: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
     """The TIR pass that checks a kernel's indices.
 
     Args:
-        known: by parameter, what it holds where it is constant.
+        constants: by parameter, what it holds where it is constant.
         where: the kernel or node, for messages.
-        insert: whether checks of what is only known at run time are put into the kernel.
+        insert: whether checks of positions that are computed at run time are put into the kernel.
     """
 
     def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-        checked = check_indices(function, known, where)
+        checked = check_indices(function, constants, where)
         return checked if insert else function
 
     return [prim_func_pass("umakit.CheckIndices", check)]

@@ -80,9 +80,9 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
         """The global variable of a composite's prim func; equal ones have one."""
         if variable not in self._lowered:
             prim_func = lower()
-            for known, known_variable in self._unique:
-                if tvm_api.tvm_ffi.structural_equal(known, prim_func):
-                    self._lowered[variable] = known_variable
+            for earlier, earlier_variable in self._unique:
+                if tvm_api.tvm_ffi.structural_equal(earlier, prim_func):
+                    self._lowered[variable] = earlier_variable
                     break
             else:
                 self._lowered[variable] = self._added(variable, prim_func)

@@ -47,13 +47,13 @@ class _Checked:
 
 
 def check_indices(
-    function: tvm_api.PrimFunc, known: Sequence[Elements | None], where: str
+    function: tvm_api.PrimFunc, elements: Sequence[Elements | None], where: str
 ) -> tvm_api.PrimFunc:
     """A prim func that returns `INDEX_OUT_OF_RANGE` instead of using a position out of range.
 
     Args:
         function: loops over tensors of all their dimensions, without blocks.
-        known: by parameter, what it holds where it is constant.
+        elements: by parameter, what it holds where it is constant.
         where: the kernel or node, for messages.
 
     Returns:
@@ -66,9 +66,9 @@ def check_indices(
     if vouched or not has_loaded_positions(function.body):
         return function
     constants = {
-        parameter: elements
-        for parameter, elements in zip(function.params, known, strict=False)
-        if elements is not None
+        parameter: constant
+        for parameter, constant in zip(function.params, elements, strict=False)
+        if constant is not None
     }
     checker = _Checker(constants, where)
     checked = checker.body(function.body)
@@ -102,9 +102,9 @@ def _pointer_offsets(node: tvm_api.Node) -> list[Any]:
 class _Checker:
     """Rewrites the statements of one prim func."""
 
-    def __init__(self, known: Mapping[Any, Elements], where: str) -> None:
-        self._ranges = Ranges(known)
-        self._constant = set(known)
+    def __init__(self, constants: Mapping[Any, Elements], where: str) -> None:
+        self._ranges = Ranges(constants)
+        self._constant = set(constants)
         self._where = where
         self._tainted: set[Any] = set()
         # By expression, and by expression and facts: parts are shared, and walked once.
@@ -118,7 +118,7 @@ class _Checker:
         checked = self._visit(body, ())
         return before(checked.pending, checked.statement)
 
-    # --- what is known -------------------------------------------------------------------------
+    # --- facts --------------------------------------------------------------------------------
 
     def _learn(self, body: tvm_api.Stmt) -> None:
         """Note loops, variables and what is stored to buffers of the prim func's own."""

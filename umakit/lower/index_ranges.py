@@ -77,11 +77,11 @@ class Ranges:
     """Ranges of expressions of one prim func.
 
     Args:
-        known: elements of buffers whose values are known before the network runs.
+        constants: elements of buffers whose values are known before the network runs.
     """
 
-    def __init__(self, known: Mapping[Any, Elements]) -> None:
-        self._known = dict(known)
+    def __init__(self, constants: Mapping[Any, Elements]) -> None:
+        self._constants = dict(constants)
         self._loops: dict[Any, Any] = {}
         self._bound: dict[Any, Any] = {}
         self._stored: dict[Any, list[tuple[Any, tuple[Fact, ...]]]] = {}
@@ -127,8 +127,8 @@ class Ranges:
     def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
         """The range of an integer expression where some facts hold."""
         low, high = self._structural(expression, facts)
-        for known, (least, largest) in facts:
-            if tvm_api.tvm_ffi.structural_equal(known, expression):
+        for subject, (least, largest) in facts:
+            if tvm_api.tvm_ffi.structural_equal(subject, expression):
                 low, high = max(low, least), min(high, largest)
         return low, high
 
@@ -196,9 +196,9 @@ class Ranges:
         self, node: tvm_api.TensorLoad, limits: Range, facts: Sequence[Fact]
     ) -> Range:
         buffer = node.source
-        if buffer in self._known:
+        if buffer in self._constants:
             last = tvm_api.integer_value(node.indices[-1]) if len(node.indices) else None
-            elements: Elements = self._known[buffer]
+            elements: Elements = self._constants[buffer]
             return elements.limits(last)
         stored = self._stored.get(buffer)
         if not stored or buffer in self._open:

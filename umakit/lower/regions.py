@@ -47,7 +47,7 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
 
     def _inline(self, region: tvm_api.Function, arguments: list[Any]) -> tvm_api.Expr:
         region = tvm_api.relax.utils.copy_with_new_vars(region)
-        known = dict(zip(region.params, arguments, strict=True))
+        values = dict(zip(region.params, arguments, strict=True))
         composites: dict[Any, tuple[Any, list[Any]]] = {}
         for binding in tvm_api.bindings_of(region):
             value = binding.value
@@ -55,12 +55,12 @@ class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
                 composites[binding.var] = self._add_composite(value)
             elif isinstance(value, tvm_api.Call) and value.op in composites:
                 composite, constants = composites[value.op]
-                inner = [_substitute(argument, known) for argument in value.args]
+                inner = [_substitute(argument, values) for argument in value.args]
                 call = tvm_api.relax.Call(composite, [*inner, *constants])
-                known[binding.var] = self.builder_.emit(call)
+                values[binding.var] = self.builder_.emit(call)
             else:
-                known[binding.var] = self.builder_.emit(_substitute(value, known))
-        return _substitute(region.body.body, known)
+                values[binding.var] = self.builder_.emit(_substitute(value, values))
+        return _substitute(region.body.body, values)
 
     def _add_composite(self, function: tvm_api.Function) -> tuple[Any, list[Any]]:
         """A global function for a composite, and the constants to call it with."""
@@ -94,12 +94,12 @@ def _lift_constants(function: tvm_api.Function) -> tuple[Any, list[Any]]:
     return lifted, constants
 
 
-def _substitute(expression: tvm_api.PrimExpr, known: dict[Any, Any]) -> tvm_api.Expr:
+def _substitute(expression: tvm_api.PrimExpr, values: dict[Any, Any]) -> tvm_api.Expr:
     if isinstance(expression, tvm_api.Var):
-        return known.get(expression, expression)
+        return values.get(expression, expression)
     if isinstance(expression, tvm_api.RelaxTuple):
-        return tvm_api.relax.Tuple([_substitute(field, known) for field in expression.fields])
+        return tvm_api.relax.Tuple([_substitute(field, values) for field in expression.fields])
     if isinstance(expression, tvm_api.TupleGetItem):
-        inner = _substitute(expression.tuple_value, known)
+        inner = _substitute(expression.tuple_value, values)
         return tvm_api.relax.TupleGetItem(inner, expression.index)
     return expression

@@ -100,10 +100,10 @@ def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None
 
 
 def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.Node) -> int:
-    """Elements of a row for which sums are kept at a time; 0: all of them.
+    """Elements of a row for which accumulators are kept at a time; 0: all of them.
 
-    What follows a reduction needs its sums in scratch. A long row is cut into equal tiles, so that
-    a matrix product's scratch does not grow with its output.
+    What follows a reduction keeps its accumulators in scratch. A long row is cut into equal tiles,
+    so that a matrix product's scratch does not grow with its output.
     """
     extent = tvm_api.integer_value(schedule.get(vector).extent) or 0
     if extent <= LARGEST_TILE or not list(schedule.get_consumers(block)):

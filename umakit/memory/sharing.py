@@ -51,12 +51,12 @@ def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Life
     merged: dict[str, Lifetime] = {}
     for item in lifetimes:
         owner = memory_owner(item.name, shared)
-        known = merged.get(owner)
+        earlier = merged.get(owner)
         merged[owner] = (
             Lifetime(owner, item.size, item.first, item.last)
-            if known is None
+            if earlier is None
             else Lifetime(
-                owner, item.size, min(known.first, item.first), max(known.last, item.last)
+                owner, item.size, min(earlier.first, item.first), max(earlier.last, item.last)
             )
         )
     return list(merged.values())
