@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
-from umakit.operators.numeric.multipliers import check_headroom
 from umakit.operators.requantize import Requantize
 from umakit.operators.tables.activations import multiplied
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all

@@ -17,11 +17,11 @@ from umakit.operators.kernels.loops import (
     bound,
     int32,
 )
+from umakit.operators.multipliers import (
+    fixed_points,
+)
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
-)
-from umakit.operators.numeric.multipliers import (
-    fixed_points,
 )
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.offload.composite import (

@@ -35,13 +35,13 @@ from umakit.operators.kernels.loops import (
     total_of,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.multipliers import (
+from umakit.operators.multipliers import (
     fixed_points,
     multiplier_of,
     reduced_multipliers,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
 )
 from umakit.operators.parameters import (
     Pair,

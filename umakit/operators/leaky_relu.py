@@ -26,8 +26,8 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.lookup import tflm_activation
+from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
-from umakit.operators.numeric.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register

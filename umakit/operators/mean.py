@@ -30,11 +30,11 @@ from umakit.operators.kernels.loops import (
     total_of,
     unflatten,
 )
+from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
     quantize_multiplier,
 )
-from umakit.operators.numeric.multipliers import check_headroom, multiplier_of
 from umakit.operators.parameters import (
     Parameters,
 )

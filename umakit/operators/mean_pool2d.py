@@ -28,12 +28,12 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
 )
 from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
+from umakit.operators.multipliers import (
+    multiplier_of,
+)
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
     FixedPoint,
-)
-from umakit.operators.numeric.multipliers import (
-    multiplier_of,
 )
 from umakit.operators.parameters import (
     Pool2d,

@@ -15,12 +15,12 @@ from umakit.operators.kernels.elementwise import binary_kernel
 from umakit.operators.kernels.loops import (
     int32,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.multipliers import (
+from umakit.operators.multipliers import (
     check_headroom,
     fixed_points,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
 )
 from umakit.operators.offload.composite import (
     Binary,

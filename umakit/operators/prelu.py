@@ -25,12 +25,12 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.multipliers import (
+from umakit.operators.multipliers import (
     check_headroom,
     fixed_points,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
 )
 from umakit.operators.parameters import (
     Pair,

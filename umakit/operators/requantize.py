@@ -17,8 +17,8 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     unflatten,
 )
+from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.numeric.multipliers import check_headroom, multiplier_of
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tensors import Quantized

@@ -28,12 +28,12 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.kernels.statements import Statements
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.multipliers import (
+from umakit.operators.multipliers import (
     check_headroom,
     fixed_points,
+)
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
 )
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import (

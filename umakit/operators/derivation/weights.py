@@ -15,16 +15,16 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.islands import Island, Result
+from umakit.operators.multipliers import (
+    exact_multipliers,
+    fixed_points,
+    reduced_multipliers,
+)
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
 )
 from umakit.operators.numeric.float32 import (
     LARGEST_FACTOR,
-)
-from umakit.operators.numeric.multipliers import (
-    exact_multipliers,
-    fixed_points,
-    reduced_multipliers,
 )
 from umakit.operators.tensors import (
     Array,
