@@ -159,6 +159,25 @@ def test_norms(source: tuple[float, int], length: int, seed: int) -> None:
     assert_equals_micro(cases, seed, tolerance=TOLERANCE)
 
 
+@examples(2)
+@given(st.floats(0.01, 4.0), zero_points, st.integers(1, 60), st.floats(1, 80), seeds)
+def test_logarithms_of_softmax(
+    scale: float, zero_point: int, length: int, spread: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    values = random.normal(0, spread, (INFERENCES, 7, length))
+    near = np.clip(values, -128, 127).astype(np.int8)
+    result = Tensor((7, length), "int8", 1 / 16, 127)
+    cases = [
+        Case("LOG_SOFTMAX", [Tensor((7, length), "int8", scale, zero_point, drawn)], [result],
+             "LogSoftmaxOptions")
+        for drawn in (near, None)
+    ]  # fmt: skip
+    cases += [Case("LOG_SOFTMAX", [Tensor((7, length))], [Tensor((7, length))],
+                   "LogSoftmaxOptions")]  # fmt: skip
+    assert_equals_micro(cases, seed, tolerance=TOLERANCE)
+
+
 def tensor(scale: float, zero_point: int = 0, shape: tuple[int, ...] = (4,)) -> Tensor:
     return Tensor(shape, "int8", scale, zero_point)
 
@@ -184,6 +203,10 @@ REFUSED = {
         Case("L2_NORMALIZATION", [tensor(0.1, -128, (9000,))], [tensor(1 / 128, 0, (9000,))],
              "L2NormOptions"),
         "it normalizes 9000 elements",
+    ),
+    "a logarithm of another scale": (
+        Case("LOG_SOFTMAX", [tensor(0.1)], [tensor(0.1, 127)], "LogSoftmaxOptions"),
+        "another scale than 1/16",
     ),
     "a long running sum": (
         Case("CUMSUM", [tensor(0.1, -128, (20,)), of([0])], [tensor(0.9, 0, (20,))],

@@ -99,8 +99,8 @@ REFUSED = {
     "RELU_N1_TO_1, which TFLM lacks": (
         one("RELU_N1_TO_1"), "RELU_N1_TO_1 that writes 'y' is not supported as a quantized"
     ),
-    "LOG_SOFTMAX": (
-        one("LOG_SOFTMAX"), "LOG_SOFTMAX that writes 'y' is not supported as a quantized"
+    "LOG_SOFTMAX of another scale": (
+        one("LOG_SOFTMAX"), "LOG_SOFTMAX that writes 'y': its result has another scale than 1/16"
     ),
     "a convolution of uint8 with weights of int8": (
         one("CONV_2D", source="uint8", result="uint8", shape=IMAGE, extra=(WEIGHTS,)),

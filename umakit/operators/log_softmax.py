@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.log_softmax` (data [..., n], exponentials and differences int32[256]), LOG_SOFTMAX.
+
+The source is kernels/internal/reference/log_softmax.h of TensorFlow Lite, with
+`log_x_for_x_greater_than_or_equal_to_1_impl` of kernels/internal/common.h.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_to,
+    buffer,
+    int32,
+    int64,
+    kernel,
+    loop,
+    sequence,
+    set_to,
+    total_of,
+    unflatten,
+)
+from umakit.operators.numeric.fixed_point import (
+    high_product,
+    quantize_multiplier,
+    shift_right_rounding,
+)
+from umakit.operators.numeric.requantize import header_call, requantize
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite_integers import (
+    as_refusals,
+    result_fields,
+    scale_of,
+    smaller_than_one,
+)
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+INTEGER_BITS, SUM_BITS, RESULT_BITS = 5, 12, 4
+"""Integer bits of differences and logarithms, of sums of exponentials, and of the result."""
+
+FRACTION = 31 - INTEGER_BITS
+MOST_TERMS = 2**SUM_BITS
+
+LOG_2, SQRT_HALF, FOURTH_ROOT_OF_HALF = 1488522236, 1518500250, 1805811301
+ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
+"""With 31 fractional bits: coefficients of a quotient of polynomials near log(x)."""
+
+POWER_FRACTION, QUARTER = 25, 1 << 23
+"""Fractional bits of powers of two, and a quarter with these."""
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Parameters):
+    """The logarithm of softmax over the last axis, with scale 1/16 and zero point 127.
+
+    Attributes:
+        least: differences to the largest element below it are not taken.
+        multiplier, shift: of logarithms in fixed point, for integers of the data's scale.
+    """
+
+    operator: ClassVar[str] = "log_softmax"
+
+    least: int
+    multiplier: int
+    shift: int
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """Of float32 as it is, of int8 in fixed point."""
+    value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        return relax.op.nn.log_softmax(value, -1)
+    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    if (float(result.scale), result.zero_point) != (1 / 16, 127):
+        raise ModelError("its result has another scale than 1/16 or another zero point than 127")
+    if shape[-1] > MOST_TERMS:
+        raise ModelError(f"it normalizes {shape[-1]} elements, more than {MOST_TERMS}")
+    multiplier, shift = quantize_multiplier(min(float(source.scale) * 2.0**FRACTION, 2.0**31 - 1.0))
+    if shift < 1:
+        raise ModelError("its input's scale is below the smallest of its fixed point")
+    radius = math.floor((2**INTEGER_BITS - 1) * 2.0**FRACTION / 2.0**shift)
+    back = smaller_than_one(2.0 ** (31 - shift) / multiplier, "the inverse of its input's scale")
+    with as_refusals():
+        exponentials = exponential_table(float(source.scale))
+    terms = [shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
+    differences = [
+        high_product(-d * 2**shift, multiplier) if d <= radius else 0 for d in range(256)
+    ]
+    parameters = LogSoftmax(
+        **result_fields(converter, operator), least=-radius, multiplier=back[0], shift=back[1]
+    )
+    tables = [relax.const(np.array(table, np.int32)) for table in (terms, differences)]
+    return parameters.call([value, *tables], None)
+
+
+def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> Any:
+    """Kernel (data, exponentials, differences, output)."""
+    *outer, length = shapes[0]
+    data = buffer("data", shapes[0], dtypes[0])
+    exponentials, differences = (
+        buffer(name, [256], "int32") for name in ("exponentials", "differences")
+    )
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    largest = tirx.decl_buffer([1], dtypes[0], "largest", scope="local")
+    total, zero, (low, high) = accumulators(1), int32(0), parameters.clip
+
+    def row(number: Any) -> Any:
+        def element(i: Any) -> Any:
+            return data[(*unflatten(number, outer), i)]
+
+        def distance(i: Any) -> Any:
+            return int32(largest[zero]) - int32(element(i))
+
+        statements, logarithm, limit = _logarithm(parameters, total_of(total, zero))
+
+        def store(i: Any) -> Any:
+            difference = int64(differences[distance(i)]) - int64(logarithm)
+            places = FRACTION - RESULT_BITS
+            rounded = header_call(
+                "divide_by_power_of_two", header_call("saturate", difference), places
+            )
+            inside = header_call("add_and_clamp", rounded, parameters.output_zero_point, low, high)
+            value = tirx.Select(zero - distance(i) > limit, inside, int32(low))
+            place = [*unflatten(number, outer), i]
+            return tirx.BufferStore(output, value.astype(parameters.output_dtype), place)
+
+        return sequence(
+            tirx.AllocBuffer(largest),
+            set_to(largest, zero, element(zero)),
+            loop("i", length, lambda i: set_to(
+                largest, zero, tirx.max(largest[zero], element(i))
+            )),
+            tirx.AllocBuffer(total),
+            set_to(total, zero, zero),
+            loop("i", length, lambda i: add_to(total, zero, exponentials[distance(i)])),
+            *statements,
+            loop("i", length, store),
+        )  # fmt: skip
+
+    body = loop("row", math.prod(outer), row)
+    # The tables have a value for each distance from the largest element, which none is above.
+    return kernel([data, exponentials, differences, output], body, inside=True)
+
+
+def _logarithm(parameters: LogSoftmax, total: Any) -> tuple[list[Any], Any, Any]:
+    """Statements, the logarithm of a sum, and the difference that results end below.
+
+    Args:
+        parameters: of the operator.
+        total: int32 expression with `SUM_BITS` integer bits, positive.
+    """
+    # In memory: TVM would put the formulas of variables in their place again and again.
+    names = ("sum", "part", "ratio", "square", "power", "log", "limit")
+    parts = tirx.decl_buffer([len(names)], "int32", "log_parts", scope="local")
+    sum_, part, ratio, square, power, log, limit = (parts[int32(n)] for n in range(len(names)))
+    statements = [tirx.AllocBuffer(parts)]
+
+    def keep(name: str, value: Any) -> None:
+        statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
+
+    product, zeros = _product, _leading_zeros
+    keep("sum", total)
+    first = _shifted(product(sum_ << (zeros(sum_) - int32(1)), int32(SQRT_HALF)), int32(1))
+    keep("part", product(sum_, int32(SQRT_HALF)))
+    second = _shifted(sum_, zeros(part) - int32(1))
+    powers = [int32(SUM_BITS) - zeros(sum_), int32(SUM_BITS + 1) - zeros(part)]
+    scaled = [item * int32(1 << POWER_FRACTION) for item in powers]
+    keep("power", tirx.max(scaled[0] + int32(QUARTER), scaled[1] - int32(QUARTER)))
+    keep("ratio", tirx.min(first, second))
+    middle = int32((int64(ratio) + int64(FOURTH_ROOT_OF_HALF + 1)) >> int64(1))
+    keep("part", ratio - int32(FOURTH_ROOT_OF_HALF))
+    keep("part", part + part)
+    keep("square", product(part, part))
+    numerator = product(part, ratio) + product(product(part, square), int32(ALPHA_N))
+    sum_of_terms = int32(ALPHA_I) + part + product(int32(ALPHA_D), square)
+    denominator = product(middle, sum_of_terms) + product(int32(ALPHA_F), part)
+    keep("log", numerator)
+    keep("square", denominator)
+    inverse = header_call("reciprocal", int32((int64(square) + int64(2**31)) >> int64(1)))
+    fraction = product(header_call("divide_by_power_of_two", log, INTEGER_BITS + 1), inverse)
+    keep("log", _shifted(product(power, int32(LOG_2)) + fraction, int32(1)))
+    least = requantize(
+        int32(int64(log) - int64(2**31)), int32(parameters.multiplier), int32(parameters.shift),
+        parameters.arithmetic,
+    )  # fmt: skip
+    keep("limit", tirx.max(int32(parameters.least - 1), least))
+    return statements, log, limit
+
+
+def _product(left: Any, right: Any) -> Any:
+    return header_call("high_product", left, right)
+
+
+def _leading_zeros(value: Any) -> Any:
+    return header_call("leading_zeros", value)
+
+
+def _shifted(value: Any, bits: Any) -> Any:
+    """A value shifted left, limited to 32 bits."""
+    return header_call("saturate", int64(value) << int64(bits))
+
+
+register(
+    IntegerOperator(name="log_softmax", parameters=LogSoftmax, kernel=kernel_of_operands(_kernel))
+)
+register_all(("LOG_SOFTMAX",), convert, "float32", "int8")
