@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_node_tests import run_model
 from onnxruntime import quantization
 
@@ -230,3 +230,20 @@ def test_what_onnx_runtime_computes_otherwise_is_refused(tmp_path: Path) -> None
     network.inputs["x1"] = network.constants.pop("x1")
     with pytest.raises(ModelError, match="has a scale that is no constant"):
         network.difference("QLinearSigmoid", "uint8", tmp_path)
+
+
+def test_damaged_constants_are_refused(tmp_path: Path) -> None:
+    node = helper.make_node("QLinearSigmoid", ["x", "s", "z", "s", "z"], ["y"], domain=MICROSOFT)
+    scale = TensorProto(name="s", data_type=TensorProto.FLOAT, dims=[3], raw_data=b"1234")
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "network",
+        [value("x", TensorProto.UINT8, [4])],
+        [value("y", TensorProto.UINT8, [4])],
+        [scale, numpy_helper.from_array(np.uint8(3), "z")],
+    )
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    with pytest.raises(ModelError):
+        run_model(model, [], tmp_path)

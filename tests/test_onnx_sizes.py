@@ -90,3 +90,13 @@ def test_a_size_divided_by_zero_is_refused(tmp_path: Path) -> None:
     model = model_of("s = Shape(x) none = Div(s, at) y = Reshape(x, none)")
     with pytest.raises(ModelError, match="divide"):
         run_model(model, [], tmp_path)
+
+
+def test_a_large_tensor_of_a_known_size_is_not_computed(tmp_path: Path) -> None:
+    nodes = """
+        s = Shape(x)
+        large = Constant<value = int64[2] {1000000, 1000000}>()
+        zeros = ConstantOfShape(large)
+        y = Reshape(zeros, s)"""
+    with pytest.raises(ModelError):
+        run_model(model_of(nodes), [], tmp_path)

@@ -160,7 +160,12 @@ def rewrite_nodes(
             written.append(node)
             continue
         rewriter = Rewriter(node, str(path), constants)
-        REWRITES[_domain(node), node.op_type](rewriter)
+        try:
+            REWRITES[_domain(node), node.op_type](rewriter)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise rewriter.refuse(
+                "is put together in a way that is not supported", "export the model again"
+            ) from error
         written += rewriter.nodes
         changed = True
     if changed:

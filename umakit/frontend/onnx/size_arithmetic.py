@@ -55,7 +55,7 @@ def computed(
         return None
     if not of_sizes and any(str(operand.dtype) not in ("int64", "bool") for operand in given):
         return None
-    if _is_undefined(node, given):
+    if _is_undefined(node, given) or not _expected_elements(node, given) <= MOST_ELEMENTS:
         return None
     results = _evaluated(node, operands, opset)
     if results is None or any(result.size > MOST_ELEMENTS for result in results):
@@ -75,6 +75,18 @@ def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
     if node.op_type == "Slice" and len(operands) > 4:
         return bool((operands[4] < 0).any() and (operands[1] < -operands[0].size).any())
     return False
+
+
+def _expected_elements(node: onnx.NodeProto, operands: Sequence[Array]) -> float:
+    """How many elements a result may have whose size is given by values; 0 for others."""
+    values = operands[-1].astype(np.float64)
+    if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
+        others = operands[0].size if node.op_type != "ConstantOfShape" else 1
+        return others * float(np.prod(np.maximum(np.abs(values), 1)))
+    if node.op_type == "Range" and len(operands) == 3:
+        start, limit, step = (float(operand.reshape(-1)[0]) for operand in operands)
+        return abs((limit - start) / step) if step else np.inf
+    return 0.0
 
 
 def _evaluated(
