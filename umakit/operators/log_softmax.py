@@ -166,7 +166,7 @@ def _logarithm(parameters: LogSoftmax, total: Any) -> tuple[list[Any], Any, Any]
     names = ("sum", "part", "ratio", "square", "power", "log", "limit")
     parts = tirx.decl_buffer([len(names)], "int32", "log_parts", scope="local")
     sum_, part, ratio, square, power, log, limit = (parts[int32(n)] for n in range(len(names)))
-    statements = [tirx.AllocBuffer(parts)]
+    statements: list[Any] = [tirx.AllocBuffer(parts)]
 
     def keep(name: str, value: Any) -> None:
         statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
