@@ -96,7 +96,7 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
     return tvm_api.operator_call(OPERATOR, given, attributes)
 
 
-def cell_of(call: Any) -> tuple[Cell, list[str]]:
+def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
     """The cell of a call, and which optional operands it has."""
     attributes, clip = call.attrs, str(call.attrs["clip"])
     activations = str(attributes["activations"]).split(";")
@@ -111,7 +111,7 @@ def cell_of(call: Any) -> tuple[Cell, list[str]]:
     return cell, str(attributes["optional"]).split()
 
 
-def _infer(call: Any, _: Any) -> Any:
+def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
     steps, _, _ = tvm_api.static_shape(call.args[0]) or (0, 0, 0)
     batch, hidden = tvm_api.static_shape(call.args[2]) or (0, 0)
     dtype = tvm_api.dtype_of(call.args[0])

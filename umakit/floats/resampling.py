@@ -76,7 +76,7 @@ def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
     return Table(axis, places, values)
 
 
-def resampled(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
+def resampled(builder: tvm_api.BlockBuilder, data: Any, tables: Sequence[Table]) -> Any:
     """The data resampled along some axes.
 
     Args:
@@ -97,12 +97,12 @@ def resampled(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
     return data
 
 
-def moves_only(call: Any) -> bool:
+def moves_only(call: tvm_api.Call) -> bool:
     """Whether a call of the operator only moves elements."""
     return not any(int(flag) for flag in call.attrs["weighted"])
 
 
-def _call(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
+def _call(builder: tvm_api.BlockBuilder, data: Any, tables: Sequence[Table]) -> Any:
     dtype = tvm_api.dtype_of(data)
     weighted = [table for table in tables if not table.gathers]
     operands = [data, *(relax.const(table.places, "int32") for table in tables)]
@@ -114,7 +114,7 @@ def _call(builder: Any, data: Any, tables: Sequence[Table]) -> Any:
     return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
 
 
-def _infer(call: Any, _: Any) -> Any:
+def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
     data = call.args[0]
     shape = list(tvm_api.static_shape(data) or ())
     for number, axis in enumerate(call.attrs["axes"]):
@@ -123,7 +123,7 @@ def _infer(call: Any, _: Any) -> Any:
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(data))
 
 
-def _legalize(builder: Any, call: Any) -> Any:
+def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     axes = [int(axis) for axis in call.attrs["axes"]]
     weighted = [bool(flag) for flag in call.attrs["weighted"]]
     # Sums take in what follows them, but what they read is computed once.

@@ -27,13 +27,13 @@ def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Any:
     return tvm_api.operator_call(OPERATOR, operands, {"maximum": int(maximum)})
 
 
-def _infer(call: Any, _: Any) -> Any:
+def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
     data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
     shape = (rows[0], data[1], rows[1], columns[1])
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
 
 
-def _legalize(builder: Any, call: Any) -> Any:
+def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     maximum = bool(int(call.attrs["maximum"]))
     return builder.call_te(_compute, *call.args, maximum=maximum, primfunc_name_hint=OPERATOR)
 

@@ -48,7 +48,7 @@ def float_rules() -> dict[str, Rule]:
 def _for_floats(operator: str, rule: Rule) -> Rule:
     usual = tvm_api.legalization(operator)
 
-    def apply(builder: Any, call: Any) -> Any:
+    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         data = call.args[0]
         static = all(tvm_api.static_shape(argument) is not None for argument in call.args)
         floating = tvm_api.dtype_of(data) in ("float32", "float64")
@@ -111,7 +111,7 @@ def _axes(given: Any, rank: int) -> list[int]:
 
 
 def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
         if not shape or result is None or 0 in shape:
             return None
@@ -132,7 +132,7 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
 def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
     """The rule for the first place of an extreme, or of a NaN if there is one."""
 
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
         if not shape or result is None or 0 in shape:
             return None
@@ -153,7 +153,7 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
         )
 
         def find(data: Any) -> Any:
-            def element(index: Any, inner: Any) -> Any:
+            def element(index: tvm_api.PrimExpr, inner: Any) -> Any:
                 place: Any = tirx.const(0, place_dtype)
                 for axis, variable in zip(axes, inner, strict=True):
                     place = place * shape[axis] + variable.var.astype(place_dtype)
@@ -170,7 +170,7 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
 # --- pools --------------------------------------------------------------------------------------
 
 
-def _max_pool(builder: Any, call: Any) -> Any:
+def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
     """Pool over any number of axes; what lies outside of the image is -inf."""
     attributes, shape = call.attrs, tvm_api.static_shape(call.args[0])
     result = tvm_api.static_type_shape(call.ty)
@@ -232,7 +232,7 @@ def _padded(
 # --- element by element ---------------------------------------------------------------------------
 
 
-def _sign(builder: Any, call: Any) -> Any:
+def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
     dtype = tvm_api.dtype_of(call)
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
 
@@ -246,7 +246,7 @@ def _sign(builder: Any, call: Any) -> Any:
     return builder.call_te(sign, call.args[0], primfunc_name_hint=_hint(call))
 
 
-def _leaky_relu(builder: Any, call: Any) -> Any:
+def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
     """With a slope of 0, which TVM would fold to a constant 0 for NaN and -inf too."""
     if float(call.attrs.alpha) != 0.0:
         return None
@@ -270,7 +270,7 @@ def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
     """
     usual = tvm_api.legalization(f"relax.{name}")
 
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         operands = list(call.args)
         shapes = [tvm_api.static_shape(operand) for operand in operands]
         if max(len(shape or ()) for shape in shapes) == 0:
@@ -289,6 +289,6 @@ def _one_element(value: float, dtype: str) -> Any:
     return tvm_api.relax.const(np.array([value], dtype), dtype)
 
 
-def _hint(call: Any) -> str:
+def _hint(call: tvm_api.Call) -> str:
     """Name of a kernel; not one of C's library."""
     return f"tir_{tvm_api.operator_name(call).rsplit('.', 1)[-1]}"

@@ -27,7 +27,7 @@ def rules() -> dict[str, Rule]:
     return {"relax.topk": _topk, "relax.sort": _sort, "relax.argsort": _argsort}
 
 
-def _topk(builder: Any, call: Any) -> Any:
+def _topk(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     result, attributes = str(call.attrs.ret_type), call.attrs
     both = _ordered(
         builder,
@@ -42,16 +42,16 @@ def _topk(builder: Any, call: Any) -> Any:
     return relax.TupleGetItem(builder.emit(both), 0 if result == "values" else 1)
 
 
-def _sort(builder: Any, call: Any) -> Any:
+def _sort(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     return relax.TupleGetItem(builder.emit(_all_ordered(builder, call, "int32")), 0)
 
 
-def _argsort(builder: Any, call: Any) -> Any:
+def _argsort(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     both = _all_ordered(builder, call, str(call.attrs.dtype))
     return relax.TupleGetItem(builder.emit(both), 1)
 
 
-def _all_ordered(builder: Any, call: Any, dtype: str) -> Any:
+def _all_ordered(builder: tvm_api.BlockBuilder, call: tvm_api.Call, dtype: str) -> tvm_api.Expr:
     axis = int(call.attrs.axis)
     return _ordered(
         builder,
@@ -63,7 +63,15 @@ def _all_ordered(builder: Any, call: Any, dtype: str) -> Any:
     )
 
 
-def _ordered(builder: Any, data: Any, *, axis: int, count: int, largest: bool, dtype: str) -> Any:
+def _ordered(
+    builder: tvm_api.BlockBuilder,
+    data: tvm_api.Expr,
+    *,
+    axis: int,
+    count: int,
+    largest: bool,
+    dtype: str,
+) -> tvm_api.Expr:
     """A call of a kernel that yields the first elements in order, and their positions.
 
     Args:
@@ -86,7 +94,7 @@ def _ordered(builder: Any, data: Any, *, axis: int, count: int, largest: bool, d
     given = buffer("data", shape, element)
     values, positions = buffer("values", result, element), buffer("positions", result, dtype)
 
-    def row(*place: Any) -> Any:
+    def row(*place: Any) -> tvm_api.Stmt:
         return _Row(given, values, positions, place, axis, count, largest).statements()
 
     outer = [(f"i{n}", 1 if n == axis else extent) for n, extent in enumerate(shape)]
@@ -122,7 +130,7 @@ class _Row:
             tirx.decl_buffer([1], "int32", name, scope="local") for name in ("node", "child", "end")
         )
 
-    def statements(self) -> Any:
+    def statements(self) -> tvm_api.Stmt:
         """All of the row."""
         count = self.count
         fill = loop("position", count, lambda position: self._put(position, position))
@@ -132,7 +140,7 @@ class _Row:
             return sequence(fill, *([best] if self._size > 1 else []), results)
         heap, rest, last = count // 2, self._size - count, count - 1
 
-        def step(number: Any) -> Any:
+        def step(number: tvm_api.PrimExpr) -> Any:
             """Make a heap, put better positions into it, and take them out in order."""
             start = self._set(self._node, int32(heap - 1) - number, self._end, int32(count))
             offer = sequence(
@@ -153,7 +161,7 @@ class _Row:
 
     # --- order ------------------------------------------------------------------------------------
 
-    def _before(self, x: Any, y: Any) -> Any:
+    def _before(self, x: tvm_api.PrimExpr, y: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """Whether an element comes before another one that it may be equal to."""
         dtype, comparison = tvm_api.dtype_of(x), x > y if self.largest else x < y
         if dtype.startswith("uint"):
@@ -167,8 +175,11 @@ class _Row:
         return tirx.Or(comparison, is_nan)
 
     def _if_before(
-        self, nodes: Sequence[Any], then: Callable[[Any, Any], Any], otherwise: Any = None
-    ) -> Any:
+        self,
+        nodes: Sequence[Any],
+        then: Callable[[Any, Any], Any],
+        otherwise: tvm_api.Stmt | None = None,
+    ) -> tvm_api.Stmt:
         """What to do if the element at one node of the heap comes before that at another one.
 
         Args:
@@ -189,14 +200,14 @@ class _Row:
 
     # --- heap -------------------------------------------------------------------------------------
 
-    def _sink(self) -> Any:
+    def _sink(self) -> tvm_api.Stmt:
         """Let the position at a node sink by one level, unless all below come before it."""
         node, child, end = (local[0] for local in (self._node, self._child, self._end))
         one = int32(1)
         to_the_right = self._set(self._child, child + one)
         right = self._if_before((child, child + one), lambda *_: to_the_right)
 
-        def swap(upper: Any, lower: Any) -> Any:
+        def swap(upper: tvm_api.PrimExpr, lower: tvm_api.PrimExpr) -> tvm_api.Stmt:
             puts = self._put(node, lower), self._put(child, upper)
             return sequence(*puts, self._set(self._node, child))
 
@@ -209,7 +220,7 @@ class _Row:
             tirx.IfThenElse(child < end, below, None),
         )
 
-    def _offered(self, position: Any, *then: Any) -> Any:
+    def _offered(self, position: tvm_api.PrimExpr, *then: Any) -> tvm_api.Stmt:
         """Put a position in the place of the root, the last of the best, if it comes before it."""
         root = int32(0)
         x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))
@@ -219,7 +230,7 @@ class _Row:
             tirx.IfThenElse(self._before(x, y), sequence(self._put(root, position), *then), None),
         )
 
-    def _take(self, last: Any) -> Any:
+    def _take(self, last: tvm_api.PrimExpr) -> tvm_api.Stmt:
         """Move the root, which comes last, behind the heap, which is one smaller from then on."""
         root, moved = int32(0), tirx.Var("moved", "int32")
         return sequence(
@@ -235,23 +246,23 @@ class _Row:
     def _size(self) -> int:
         return int(tvm_api.buffer_shape(self.data)[self.axis])
 
-    def _set(self, *locals_and_values: Any) -> Any:
+    def _set(self, *locals_and_values: Any) -> tvm_api.Stmt:
         pairs = zip(locals_and_values[::2], locals_and_values[1::2], strict=True)
         return sequence(*(tirx.BufferStore(each, value, [int32(0)]) for each, value in pairs))
 
-    def _at(self, position: Any) -> tuple[Any, ...]:
+    def _at(self, position: tvm_api.PrimExpr) -> tuple[Any, ...]:
         return (*self.place[: self.axis], position, *self.place[self.axis + 1 :])
 
-    def _element(self, position: Any) -> Any:
+    def _element(self, position: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         return self.data[self._at(position)]
 
-    def _get(self, node: Any) -> Any:
+    def _get(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         return int32(self.positions[self._at(node)])
 
-    def _put(self, node: Any, position: Any) -> Any:
+    def _put(self, node: tvm_api.PrimExpr, position: tvm_api.PrimExpr) -> tvm_api.Stmt:
         value = position.astype(tvm_api.buffer_dtype(self.positions))
         return tirx.BufferStore(self.positions, value, list(self._at(node)))
 
-    def _value(self, number: Any) -> Any:
+    def _value(self, number: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = list(self._at(number))
         return tirx.BufferStore(self.values, self._element(self._get(number)), place)

@@ -45,7 +45,7 @@ def rules() -> dict[str, Rule]:
     }
 
 
-def _take(builder: Any, call: Any) -> Any:
+def _take(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """`data[b, indices[k], r]` along an axis; TVM's own says on the terminal that it may crash."""
     mode, axis = str(call.attrs.mode), call.attrs.axis
     if mode != "fast" or tvm_api.static_shape(call.args[1]) is None:
@@ -66,7 +66,7 @@ def _take(builder: Any, call: Any) -> Any:
     return builder.call_te(take, *call.args, primfunc_name_hint="take")
 
 
-def _gather_nd(builder: Any, call: Any) -> Any:
+def _gather_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """`data[b, indices[b, k, :], r]` for batch dimensions b, further ones k and the rest r."""
     batch = int(call.attrs.batch_dims)
 
@@ -85,12 +85,12 @@ def _gather_nd(builder: Any, call: Any) -> Any:
     return builder.call_te(gather_nd, *call.args, primfunc_name_hint="gather_nd")
 
 
-def _scatter_elements(builder: Any, call: Any) -> Any:
+def _scatter_elements(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     shapes = [_shape(operand) for operand in call.args]
     axis = int(call.attrs.axis) % len(shapes[0])
     reduction = str(call.attrs.reduction)
 
-    def writes(data: Any, indices: Any, updates: Any, output: Any) -> Any:
+    def writes(data: Any, indices: Any, updates: Any, output: tvm_api.Buffer) -> Any:
         def write(*place: Any) -> Any:
             index = _from_the_end(_signed(indices[place]), shapes[0][axis])
             bindings, index = bound("position", index)
@@ -102,13 +102,13 @@ def _scatter_elements(builder: Any, call: Any) -> Any:
     return _scatter(builder, call, "scatter_elements", list(call.args), writes)
 
 
-def _scatter_nd(builder: Any, call: Any) -> Any:
+def _scatter_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     shapes = [_shape(operand) for operand in call.args]
     *outer, depth = shapes[1]
     rest = shapes[0][depth:]
     reduction = str(call.attrs.reduction)
 
-    def writes(data: Any, indices: Any, updates: Any, output: Any) -> Any:
+    def writes(data: Any, indices: Any, updates: Any, output: tvm_api.Buffer) -> Any:
         def write(*place: Any) -> Any:
             first, inside = place[: len(outer)], place[len(outer) :]
             found = [_signed(indices[(*first, int32(number))]) for number in range(depth)]
@@ -119,7 +119,7 @@ def _scatter_nd(builder: Any, call: Any) -> Any:
     return _scatter(builder, call, "scatter_nd", list(call.args), writes)
 
 
-def _fields(builder: Any, indices: Any) -> list[Any]:
+def _fields(builder: tvm_api.BlockBuilder, indices: Any) -> list[Any]:
     """The tensors of a tuple of indices, or the one that takes its place."""
     if isinstance(indices, tvm_api.relax.Tuple):
         return list(indices.fields)
@@ -129,7 +129,7 @@ def _fields(builder: Any, indices: Any) -> list[Any]:
     return [builder.emit(tvm_api.relax.TupleGetItem(indices, number)) for number in numbers]
 
 
-def _index_tensor(builder: Any, call: Any) -> Any:
+def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """`data[i, j, ...]` as NumPy has it: indices are broadcast, negative ones allowed."""
     operands = [call.args[0], *_fields(builder, call.args[1])]
     shape, *index_shapes = (_shape(operand) for operand in operands)
@@ -151,7 +151,7 @@ def _index_tensor(builder: Any, call: Any) -> Any:
     return builder.call_te(index_tensor, *operands, primfunc_name_hint="index_tensor")
 
 
-def _index_put(builder: Any, call: Any) -> Any:
+def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """`data[i, j, ...] = values` as NumPy has it: indices and values are broadcast together.
 
     Unlike in NumPy, indices may be fewer than dimensions only where TVM's type rules allow it.
@@ -190,7 +190,7 @@ def _broadcast(place: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(int32(0) if extent == 1 else at for at, extent in zip(last, shape, strict=True))
 
 
-def _take_backward(builder: Any, call: Any) -> Any:
+def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """The gradient of `take`: zeros, to which each slice is added where it was taken from."""
     gradient, data, indices = call.args
     shape, places = _shape(data), _shape(gradient)
@@ -198,7 +198,7 @@ def _take_backward(builder: Any, call: Any) -> Any:
     if len(_shape(indices)) != 1 or (call.attrs.axis is None and len(shape) != 1):
         raise ValueError("indices of several dimensions, or of flattened data")
 
-    def writes(slices: Any, numbers: Any, output: Any) -> Any:
+    def writes(slices: Any, numbers: Any, output: tvm_api.Buffer) -> Any:
         def write(*place: Any) -> Any:
             bindings, index = bound("position", _signed(numbers[place[axis]]))
             target = (*place[:axis], index, *place[axis + 1 :])
@@ -219,7 +219,7 @@ def _take_backward(builder: Any, call: Any) -> Any:
     )
 
 
-def _slice_scatter(builder: Any, call: Any) -> Any:
+def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """`data` with a slice of an axis replaced; TVM's own reads outside of the slice's values."""
     data, values, *limits = call.args
     start, end, step = (tvm_api.integer_value(limit) for limit in limits)
@@ -246,12 +246,16 @@ def _slice_scatter(builder: Any, call: Any) -> Any:
 
 
 def _scatter(
-    builder: Any, call: Any, name: str, operands: Sequence[Any], writes: Callable[..., Any]
-) -> Any:
+    builder: tvm_api.BlockBuilder,
+    call: tvm_api.Call,
+    name: str,
+    operands: Sequence[Any],
+    writes: Callable[..., Any],
+) -> tvm_api.Expr:
     """A kernel that copies the data, its first operand, and writes into the copy."""
     output = buffer("output", _shape(operands[0]), tvm_api.dtype_of(operands[0]))
 
-    def copy(output: Any, data: Any, *_: Any) -> Any:
+    def copy(output: tvm_api.Buffer, data: Any, *_: Any) -> Any:
         shape = tvm_api.buffer_shape(data)
         return _over(shape, lambda *i: tirx.BufferStore(output, data[i], list(i)))
 
@@ -259,14 +263,14 @@ def _scatter(
 
 
 def _writing(
-    builder: Any,
-    call: Any,
+    builder: tvm_api.BlockBuilder,
+    call: tvm_api.Call,
     name: str,
     operands: Sequence[Any],
-    output: Any,
+    output: tvm_api.Buffer,
     start: Callable[..., Any],
     writes: Callable[..., Any],
-) -> Any:
+) -> tvm_api.Expr:
     """A kernel that sets all of its output, and then writes to some of it.
 
     Args:
@@ -292,25 +296,25 @@ def _over(shape: Sequence[int], body: Callable[..., Any]) -> Any:
     return loops([(f"i{axis}", extent) for axis, extent in enumerate(shape)], body)
 
 
-def _reduced(output: Any, place: Sequence[Any], update: Any, reduction: str) -> Any:
+def _reduced(output: tvm_api.Buffer, place: Sequence[Any], update: Any, reduction: str) -> Any:
     value = REDUCTIONS[reduction](output[tuple(place)], update)
     return tirx.BufferStore(output, value, list(place))
 
 
-def _signed(index: Any) -> Any:
+def _signed(index: tvm_api.PrimExpr) -> Any:
     """An index as int32 or, if its dtype has more values, int64."""
     dtype = tvm_api.dtype_of(index)
     wide = dtype in ("int64", "uint32", "uint64")
     return index.astype("int64" if wide else "int32")
 
 
-def _from_the_end(index: Any, extent: int) -> Any:
+def _from_the_end(index: tvm_api.PrimExpr, extent: int) -> Any:
     """An index that counts from the end where it is negative."""
     zero, size = (tirx.IntImm(tvm_api.dtype_of(index), value) for value in (0, extent))
     return tirx.Select(index < zero, index + size, index)
 
 
-def _shape(expression: Any) -> tuple[int, ...]:
+def _shape(expression: tvm_api.PrimExpr) -> tuple[int, ...]:
     shape = tvm_api.static_shape(expression)
     if shape is None:
         raise ValueError("an operand has no static shape")

@@ -25,7 +25,7 @@ def rules() -> dict[str, Rule]:
     return {f"relax.{OPERATOR}": _recurrent}
 
 
-def _recurrent(builder: Any, call: Any) -> Any:
+def _recurrent(builder: Any, call: Any) -> tvm_api.Expr:
     cell, names = cell_of(call)
     shapes = [tvm_api.static_shape(operand) or () for operand in call.args]
     names = ["gates", "weights", "state", *names]

@@ -37,7 +37,7 @@ def rules() -> dict[str, Rule]:
 # --- GridSample ---------------------------------------------------------------------------------
 
 
-def _grid_sample(builder: Any, call: Any) -> Any:
+def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """TVM's own, for coordinates that are near the image; NaN for those that have no place.
 
     `data` [N, C, *extents], `grid` [N, axes, *places] of coordinates from -1 to 1.
@@ -67,7 +67,7 @@ def _grid_sample(builder: Any, call: Any) -> Any:
     return builder.call_te(grid_sample, *call.args, primfunc_name_hint="grid_sample")
 
 
-def _clipped(value: Any, low: float, high: float) -> Any:
+def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> Any:
     """A float between two limits; NaN stays NaN."""
     least, most = (tirx.const(float(limit), value.ty.dtype) for limit in (low, high))
     value = tirx.if_then_else(value < least, least, value)
@@ -77,7 +77,7 @@ def _clipped(value: Any, low: float, high: float) -> Any:
 # --- regions of interest ------------------------------------------------------------------------
 
 
-def _roi_align(builder: Any, call: Any) -> Any:
+def _roi_align(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """TVM's own, whose regions outside of all images would not look at the number of theirs."""
     names = ("pooled_size", "spatial_scale", "mode", "sample_ratio", "aligned", "layout")
     options = {name: getattr(call.attrs, name) for name in names}
@@ -100,7 +100,7 @@ def _of_an_image(result: Any, data: Any, rois: Any) -> Any:
     return te.compute(result.shape, element, "of_an_image", varargs_names=["ax1", "ax2", "ax3"])
 
 
-def _roi_pool(builder: Any, call: Any) -> Any:
+def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """Largest elements of bins of regions: `data` [N, C, H, W], `rois` [R, 5] of image and corners.
 
     Sums of coordinates are float64, which is exact for all that 32-bit integers hold.

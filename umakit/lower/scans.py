@@ -36,7 +36,7 @@ def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
         combine: (result so far, value) -> result.
     """
 
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         data, axis = call.args[0], call.attrs.axis
         shape, result = tvm_api.static_shape(data), tvm_api.static_type_shape(call.ty)
         if shape is None or result is None:
