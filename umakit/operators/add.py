@@ -13,36 +13,15 @@ from typing import Any, ClassVar
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
-from umakit.operators.kernels.loops import (
-    bound,
-    int32,
-)
-from umakit.operators.multipliers import (
-    fixed_points,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
+from umakit.operators.kernels.loops import bound, int32
+from umakit.operators.multipliers import fixed_points
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
-from umakit.operators.offload.composite import (
-    Binary,
-)
-from umakit.operators.offload.pattern_families import (
-    ElementwisePattern,
-)
-from umakit.operators.parameters import (
-    Pair,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.offload.composite import Binary
+from umakit.operators.offload.pattern_families import ElementwisePattern
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""

@@ -23,16 +23,8 @@ from umakit.operators.kernels.loops import (
     set_to,
     unflatten,
 )
-from umakit.operators.parameters import (
-    PREFIX,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerCall,
-    IntegerOperator,
-    Shapes,
-    register,
-)
+from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.registry import IntegerCall, IntegerOperator, Shapes, register
 
 tirx = tvm_api.tirx
 

@@ -9,11 +9,7 @@ from typing import ClassVar
 
 from umakit.operators.argmax import ArgMax, as_int32, extreme_kernel, replace_by
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.registry import (
-    IntegerCall,
-    IntegerOperator,
-    register,
-)
+from umakit.operators.registry import IntegerCall, IntegerOperator, register
 
 
 @dataclass(frozen=True)

@@ -35,29 +35,12 @@ from umakit.operators.kernels.loops import (
     total_of,
     unflatten,
 )
-from umakit.operators.multipliers import (
-    fixed_points,
-    multiplier_of,
-    reduced_multipliers,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Pair,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.multipliers import fixed_points, multiplier_of, reduced_multipliers
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
+from umakit.operators.tensors import Quantized
 
 tirx = tvm_api.tirx
 

@@ -14,13 +14,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.lookup import Lookup
 from umakit.operators.tables.activations import multiplied
-from umakit.operators.tflite import (
-    WHOLE,
-    Convert,
-    TfliteConverter,
-    TfliteOperator,
-    register_all,
-)
+from umakit.operators.tflite import WHOLE, Convert, TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import TFLM, scale_of, smaller_than_one
 
 relax = tvm_api.relax

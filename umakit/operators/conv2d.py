@@ -18,34 +18,16 @@ from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels import channels_first, convolution, gathered
 from umakit.operators.kernels.calls import shape_of
-from umakit.operators.kernels.convolution import (
-    as_operands,
-    constants_of,
-)
+from umakit.operators.kernels.convolution import as_operands, constants_of
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import (
-    Image,
-    window_arguments,
-)
+from umakit.operators.offload.composite import Image, window_arguments
 from umakit.operators.offload.constraints import Constraint, OtherOperator
-from umakit.operators.offload.pattern_families import (
-    ConvolutionPattern,
-    outputs_constraint,
-)
+from umakit.operators.offload.pattern_families import ConvolutionPattern, outputs_constraint
 from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import Weighted
-from umakit.operators.parameters import (
-    ConvolutionParameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
-from umakit.operators.tensors import (
-    Quantized,
-)
+from umakit.operators.parameters import ConvolutionParameters
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.tensors import Quantized
 
 RELAX = ("nn.conv1d", "nn.conv2d")
 

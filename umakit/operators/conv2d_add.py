@@ -19,14 +19,8 @@ from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import ANNOTATION, calls_of, calls_operator, with_followers
 from umakit.operators.offload.reference import with_addition
-from umakit.operators.parameters import (
-    PREFIX,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    register,
-)
+from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.registry import IntegerOperator, register
 
 relax = tvm_api.relax
 

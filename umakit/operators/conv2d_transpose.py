@@ -38,21 +38,10 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     total_of,
 )
-from umakit.operators.parameters import (
-    Pair,
-    WindowParameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-    Weights,
-)
+from umakit.operators.parameters import Pair, WindowParameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.tensors import Quantized, Weights
 
 tirx = tvm_api.tirx
 

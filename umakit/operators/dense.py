@@ -16,12 +16,7 @@ from umakit import tvm_api
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
-from umakit.operators.kernels.convolution import (
-    Constants,
-    as_operands,
-    constants_of,
-    shifted,
-)
+from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
 from umakit.operators.kernels.loops import (
     BLOCK,
     accumulators,
@@ -36,29 +31,16 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     total_of,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint
 from umakit.operators.offload.layouts import DENSE
-from umakit.operators.offload.pattern_families import (
-    WeightedPattern,
-)
+from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import Weighted
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 
 tirx = tvm_api.tirx
 

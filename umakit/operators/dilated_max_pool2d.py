@@ -11,19 +11,9 @@ from umakit.operators.derivation.windows import Window
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.pooling import largest, pool_of_operands
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Pair,
-    Pool2d,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Pair, Pool2d
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 
 
 @dataclass(frozen=True)

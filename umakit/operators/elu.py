@@ -14,24 +14,10 @@ from umakit import tvm_api
 from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-    round_half_away,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
-from umakit.operators.tables.activations import (
-    table_of,
-)
-from umakit.operators.tensors import (
-    Array,
-    Definition,
-    Scale,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.tables.activations import table_of
+from umakit.operators.tensors import Array, Definition, Scale
 
 
 def _derive(island: Island) -> Any:

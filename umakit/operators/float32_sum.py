@@ -14,14 +14,8 @@ from umakit.operators.derivation.float32_pairs import (
     pair_kernel,
 )
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.registry import IntegerOperator, Recognition, register
 
 
 @dataclass(frozen=True)

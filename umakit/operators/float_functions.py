@@ -6,13 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.tflite import (
-    Convert,
-    TfliteConverter,
-    TfliteOperator,
-    float32,
-    register_all,
-)
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, float32, register_all
 
 relax = tvm_api.relax
 

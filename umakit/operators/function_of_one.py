@@ -16,22 +16,12 @@ from umakit import tvm_api
 from umakit.operators.interpolation import Interpolation
 from umakit.operators.islands import Island, Result
 from umakit.operators.lookup import Lookup
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.registry import (
-    QUANTIZE,
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognition, register
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
 
 HALF_AN_LSB = 0.51
 """How far an exact result is from its integer, with room for float32's rounding."""

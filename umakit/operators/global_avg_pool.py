@@ -27,26 +27,11 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-    fixed_point,
-)
-from umakit.operators.numeric.float32 import (
-    LARGEST_FACTOR,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
+from umakit.operators.numeric.float32 import LARGEST_FACTOR
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 
 tirx = tvm_api.tirx
 

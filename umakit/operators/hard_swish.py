@@ -18,20 +18,9 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    register,
-)
-from umakit.operators.tables.activations import (
-    table_of,
-)
-from umakit.operators.tensors import (
-    Array,
-    Definition,
-    Scale,
-)
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.tables.activations import table_of
+from umakit.operators.tensors import Array, Definition, Scale
 
 
 def _derive(island: Island) -> Any:

@@ -9,21 +9,9 @@ from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    unflatten,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Shapes,
-    register,
-)
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
 
 tirx = tvm_api.tirx
 

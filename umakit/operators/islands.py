@@ -16,12 +16,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.refusals import FloatInTheModel, NotAnIsland
 from umakit.operators.tensors import (
     INTEGERS,
     Array,
     Definition,
-    FloatInTheModel,
-    NotAnIsland,
     Quantized,
     Scale,
     Weights,

@@ -39,12 +39,7 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tables.exponentials import exponential_table
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
-from umakit.operators.tflite_integers import (
-    as_refusals,
-    result_fields,
-    scale_of,
-    smaller_than_one,
-)
+from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 

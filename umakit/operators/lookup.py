@@ -19,8 +19,9 @@ from umakit.operators.islands import Island, check_tflm
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tensors import Array, NotAnIsland, Quantized, Scale
+from umakit.operators.tensors import Array, Quantized, Scale
 
 tirx = tvm_api.tirx
 

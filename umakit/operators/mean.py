@@ -31,22 +31,10 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.multipliers import check_headroom, multiplier_of
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-    quantize_multiplier,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 
 tirx = tvm_api.tirx
 

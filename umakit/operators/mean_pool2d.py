@@ -28,26 +28,12 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
 )
 from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
-from umakit.operators.multipliers import (
-    multiplier_of,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-    FixedPoint,
-)
-from umakit.operators.parameters import (
-    Pool2d,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.multipliers import multiplier_of
+from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint
+from umakit.operators.parameters import Pool2d
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tensors import Quantized
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,10 @@ from umakit import tvm_api
 from umakit.floats import resampling
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.islands import Island
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.tensors import Quantized
 
 TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 

@@ -12,32 +12,13 @@ from typing import Any, ClassVar
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
-from umakit.operators.kernels.loops import (
-    int32,
-)
-from umakit.operators.multipliers import (
-    check_headroom,
-    fixed_points,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.offload.composite import (
-    Binary,
-)
-from umakit.operators.offload.pattern_families import (
-    ElementwisePattern,
-)
-from umakit.operators.parameters import (
-    Pair,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
+from umakit.operators.kernels.loops import int32
+from umakit.operators.multipliers import check_headroom, fixed_points
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.offload.composite import Binary
+from umakit.operators.offload.pattern_families import ElementwisePattern
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 
 
 @dataclass(frozen=True)

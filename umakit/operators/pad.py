@@ -10,14 +10,8 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.islands import Island
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tables.functions import quantized
 
 

@@ -25,29 +25,12 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     unflatten,
 )
-from umakit.operators.multipliers import (
-    check_headroom,
-    fixed_points,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Pair,
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    Definition,
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.multipliers import check_headroom, fixed_points
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
+from umakit.operators.tensors import Definition, Quantized
 
 tirx = tvm_api.tirx
 

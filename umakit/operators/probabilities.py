@@ -29,23 +29,11 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    Array,
-    NotAnIsland,
-    Scale,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tensors import Array, Scale
 
 tirx = tvm_api.tirx
 

@@ -12,24 +12,9 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    sequence,
-    unflatten,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    FLOATS,
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import FLOATS, IntegerOperator, Recognition, Shapes, register
 
 tirx = tvm_api.tirx
 

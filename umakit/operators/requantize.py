@@ -9,14 +9,7 @@ from typing import Any, ClassVar
 
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.kernels.loops import (
-    buffer,
-    int32,
-    kernel,
-    loop,
-    store_rescaled,
-    unflatten,
-)
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters

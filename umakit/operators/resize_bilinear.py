@@ -23,21 +23,10 @@ from umakit.operators.kernels.loops import (
     sequence,
     store_clipped,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 
 tirx = tvm_api.tirx

@@ -10,17 +10,9 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.islands import Island
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, register
 
 
 def _derive(island: Island) -> Any:

@@ -24,19 +24,11 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.kernels.statements import Statements
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Shapes,
-    register,
-)
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.tensors import Quantized
 
 tirx = tvm_api.tirx
 

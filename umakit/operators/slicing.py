@@ -7,13 +7,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.tflite import (
-    ANY,
-    TfliteConverter,
-    TfliteOperator,
-    one_axis,
-    register_all,
-)
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
 
 relax = tvm_api.relax
 

@@ -29,23 +29,12 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import header_call
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    Shapes,
-    register,
-)
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tables.exponentials import exponential_table
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
 
 tirx = tvm_api.tirx
 

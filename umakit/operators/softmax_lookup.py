@@ -28,28 +28,13 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.kernels.statements import Statements
-from umakit.operators.multipliers import (
-    check_headroom,
-    fixed_points,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
+from umakit.operators.multipliers import check_headroom, fixed_points
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
-from umakit.operators.parameters import (
-    Parameters,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Order,
-    Recognition,
-    Shapes,
-    register,
-)
+from umakit.operators.parameters import Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tables.sixteen_bits import softmax_tables
-from umakit.operators.tensors import (
-    NotAnIsland,
-)
 
 tirx = tvm_api.tirx
 

@@ -9,17 +9,9 @@ from typing import ClassVar
 
 from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.offload.pattern_families import (
-    ElementwisePattern,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.offload.pattern_families import ElementwisePattern
+from umakit.operators.registry import IntegerOperator, Recognition, register
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,7 @@ from typing import ClassVar
 
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.mean import Mean, derive_as, reduction_kernel
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
+from umakit.operators.registry import IntegerOperator, Recognition, register
 
 
 @dataclass(frozen=True)

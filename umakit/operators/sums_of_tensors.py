@@ -16,12 +16,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.requantize import Requantize
 from umakit.operators.tensors import Scale
-from umakit.operators.tflite import (
-    TfliteConverter,
-    TfliteOperator,
-    one_axis,
-    register_all,
-)
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, one_axis, register_all
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 
 relax = tvm_api.relax

@@ -11,24 +11,11 @@ from typing import Any
 
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
-from umakit.operators.numeric.fixed_point import (
-    shift_right_rounding,
-)
-from umakit.operators.registry import (
-    IntegerOperator,
-    Recognition,
-    register,
-)
+from umakit.operators.numeric.fixed_point import shift_right_rounding
+from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
-from umakit.operators.tables.activations import (
-    check_result,
-    fixed_point_tanh,
-    saturating_table,
-)
-from umakit.operators.tensors import (
-    Array,
-    Scale,
-)
+from umakit.operators.tables.activations import check_result, fixed_point_tanh, saturating_table
+from umakit.operators.tensors import Array, Scale
 
 
 def _derive(island: Island) -> Any:

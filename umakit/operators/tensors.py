@@ -12,18 +12,11 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import round_half_away
+from umakit.operators.refusals import NotAnIsland
 
 Array = npt.NDArray[Any]
 Definition = Callable[[Any], Any]
 """The value that a variable is bound to, or the expression itself if it is no variable."""
-
-
-class NotAnIsland(Exception):
-    """Operators around a quantize that are not an integer operator; the message says why."""
-
-
-class FloatInTheModel(NotAnIsland):
-    """The same, because the model asks for floating point."""
 
 
 @dataclass(frozen=True)

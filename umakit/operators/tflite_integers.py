@@ -13,7 +13,8 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
-from umakit.operators.tensors import Array, NotAnIsland, Scale
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Array, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator
 
 relax = tvm_api.relax

@@ -15,6 +15,7 @@ from umakit import tvm_api
 from umakit.frontend.model import Meaning
 from umakit.operators.islands import Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.refusals import FloatInTheModel, NotAnIsland
 from umakit.operators.registry import (
     FLOATS,
     QUANTIZE,
@@ -22,7 +23,6 @@ from umakit.operators.registry import (
     operator_of,
     recognitions,
 )
-from umakit.operators.tensors import FloatInTheModel, NotAnIsland
 from umakit.quantized.splits import part_of_split
 
 

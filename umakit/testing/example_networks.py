@@ -12,13 +12,9 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import InputError
-from umakit.operators.add import Add
-from umakit.operators.avg_pool2d import AveragePool2d
-from umakit.operators.conv2d import Conv2d
-from umakit.operators.dense import Dense
-from umakit.operators.max_pool2d import MaxPool2d
 from umakit.operators.numeric.fixed_point import fixed_point
-from umakit.operators.parameters import Parameters, Pool2d
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import parameters_class
 from umakit.testing.harness import AOTModel
 
 Array = npt.NDArray[Any]
@@ -103,7 +99,7 @@ class QuantizedNetwork:
             raise InputError(f"{filters} filters are no multiple of {channels} channels")
         pads = self._slide(window, strides, spread, padding)
         self._size = (*self._size[:2], filters)
-        known = Conv2d(
+        parameters = parameters_class("conv2d")(
             **self._common(self._shape(self._size)),
             input_zero_point=self._zero_point,
             strides=strides,
@@ -115,7 +111,7 @@ class QuantizedNetwork:
         shape = (filters, *window, channels // groups)
         if self._layout == "NCHW":  # whose weights are OIHW
             shape = (filters, channels // groups, *window)
-        return self._add("conv", known, self._weighted(shape, per_channel))
+        return self._add("conv", parameters, self._weighted(shape, per_channel))
 
     def pool2d(
         self,
@@ -136,16 +132,16 @@ class QuantizedNetwork:
         Raises:
             InputError: there is no such pool, or the window is larger than the image.
         """
-        kinds: dict[str, type[Pool2d]] = {"max": MaxPool2d, "average": AveragePool2d}
+        kinds = {"max": "max_pool2d", "average": "avg_pool2d"}
         if kind not in kinds:
             raise InputError(f"there is no {kind} pool", fix="choose max or average")
         taps, strides = _pair(window), _pair(stride)
         pads = self._slide(taps, strides, (1, 1), padding)
         common = self._common(self._shape(self._size)) | {"output_zero_point": self._zero_point}
-        known = kinds[kind](
+        parameters = parameters_class(kinds[kind])(
             **common, strides=strides, padding=pads, window=taps, layout=self._layout
         )
-        return self._add(f"{kind}_pool", known, [])
+        return self._add(f"{kind}_pool", parameters, [])
 
     def residual(self, *, swapped: bool = False) -> QuantizedNetwork:
         """The sum of the last layer's input and its result, which have the same shape.
@@ -170,21 +166,23 @@ class QuantizedNetwork:
         first, second, third = (int(each) for each in scaled.multipliers)
         shifts = [int(each) for each in scaled.shifts]
         zero_points = (other, self._zero_point) if swapped else (self._zero_point, other)
-        known = Add(
+        parameters = parameters_class("add")(
             **self._common(tuple(shape)),
             zero_points=zero_points,
             left_shift=ADD_LEFT_SHIFT,
             multipliers=(first, second, third),
             shifts=(shifts[0], shifts[1], shifts[2]),
         )
-        return self._add("swapped_add" if swapped else "add", known, [])
+        return self._add("swapped_add" if swapped else "add", parameters, [])
 
     def dense(self, outputs: int, *, per_channel: bool = False) -> QuantizedNetwork:
         """A fully connected layer with bias, on all elements of what was there before."""
         inputs = math.prod(self._size)
         self._size = (1, 1, outputs)
-        known = Dense(**self._common((self._batch, outputs)), input_zero_point=self._zero_point)
-        return self._add("dense", known, self._weighted((outputs, inputs), per_channel))
+        parameters = parameters_class("dense")(
+            **self._common((self._batch, outputs)), input_zero_point=self._zero_point
+        )
+        return self._add("dense", parameters, self._weighted((outputs, inputs), per_channel))
 
     def model(self, name: str = "quantized") -> AOTModel:
         """The network with an input.
@@ -199,19 +197,19 @@ class QuantizedNetwork:
             with builder.dataflow():
                 value: Any = x
                 before: Any = x  # what the last layer read
-                for label, known, constants in self._layers:
-                    if isinstance(known, Dense):
+                for label, parameters, constants in self._layers:
+                    if parameters.operator == "dense":
                         flat = relax.op.reshape(value, (self._batch, constants[0].shape[1]))
                         value = builder.emit(flat, f"{label}_input")
                     operands = [
                         value,
                         *(relax.const(array, str(array.dtype)) for array in constants),
                     ]
-                    if isinstance(known, Add):
+                    if parameters.operator == "add":
                         operands.append(before)
                     if label.startswith("swapped"):
                         operands.reverse()
-                    before, value = value, builder.emit(known.call(operands, None), label)
+                    before, value = value, builder.emit(parameters.call(operands, None), label)
                 result = builder.emit_output(value)
             builder.emit_func_output(result)
         return AOTModel(builder.get(), {"x": self._input}, name=name)
@@ -231,9 +229,9 @@ class QuantizedNetwork:
     def _is_wide(self) -> bool:
         return self._dtype == "int16"
 
-    def _add(self, kind: str, known: Parameters, constants: list[Array]) -> QuantizedNetwork:
-        self._layers.append((f"{kind}{len(self._layers) + 1}", known, constants))
-        self._zero_point = known.output_zero_point
+    def _add(self, kind: str, parameters: Parameters, constants: list[Array]) -> QuantizedNetwork:
+        self._layers.append((f"{kind}{len(self._layers) + 1}", parameters, constants))
+        self._zero_point = parameters.output_zero_point
         return self
 
     def _slide(self, window: Pair, strides: Pair, dilation: Pair, padding: str) -> Any:

@@ -9,14 +9,10 @@ from typing import Any
 from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.lookup import Lookup
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import conversion, is_identity
-from umakit.operators.tensors import (
-    Quantized,
-)
+from umakit.operators.tensors import Quantized
 
 
 def integers_of_result(island: Island, source: Quantized) -> Any:

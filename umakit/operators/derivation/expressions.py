@@ -6,9 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.tensors import (
-    Definition,
-)
+from umakit.operators.tensors import Definition
 
 
 def with_scalar(call: Any, operator: str, definition: Definition) -> tuple[Any, float] | None:

@@ -29,28 +29,14 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.float32 import (
-    divide_to_even,
-    float32_integer,
-    round_to_float32,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
-from umakit.operators.parameters import (
-    Pair,
-    Parameters,
-)
-from umakit.operators.registry import (
-    Shapes,
-)
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.registry import Shapes
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
-from umakit.operators.tensors import (
-    Array,
-    NotAnIsland,
-    Scale,
-)
+from umakit.operators.tensors import Array, Scale
 
 tirx = tvm_api.tirx
 MOST_BITS = 60

@@ -10,16 +10,10 @@ from umakit import tvm_api
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.parameters import (
-    Pool2d,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-)
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import Pool2d
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Quantized
 
 P = TypeVar("P", bound=Pool2d)
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from umakit.operators.islands import Result
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Scale,
-)
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Scale
 
 TOLERANCE_OF_SCALES = 1e-3
 """Relative, of softmax's result of 16 bits (`softmax_common.cc`)."""

@@ -15,23 +15,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.islands import Island, Result
-from umakit.operators.multipliers import (
-    exact_multipliers,
-    fixed_points,
-    reduced_multipliers,
-)
-from umakit.operators.numeric.fixed_point import (
-    Arithmetic,
-)
-from umakit.operators.numeric.float32 import (
-    LARGEST_FACTOR,
-)
-from umakit.operators.tensors import (
-    Array,
-    NotAnIsland,
-    Quantized,
-    Weights,
-)
+from umakit.operators.multipliers import exact_multipliers, fixed_points, reduced_multipliers
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.float32 import LARGEST_FACTOR
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Array, Quantized, Weights
 
 Bias = Weights | Array | None
 """Integers, or the real numbers that a model adds (only where it means reals)."""

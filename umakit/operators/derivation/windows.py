@@ -9,14 +9,9 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
-from umakit.operators.parameters import (
-    Pair,
-)
-from umakit.operators.tensors import (
-    NotAnIsland,
-    Quantized,
-    Weights,
-)
+from umakit.operators.parameters import Pair
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Quantized, Weights
 
 LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
 """Rows of numbers are images of one row."""

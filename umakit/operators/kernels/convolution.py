@@ -29,13 +29,8 @@ from umakit.operators.kernels.loops import (
     total_of,
 )
 from umakit.operators.kernels.windows import Axis
-from umakit.operators.parameters import (
-    ConvolutionParameters,
-    WindowParameters,
-)
-from umakit.operators.tensors import (
-    Array,
-)
+from umakit.operators.parameters import ConvolutionParameters, WindowParameters
+from umakit.operators.tensors import Array
 
 tirx = tvm_api.tirx
 

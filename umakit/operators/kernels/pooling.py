@@ -21,13 +21,8 @@ from umakit.operators.kernels.loops import (
     tiles,
 )
 from umakit.operators.kernels.windows import Axis
-from umakit.operators.parameters import (
-    Pair,
-    Pool2d,
-)
-from umakit.operators.registry import (
-    Shapes,
-)
+from umakit.operators.parameters import Pair, Pool2d
+from umakit.operators.registry import Shapes
 
 tirx = tvm_api.tirx
 

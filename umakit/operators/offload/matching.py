@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.parameters import (
-    PREFIX,
-    Parameters,
-)
+from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.requantize import Requantize
 
 UNIT = (2**30, 1)

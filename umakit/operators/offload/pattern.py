@@ -10,15 +10,10 @@ from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import (
-    Composite,
-)
+from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
-from umakit.operators.parameters import (
-    PREFIX,
-    Parameters,
-)
+from umakit.operators.parameters import PREFIX, Parameters
 
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""

@@ -11,17 +11,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import (
-    BIAS_DTYPES,
-)
+from umakit.operators.offload.composite import BIAS_DTYPES
 from umakit.operators.offload.constraints import Constraint, Names, Pairs
 from umakit.operators.offload.layouts import CONVOLUTION, weight_layout
 from umakit.operators.offload.layouts import weight_layout as read_layout
 from umakit.operators.offload.matching import Match, NotReadable
-from umakit.operators.offload.pattern import (
-    OperatorPattern,
-    WindowPattern,
-)
+from umakit.operators.offload.pattern import OperatorPattern, WindowPattern
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 
 

@@ -18,8 +18,9 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
+from umakit.operators.refusals import NotAnIsland
 from umakit.operators.tables.exponentials import INT32_MAX, exponential
-from umakit.operators.tensors import NotAnIsland, Scale
+from umakit.operators.tensors import Scale
 
 LOGISTIC_INTEGER_BITS = 4
 """Integer bits of the fixed-point argument (`kInputIntegerBits`)."""

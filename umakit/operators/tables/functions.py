@@ -15,13 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.operators.tensors import (
-    Definition,
-    NotAnIsland,
-    Quantized,
-    Scale,
-    scale_of,
-)
+from umakit.operators.refusals import NotAnIsland
+from umakit.operators.tensors import Definition, Quantized, Scale, scale_of
 
 Array = npt.NDArray[Any]
 DEEPEST = 64

@@ -12,9 +12,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.machine import Kind, Layer
-from umakit.operators.avg_pool2d import AveragePool2d
-from umakit.operators.conv2d import Conv2d
-from umakit.operators.max_pool2d import MaxPool2d
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import parameters_class
 
 ZERO_POINT = 3
 INT8 = (-128, 127)
@@ -41,9 +40,9 @@ def network_of(layer: Layer) -> Any:
     return builder.get()
 
 
-def _convolution(layer: Layer) -> tuple[Conv2d, list[Any]]:
+def _convolution(layer: Layer) -> tuple[Parameters, list[Any]]:
     random = np.random.default_rng(0)
-    operator = Conv2d(
+    operator: Parameters = parameters_class("conv2d")(
         **_common(layer),
         dilation=layer.dilation,
         groups=layer.input_channels if layer.per_channel else 1,
@@ -59,8 +58,8 @@ def _convolution(layer: Layer) -> tuple[Conv2d, list[Any]]:
     return operator, [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
 
 
-def _pool(layer: Layer) -> tuple[MaxPool2d | AveragePool2d, list[Any]]:
-    pool = MaxPool2d if layer.kind is Kind.MAX_POOL else AveragePool2d
+def _pool(layer: Layer) -> tuple[Parameters, list[Any]]:
+    pool = parameters_class("max_pool2d" if layer.kind is Kind.MAX_POOL else "avg_pool2d")
     return pool(**_common(layer), window=layer.kernel), []
 
 
