@@ -29,7 +29,7 @@ class _Section(BaseModel):
 
 
 class AcceleratorSection(_Section):
-    """Who it is."""
+    """Name and description of the accelerator."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     description: str = ""
@@ -50,7 +50,7 @@ class ArraySection(_Section):
         preload: a fold is filled and drained while its neighbours compute.
         preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
         pack_columns: few output channels are computed for several groups of positions at a time.
-        accumulator_bytes: of a memory of int32 sums that jobs can continue, 0 for none.
+        accumulator_bytes: of a memory of int32 accumulators that jobs can continue, 0 for none.
     """
 
     rows: ArrayExtent
@@ -67,7 +67,7 @@ class ArraySection(_Section):
 
     @property
     def allowed_dataflows(self) -> list[DataflowName]:
-        """What a job may choose from."""
+        """Dataflows that a job may have."""
         return self.dataflows or [self.dataflow]
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class MemorySection(_Section):
 
 
 class AcceleratorConfig(_Section):
-    """The whole file."""
+    """All sections of an `accel.toml`."""
 
     accelerator: AcceleratorSection
     array: ArraySection

@@ -30,7 +30,7 @@ class Cost:
 
     @property
     def cycles(self) -> int:
-        """From its start to its completion."""
+        """Cycles from its start to its completion."""
         return self.busy + self.tail
 
 

@@ -28,7 +28,7 @@ class Hardware:
         pack_columns: whether few channels share the columns among groups of positions.
         depthwise: whether each column can have an input of its own.
         pooling_lanes: channels that the pooling stage takes in a cycle; 0 for none.
-        accumulator_bytes: for sums that several jobs add to; 0 for none.
+        accumulator_bytes: of the accumulator, whose partial sums several jobs add to; 0 for none.
         bytes_per_cycle: of the DMA engine.
         latency_cycles: before the first byte of a burst.
         burst_bytes: at most, of a burst; 0 makes each row one.
@@ -61,12 +61,12 @@ class Hardware:
 
     @property
     def cells(self) -> int:
-        """Multiply-accumulates that the array does in a cycle."""
+        """Multiply-accumulate units of the array, each of which does one operation a cycle."""
         return self.rows * self.columns
 
     @property
     def bank_bytes(self) -> int:
-        """Of one bank of the scratchpad."""
+        """Bytes of one bank of the scratchpad."""
         return self.scratchpad_bytes // self.scratchpad_banks
 
     @classmethod

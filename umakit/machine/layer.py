@@ -84,7 +84,7 @@ class Layer:
 
     @property
     def window(self) -> int:
-        """Positions of the kernel."""
+        """Number of positions of the kernel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
@@ -101,17 +101,17 @@ class Layer:
 
     @property
     def data_bytes(self) -> int:
-        """Of the input."""
+        """Bytes of the input."""
         return self.images * self.input_size[0] * self.input_size[1] * self.input_channels
 
     @property
     def result_bytes(self) -> int:
-        """Of the output."""
+        """Bytes of the output."""
         return self.images * self.output_size[0] * self.output_size[1] * self.output_channels
 
     @property
     def weights_bytes(self) -> int:
-        """As the array wants them; 0 for pools."""
+        """Bytes of the weights in the array's layout; 0 for pools."""
         if self.is_pool:
             return 0
         inputs = 1 if self.per_channel else self.input_channels
@@ -124,12 +124,12 @@ class Layer:
 
     @property
     def parameters_bytes(self) -> int:
-        """Bias, multipliers and shifts, one behind the other."""
+        """Bytes of bias, multipliers and shifts together."""
         return 0 if self.is_pool else 4 * self.stored_channels + 5 * self.stored_scales
 
     @property
     def compulsory_bytes(self) -> int:
-        """What has to move at least once: operands and result."""
+        """Bytes that have to cross the bus at least once: operands and result."""
         addend = self.result_bytes if self.adds else 0
         ends = self.data_bytes + self.result_bytes + addend
         return ends + self.weights_bytes + self.parameters_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend asks about tiles: whether a layer can be cut to fit, and how it is cut."""
+"""The planner of tiles: whether a layer can be cut to fit, how it is cut, and what that costs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHORT_QUEUE = 4
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a tiled layer will cost.
+    """Predicted cost of a layer that is cut into tiles.
 
     Attributes:
         cycles: from the first access of a register to the last.
@@ -118,7 +118,7 @@ class TilePlanner:
         return self._defaults[layer]
 
     def predict(self, tiles: Tiles) -> Prediction:
-        """What a tiling costs on the simulated device."""
+        """Cycles of a tiling on the simulated device, and the lower bound of its layer."""
         commands = commands_of(tiles, self.hardware, self.driver)
         layer, ran = tiles.layer, run(commands, self.hardware)
         bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)

@@ -151,7 +151,7 @@ class Tiles:
 
     @property
     def scratchpad_bytes(self) -> int:
-        """Of all buffers."""
+        """Bytes of all buffers."""
         return sum(buffer.size for buffer in self.buffers.values())
 
     def _largest(self, axis: str) -> int:
@@ -301,7 +301,7 @@ class Tiles:
         return _merged(offset, place, spans, extents)
 
     def job(self, position: Position) -> Job:
-        """The step towards a tile."""
+        """The job that computes one step of a tile."""
         layer = self.layer
         rows, above = self._inputs(ROWS, position)
         columns, left = self._inputs(COLUMNS, position)

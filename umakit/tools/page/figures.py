@@ -162,7 +162,7 @@ class LayerFigures:
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles / bound."""
+        """Simulated cycles divided by the lower bound."""
         if self.tiled is None or self.clock_cycles is None:
             return None
         return self.clock_cycles / self.tiled.bound
@@ -252,7 +252,7 @@ class Total:
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles / bound."""
+        """Simulated cycles divided by the lower bound."""
         return None if self.clock_cycles is None else self.clock_cycles / self.bound
 
     def as_json(self) -> dict[str, Any]:

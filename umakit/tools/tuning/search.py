@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def planner(self) -> TilePlanner:
-        """Of the accelerator."""
+        """A planner for the accelerator."""
         return TilePlanner(self.hardware, self.driver)
 
 
