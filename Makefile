@@ -96,7 +96,7 @@ lint: install-test
 
 # The installed layout is what is checked: a wheel, unpacked.
 typecheck: install-test
-	@rm -rf build/typecheck && mkdir -p build/typecheck
+	@rm -rf build/typecheck build/lib build/bdist.* && mkdir -p build/typecheck
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
 	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
