@@ -78,7 +78,7 @@ def extreme_kernel(
     """Kernel (data, output) of the place of the largest or least element along an axis.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of the data.
         least: whether the least element is wanted.
     """

@@ -41,18 +41,18 @@ def _derive(island: Island) -> Any:
 
 def _average(channels: int, count: Any) -> WindowReduction:
     """Means of windows of `count` elements, ties away from zero."""
-    sums = accumulators(channels)
+    accumulator = accumulators(channels)
     half = tirx.truncdiv(count, int32(2))
 
     def finish(c: Any, store: Callable[[Any], Any]) -> Any:
         total = tirx.Var("total", "int32")
         away = tirx.Select(total > int32(0), total + half, total - half)
-        return sequence(tirx.Bind(total, int32(sums[c])), store(tirx.truncdiv(away, count)))
+        return sequence(tirx.Bind(total, int32(accumulator[c])), store(tirx.truncdiv(away, count)))
 
     def add(c: Any, value: Any) -> Any:
-        return add_element_to(sums, c, value)
+        return add_element_to(accumulator, c, value)
 
-    return WindowReduction(sums, lambda c: set_to(sums, c, int32(0)), add, finish)
+    return WindowReduction(accumulator, lambda c: set_to(accumulator, c, int32(0)), add, finish)
 
 
 # --- offered to backends -------------------------------------------------------------------------

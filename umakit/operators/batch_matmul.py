@@ -130,7 +130,7 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
     result are kept side by side; where its columns are, each accumulator is one run.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of the operands.
     """
     operands = buffers(("left", "right"), shapes, dtypes)
@@ -139,7 +139,7 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
     depth = shapes[0][-2] if parameters.adjoint[0] else shapes[0][-1]
     wide = any(dtype.endswith("16") for dtype in dtypes)
     width = 1 if parameters.adjoint[1] else min(TILE, columns)
-    sums = _accumulators(width, wide)
+    accumulator = _accumulators(width, wide)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def element(side: int, number: Any, outer: Any, inner: Any) -> Any:
@@ -154,15 +154,15 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
         def one_tile(first: Any, count: Any) -> Any:
             def term(k: Any, c: Any) -> Any:
                 product = element(0, number, row, k) * element(1, number, k, first + c)
-                return add_to(sums, c, product)
+                return add_to(accumulator, c, product)
 
             place = [*unflatten(number, batch), row]
             return sequence(
-                tirx.AllocBuffer(sums),
-                loop("c", count, lambda c: set_to(sums, c, int32(0))),
+                tirx.AllocBuffer(accumulator),
+                loop("c", count, lambda c: set_to(accumulator, c, int32(0))),
                 loops([("k", depth), ("c", count)], term),
                 loop("c", count, lambda c: store_rescaled(
-                    output, [*place, first + c], total_of(sums, c), factor, parameters
+                    output, [*place, first + c], total_of(accumulator, c), factor, parameters
                 )),
             )  # fmt: skip
 

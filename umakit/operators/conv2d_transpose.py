@@ -122,7 +122,7 @@ def _loops(
     here each output gathers what it gets, in one accumulator.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
         data_dtype: of the data.
         layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; the

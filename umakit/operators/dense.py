@@ -119,18 +119,18 @@ def _loops(
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     block = min(BLOCK, parameters.output_shape[1])
-    sums = accumulators(block, layer.bits)
+    accumulator = accumulators(block, layer.bits)
 
     def one_block(row: Any, first: Any) -> Any:
         return sequence(
-            tirx.AllocBuffer(sums),
-            loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+            tirx.AllocBuffer(accumulator),
+            loop("c", block, lambda c: set_to(accumulator, c, bias[first + c])),
             loop("i", inputs, lambda i: add_products(
-                sums, [shifted(data[row, i], 0)],
+                accumulator, [shifted(data[row, i], 0)],
                 [weights[first + int32(c), i] for c in range(block)],
             )),
             loop("c", block, lambda c: store_rescaled(
-                output, [row, first + c], total_of(sums, c),
+                output, [row, first + c], total_of(accumulator, c),
                 layer.factor(multipliers, shifts, first + c), parameters,
             )),
         )  # fmt: skip

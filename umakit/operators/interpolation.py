@@ -33,7 +33,7 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> Any
     """Kernel (data, table, output) of straight lines between a table's values.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data, which has 16 bits, and table.
     """
     shape = shapes[0]

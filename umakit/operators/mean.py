@@ -112,7 +112,7 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any
     Accumulators of the last axis's elements are kept side by side where that axis stays.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of the data.
     """
     shape = shapes[0]
@@ -123,7 +123,7 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any
     outer = [(f"o{axis}", shape[axis]) for axis in range(last) if axis not in parameters.axes]
     inner = [(f"i{axis}", shape[axis]) for axis in parameters.axes]
     terms = math.prod(shape[axis] for axis in parameters.axes)
-    sums = accumulators(min(TILE, channels))
+    accumulator = accumulators(min(TILE, channels))
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def source(fixed: tuple[Any, ...], moving: tuple[Any, ...], channel: Any) -> tuple[Any, ...]:
@@ -139,15 +139,17 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any
 
         def one_tile(first: Any, width: Any) -> Any:
             return sequence(
-                tirx.AllocBuffer(sums),
-                loop("c", width, lambda c: set_to(sums, c, int32(0))),
+                tirx.AllocBuffer(accumulator),
+                loop("c", width, lambda c: set_to(accumulator, c, int32(0))),
                 loops([*inner, ("c", width)], lambda *place: add_element_to(
-                    sums, place[-1], int32(data[source(fixed, place[:-1], first + place[-1])])
+                    accumulator, place[-1],
+                    int32(data[source(fixed, place[:-1], first + place[-1])]),
                 )),
                 loop("c", width, lambda c: store_rescaled(
                     output,
                     unflatten(number * int32(channels) + first + c, parameters.output_shape),
-                    total_of(sums, c, parameters.input_zero_point * terms), factor, parameters,
+                    total_of(accumulator, c, parameters.input_zero_point * terms), factor,
+                    parameters,
                 )),
             )  # fmt: skip
 

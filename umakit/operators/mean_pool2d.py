@@ -94,7 +94,7 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (data, multipliers, shifts, output) of a mean with another scale than the data's.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data, multipliers and shifts.
     """
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])

@@ -106,7 +106,7 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> Any
     Each element takes a division of 64 bits. Sums and products stay below 2**62.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data and table.
     """
     shape = shapes[0]

@@ -95,7 +95,7 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
         size: of the operand's axis.
         result: of the result's.
         align: whether corners are aligned.
-        half_pixel: whether pixels are known by their centers.
+        half_pixel: whether positions are those of the centers of pixels.
     """
     scale = _scale_of_axis(size, result, align=align)
     last = (result - 1) * scale + (scale // 2 - (1 << RESIZE_BITS - 1) if half_pixel else 0)
@@ -106,7 +106,7 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> An
     """Kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of the data [N, H, W, C].
     """
     batch, height, width, channels = shapes[0]
@@ -143,7 +143,7 @@ def _neighbours(
     """Statements, and the two neighbours of a place with their weights.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         place: in the result.
         sizes: of the operand's and the result's axis.
         name: of the axis.

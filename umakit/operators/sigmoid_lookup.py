@@ -76,7 +76,7 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> Any
     """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data and table.
     """
     shape = shapes[0]

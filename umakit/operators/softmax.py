@@ -73,7 +73,7 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> Any:
     """Kernel (data, table, output) of a softmax over the last axis.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data [..., n] and table.
     """
     data_shape, data_dtype = shapes[0], dtypes[0]

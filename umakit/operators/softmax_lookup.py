@@ -89,7 +89,7 @@ def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> Any
     Exponentials are computed twice, so that no memory is needed for them.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         shapes, dtypes: of data and tables.
     """
     softmax = _Softmax(parameters, shapes, dtypes)

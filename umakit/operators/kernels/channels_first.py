@@ -47,7 +47,7 @@ def conv2d(
     """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         data_shape: [N, C, H, W].
         data_dtype: of the data.
         layer: the constants; weights are [O, C / groups, KH, KW].
@@ -57,7 +57,7 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    sums = accumulators(min(TILE, horizontal.outputs), layer.bits)
+    accumulator = accumulators(min(TILE, horizontal.outputs), layer.bits)
     outputs, per_group_in = layer.weights.shape[:2]
     per_group_out = outputs // parameters.groups
 
@@ -69,7 +69,7 @@ def conv2d(
             def add_term(c: Any, ky: Any, kx: Any, x: Any) -> Any:
                 iy, ix = vertical.source(y, ky), horizontal.source(first + x, kx)
                 value = data[n, channel + c, iy, ix]
-                return add_to(sums, x, product(value, weights[o, c, ky, kx], zero_point))
+                return add_to(accumulator, x, product(value, weights[o, c, ky, kx], zero_point))
 
             def weight_row(c: Any, row: Any) -> Any:
                 return _along_row(
@@ -77,11 +77,11 @@ def conv2d(
                 )
 
             return sequence(
-                tirx.AllocBuffer(sums),
-                loop("x", width, lambda x: set_to(sums, x, bias[o])),
+                tirx.AllocBuffer(accumulator),
+                loop("x", width, lambda x: set_to(accumulator, x, bias[o])),
                 loops([("c", per_group_in), ("row", row_count)], weight_row),
                 loop("x", width, lambda x: store_rescaled(
-                    output, [n, o, y, first + x], total_of(sums, x),
+                    output, [n, o, y, first + x], total_of(accumulator, x),
                     layer.factor(multipliers, shifts, o), parameters,
                 )),
             )  # fmt: skip

@@ -163,12 +163,12 @@ def conv2d(
 ) -> Any:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
-    The sums of a block of output channels are in registers, so that an element of the data is
-    loaded once for all of them. Where it can be, a row of the window and its channels are one
-    contiguous run.
+    The accumulators of a block of output channels are in registers, so that an element of the
+    data is loaded once for all of them. Where it can be, a row of the window and its channels are
+    one contiguous run.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         data_shape: [N, H, W, C].
         data_dtype: of the data.
         layer: the constants.
@@ -181,7 +181,7 @@ def conv2d(
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     inputs, outputs = channels // parameters.groups, parameters.output_shape[3] // parameters.groups
     block = min(BLOCK, outputs)
-    sums = accumulators(block, layer.bits)
+    accumulator = accumulators(block, layer.bits)
     contiguous = parameters.groups == 1 and horizontal.dilation == 1
 
     def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
@@ -192,16 +192,16 @@ def conv2d(
                 ky, kx = rows[0] + row, columns[0] + column
                 iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
                 return add_products(
-                    sums, [shifted(data[n, iy, ix, channel + i], zero_point)],
+                    accumulator, [shifted(data[n, iy, ix, channel + i], zero_point)],
                     [weights[first + int32(c), ky, kx, i] for c in range(block)],
                 )  # fmt: skip
 
             return sequence(
-                tirx.AllocBuffer(sums),
-                loop("c", block, lambda c: set_to(sums, c, bias[first + c])),
+                tirx.AllocBuffer(accumulator),
+                loop("c", block, lambda c: set_to(accumulator, c, bias[first + c])),
                 window_loops(rows[1], columns[1], inputs, contiguous, terms),
                 loop("c", block, lambda c: store_rescaled(
-                    output, [n, y, x, first + c], total_of(sums, c),
+                    output, [n, y, x, first + c], total_of(accumulator, c),
                     layer.factor(multipliers, shifts, first + c), parameters,
                 )),
             )  # fmt: skip
@@ -259,7 +259,7 @@ def tiled_conv2d(
     layer: Constants,
     zero_point: int,
 ) -> Any:
-    """The same, with the sums of a tile of output channels at once.
+    """The same, with the accumulators of a tile of output channels at once.
 
     It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
     `gathered`. The weights are those of `channels_last`, so that the innermost loop over output
@@ -273,7 +273,7 @@ def tiled_conv2d(
     last = channels_last(parameters, layer.weights)
     weights = buffer("weights", last.shape, str(last.dtype))
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    sums = accumulators(min(TILE, outputs), layer.bits)
+    accumulator = accumulators(min(TILE, outputs), layer.bits)
 
     def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
         def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
@@ -288,13 +288,13 @@ def tiled_conv2d(
         def one_tile(first: Any, width: Any) -> Any:
             window = [("row", rows[1]), ("column", columns[1]), ("i", last.shape[2])]
             return sequence(
-                tirx.AllocBuffer(sums),
-                loop("c", width, lambda c: set_to(sums, c, bias[first + c])),
+                tirx.AllocBuffer(accumulator),
+                loop("c", width, lambda c: set_to(accumulator, c, bias[first + c])),
                 loops([*window, ("c", width)], lambda row, column, i, c: add_to(
-                    sums, c, term(row, column, i, first + c)
+                    accumulator, c, term(row, column, i, first + c)
                 )),
                 loop("c", width, lambda c: store_rescaled(
-                    output, place(parameters, n, y, x, first + c), total_of(sums, c),
+                    output, place(parameters, n, y, x, first + c), total_of(accumulator, c),
                     layer.factor(multipliers, shifts, first + c), parameters,
                 )),
             )  # fmt: skip

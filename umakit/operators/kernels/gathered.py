@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer convolutions as a matrix product: one or two windows times four output channels.
 
-Eight sums are in registers, so that two elements of data and four weights make eight products.
+Eight accumulators are in registers: two elements of data and four weights make eight products.
 The windows are copied first, as im2col does for a whole image: with the zero point taken off,
 padding filled in and in 16 bits, which is what processors with vectors multiply fastest and the
-same to others (data of 16 bits less a zero point takes 32). That costs little beside the products
+same to others (data of 16 bits less a zero point takes 32). That costs little compared to the products
 with all output channels, and makes one contiguous run of a window in either layout.
 """
 
@@ -72,7 +72,7 @@ def conv2d(
     """Kernel (data, weights, bias, multipliers, shifts, output) of an ungrouped convolution.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         data_shape: in the operator's layout.
         data_dtype: of the data.
         layer: the constants, weights in the operator's layout.
@@ -85,7 +85,7 @@ def conv2d(
     data = buffer("data", data_shape, data_dtype)
     weights, bias, multipliers, shifts = layer.buffers()
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    sums = accumulators(count * BLOCK, layer.bits)
+    accumulator = accumulators(count * BLOCK, layer.bits)
     kind = tvm_api.dtype_of(shifted(data[(int32(0),) * 4], zero_point))
     windows = tirx.decl_buffer([count, elements], kind, "windows", scope="local")
 
@@ -100,10 +100,10 @@ def conv2d(
             )
 
         return sequence(
-            tirx.AllocBuffer(sums),
-            each(lambda p, c, number: set_to(sums, number, bias[channel + c])),
+            tirx.AllocBuffer(accumulator),
+            each(lambda p, c, number: set_to(accumulator, number, bias[channel + c])),
             loop("i", elements, lambda i: add_products(
-                sums,
+                accumulator,
                 [windows[int32(p), i] for p in range(count)],
                 [
                     weights[(channel + int32(c), *unflatten(i, layer.weights.shape[1:]))]
@@ -111,7 +111,8 @@ def conv2d(
                 ],
             )),
             each(lambda p, c, number: store_rescaled(
-                output, place(parameters, *position(first, p), channel + c), total_of(sums, number),
+                output, place(parameters, *position(first, p), channel + c),
+                total_of(accumulator, number),
                 layer.factor(multipliers, shifts, channel + c), parameters,
             )),
         )  # fmt: skip
@@ -140,7 +141,7 @@ def _copy(
     """Copy a window, in the order of its weights.
 
     Args:
-        parameters: parameters of the operator.
+        parameters: of the operator.
         data: the image.
         zero_point: of the data.
         windows: where to, [window, element].

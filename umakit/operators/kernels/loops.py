@@ -31,7 +31,7 @@ TILE = 64
 
 
 BLOCK = 4
-"""Output channels whose sums are in registers at once: what a Cortex-M3 has registers for."""
+"""Output channels whose accumulators are in registers at once, as a Cortex-M3 has room for."""
 
 
 def int32(value: Any) -> Any:
@@ -65,16 +65,22 @@ def accumulators(count: int, bits: int = 32) -> Any:
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
 
-def set_to(sums: Any, index: Any, value: Any) -> Any:
-    """`sums[index] = value`, for a signed value of no more bits."""
-    return tirx.BufferStore(sums, value.astype(tvm_api.buffer_dtype(sums)), [index])
+def set_to(accumulator: Any, index: Any, value: Any) -> Any:
+    """`accumulator[index] = value`, for a signed value of no more bits."""
+    return tirx.BufferStore(accumulator, value.astype(tvm_api.buffer_dtype(accumulator)), [index])
 
 
-def total_of(sums: Any, index: Any, less: int = 0) -> Any:
-    """`sums[index] - less`, signed."""
-    dtype = tvm_api.buffer_dtype(sums)
+def total_of(accumulator: Any, index: Any, less: int = 0) -> Any:
+    """`accumulator[index] - less`, signed."""
+    dtype = tvm_api.buffer_dtype(accumulator)
     amount = tirx.const(abs(less), dtype)
-    total = sums[index] - amount if less > 0 else sums[index] + amount if less else sums[index]
+    total = (
+        accumulator[index] - amount
+        if less > 0
+        else accumulator[index] + amount
+        if less
+        else accumulator[index]
+    )
     return total.astype(dtype.removeprefix("u"))
 
 
@@ -107,37 +113,37 @@ def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
     return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
 
 
-def add_to(sums: Any, index: Any, value: Any) -> Any:
-    """`sums[index] += value`, for a signed value of no more bits."""
-    total = sums[index] + value.astype(tvm_api.buffer_dtype(sums))
-    return tirx.BufferStore(sums, total, [index])
+def add_to(accumulator: Any, index: Any, value: Any) -> Any:
+    """`accumulator[index] += value`, for a signed value of no more bits."""
+    total = accumulator[index] + value.astype(tvm_api.buffer_dtype(accumulator))
+    return tirx.BufferStore(accumulator, total, [index])
 
 
-def add_products(sums: Any, elements: Sequence[Any], weights: Sequence[Any]) -> Any:
+def add_products(accumulator: Any, elements: Sequence[Any], weights: Sequence[Any]) -> Any:
     """Add the products of each element of the data with each weight to a sum of their own.
 
     One load serves several products. Factors have 16 bits for compilers to see; gcc sees them if
     those of the weights are not shared.
 
     Args:
-        sums: the sums of the first element come first.
+        accumulator: those of the first element come first.
         elements: int16, or int32 for data of 16 bits with a zero point.
         weights: int8 or int16.
     """
     variables = [tirx.Var("element", tvm_api.dtype_of(value)) for value in elements]
     bindings = [tirx.Bind(v, value) for v, value in zip(variables, elements, strict=True)]
     products = [int32(v) * int32(w.astype("int16")) for v in variables for w in weights]
-    additions = [add_to(sums, int32(i), product) for i, product in enumerate(products)]
+    additions = [add_to(accumulator, int32(i), product) for i, product in enumerate(products)]
     return sequence(*bindings, *additions)
 
 
-def add_element_to(sums: Any, index: Any, value: Any) -> Any:
-    """`sums[index] += value`, for an int32 value that is no more than an element of the data.
+def add_element_to(accumulator: Any, index: Any, value: Any) -> Any:
+    """`accumulator[index] += value`, for an int32 value no larger than an element of the data.
 
     By way of a variable: gcc takes the sum of a cast load for a change of sign.
     """
     element = tirx.Var("element", "int32")
-    return sequence(tirx.Bind(element, value), add_to(sums, index, element))
+    return sequence(tirx.Bind(element, value), add_to(accumulator, index, element))
 
 
 def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:

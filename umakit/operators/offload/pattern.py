@@ -23,7 +23,7 @@ OwnPredicate = Callable[[Any], "bool | str"]
 class OperatorPattern:
     """An integer operator that an accelerator computes; the base of all patterns.
 
-    `backend._register_pattern(*offer)` registers it. Fields are constraints, except where they say
+    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except where they say
     what the driver wants to be told; None stands for anything.
 
     Attributes:

@@ -15,12 +15,12 @@ Array = npt.NDArray[Any]
 INTEGERS = 2**16
 LARGEST_STEP_BITS = 12
 MOST_OFF = 1.2
-"""How far, in steps of the result, a value may be from the real one: half a step for each of the
+"""How far, in LSBs of the result, a value may be from the real one: half an LSB for each of the
 two roundings and a little for the line. Whoever rounds the real one is then off by one at most."""
 
 
 def interpolation_table(results: Array, reals: Array) -> tuple[Array, int]:
-    """The shortest table of values at equal distances whose lines meet a function within one step.
+    """The shortest table of values at equal distances whose lines meet a function within one LSB.
 
     Args:
         results: for all 16-bit integers in order, of an integer dtype.
