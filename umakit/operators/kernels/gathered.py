@@ -4,8 +4,8 @@
 Eight accumulators are in registers: two elements of data and four weights make eight products.
 The windows are copied first, as im2col does for a whole image: with the zero point taken off,
 padding filled in and in 16 bits, which is what processors with vectors multiply fastest and the
-same to others (data of 16 bits less a zero point takes 32). That costs little compared to the products
-with all output channels, and makes one contiguous run of a window in either layout.
+same to others (data of 16 bits less a zero point takes 32). That costs little next to the
+products with all output channels, and makes one contiguous run of a window in either layout.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ OwnPredicate = Callable[[Any], "bool | str"]
 class OperatorPattern:
     """An integer operator that an accelerator computes; the base of all patterns.
 
-    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except where they say
-    what the driver wants to be told; None stands for anything.
+    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except where they
+    say what the driver wants to be told; None stands for anything.
 
     Attributes:
         name: of the pattern; two patterns of one backend have two names.
