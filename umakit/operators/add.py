@@ -22,6 +22,7 @@ from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
@@ -146,3 +147,6 @@ register(
         composites=(QAdd,),
     )
 )
+
+
+register_all(("ADD",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)

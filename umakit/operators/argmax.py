@@ -25,6 +25,9 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.registry import IntegerCall, IntegerOperator, Shapes, register
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, one_axis, register_all
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -136,3 +139,20 @@ register(
         ),
     )
 )
+
+
+def place_of_extreme(function: Any) -> Convert:
+    """ARG_MAX or ARG_MIN along a constant axis, as int32."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+        rank = len(converter.shape(operator.inputs[0]))
+        axis = one_axis(converter.integers(operator, 1), rank)
+        places = function(converter.value(operator.inputs[0]), axis)
+        return relax.op.astype(converter.emit(places), "int32")
+
+    return convert
+
+
+TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
+
+register_all(("ARG_MAX",), place_of_extreme(tvm_api.relax.op.argmax), *TFLITE_DTYPES)

@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from umakit.operators.argmax import ArgMax, as_int32, extreme_kernel, replace_by
+from umakit import tvm_api
+from umakit.operators.argmax import (
+    TFLITE_DTYPES,
+    ArgMax,
+    as_int32,
+    extreme_kernel,
+    place_of_extreme,
+    replace_by,
+)
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.registry import IntegerCall, IntegerOperator, register
+from umakit.operators.tflite import register_all
+
+relax = tvm_api.relax
 
 
 @dataclass(frozen=True)
@@ -31,3 +42,6 @@ register(
         ),
     )
 )
+
+
+register_all(("ARG_MIN",), place_of_extreme(tvm_api.relax.op.argmin), *TFLITE_DTYPES)

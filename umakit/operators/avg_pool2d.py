@@ -20,6 +20,16 @@ from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.tflite import (
+    PADDING_SAME,
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    check_steps,
+    register_all,
+)
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -84,3 +94,34 @@ register(
         composites=(QAveragePool2d,),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """AVERAGE_POOL_2D, of integers an island: TVM's own truncates where the mean is rounded."""
+    options = converter.options(operator, "Pool2DOptions")
+    check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        return converter.imported(operator)
+    data = converter.value(operator.inputs[0])
+    padding = [0, 0, 0, 0]
+    extents = (tvm_api.static_shape(data) or ())[1:3]
+    window = (options.FilterHeight(), options.FilterWidth())
+    strides = (options.StrideH(), options.StrideW())
+    if options.Padding() == PADDING_SAME:
+        (top, bottom), (left, right) = (
+            same_padding(*item) for item in zip(extents, window, strides, strict=True)
+        )
+        padding = [top, left, bottom, right]
+    pooled = relax.op.nn.avg_pool2d(
+        converter.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
+    )
+    return converter.quantized(operator, pooled, options.FusedActivationFunction())
+
+
+def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
+    """Padding before and after, with which there are `ceil(extent / stride)` windows."""
+    total = max((-(-extent // stride) - 1) * stride + window - extent, 0)
+    return total // 2, total - total // 2
+
+
+register_all(("AVERAGE_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
@@ -41,6 +42,9 @@ from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -201,3 +205,26 @@ register(
         macs=_macs,
     )
 )
+
+
+MOST_MATMUL_AXES = 5
+"""Of an operand of BATCH_MATMUL."""
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """BATCH_MATMUL of matrices whose leading axes broadcast."""
+    options = converter.options(operator, "BatchMatMulOptions")
+    operands = []
+    for number, adjoint in zip(operator.inputs, (options.AdjX(), options.AdjY()), strict=True):
+        rank = len(converter.shape(number))
+        if not 2 <= rank <= MOST_MATMUL_AXES:
+            raise ModelError(f"an operand has {rank} axes")
+        value = converter.dequantized(number)
+        if adjoint:
+            order = [*range(rank - 2), rank - 1, rank - 2]
+            value = converter.emit(relax.op.permute_dims(value, order))
+        operands.append(value)
+    return converter.quantized(operator, relax.op.matmul(*operands))
+
+
+register_all(("BATCH_MATMUL",), convert, "float32", "int8", "int16", same_dtype=True)

@@ -28,6 +28,14 @@ from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tensors import Quantized
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    check_steps,
+    check_wide_bias,
+    register_all,
+)
 
 RELAX = ("nn.conv1d", "nn.conv2d")
 
@@ -228,3 +236,23 @@ register(
         ),
     )
 )
+
+
+def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """CONV_2D."""
+    options = converter.options(operator, "Conv2DOptions")
+    check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
+    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
+    return converter.imported(operator)
+
+
+def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """DEPTHWISE_CONV_2D."""
+    options = converter.options(operator, "DepthwiseConv2DOptions")
+    check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
+    check_wide_bias(converter, operator, operator.inputs[0], 2)
+    return converter.imported(operator)
+
+
+register_all(("CONV_2D",), conv_2d, "float32", *QUANTIZED, weights=True)
+register_all(("DEPTHWISE_CONV_2D",), depthwise_conv_2d, "float32", *QUANTIZED, weights=True)

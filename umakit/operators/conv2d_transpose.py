@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
@@ -42,6 +43,16 @@ from umakit.operators.parameters import Pair, WindowParameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tensors import Quantized, Weights
+from umakit.operators.tflite import (
+    PADDING_SAME,
+    TfliteConverter,
+    TfliteOperator,
+    check_steps,
+    check_wide_bias,
+    register_all,
+)
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -230,3 +241,49 @@ register(
         macs=_macs,
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
+    options = converter.options(operator, "TransposeConvOptions")
+    data, weights, result = (
+        converter.shape(number) for number in (*operator.inputs[2:0:-1], operator.outputs[0])
+    )
+    if len(data) != 4 or len(weights) != 4 or len(result) != 4 or weights[3] != data[3]:
+        raise ModelError(f"weights of shape {list(weights)} do not fit its data")
+    check_steps(options, "StrideH", "StrideW")
+    check_wide_bias(converter, operator, operator.inputs[2], 3)
+    strides = options.StrideH(), options.StrideW()
+    same = options.Padding() == PADDING_SAME
+    padding = [
+        _transposed_padding(*sizes, same=same)
+        for sizes in zip(data[1:3], result[1:3], weights[1:3], strides, strict=True)
+    ]
+    (top, bottom, more_rows), (left, right, more_columns) = padding
+    dequantized = [converter.dequantized(number) for number in operator.inputs[1:]]
+    value = relax.op.nn.conv2d_transpose(
+        dequantized[1], dequantized[0], strides, (top, left, bottom, right),
+        (more_rows, more_columns), data_layout="NHWC", kernel_layout="OHWI",
+    )  # fmt: skip
+    if len(dequantized) > 2:
+        value = relax.op.add(value, dequantized[2])
+    return converter.quantized(operator, value, options.FusedActivationFunction())
+
+
+def _transposed_padding(
+    size: int, result: int, window: int, stride: int, *, same: bool
+) -> tuple[int, int, int]:
+    """Padding before, after, and what the result is longer than the windows; `padding.h`.
+
+    Raises:
+        ModelError: a result that the windows do not reach.
+    """
+    steps = -(-result // stride) if same else (result + stride - window) // stride
+    before = max(0, (steps - 1) * stride + window - result) // 2
+    rest = (size - 1) * stride + window - before - result
+    if -rest >= stride:
+        raise ModelError(f"its result of {result} rows or columns is larger than its windows reach")
+    return before, max(rest, 0), max(-rest, 0)
+
+
+register_all(("TRANSPOSE_CONV",), convert, "int8", "int16", data=2, weights=True)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
@@ -41,6 +42,15 @@ from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    check_wide_bias,
+    register_all,
+)
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -231,3 +241,31 @@ register(
         composites=(QDense,),
     )
 )
+
+
+WEIGHTS_NOT_SHUFFLED = 0
+"""Of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """FULLY_CONNECTED of rows; TVM does not flatten data of more dimensions."""
+    options = converter.options(operator, "FullyConnectedOptions")
+    check_wide_bias(converter, operator, operator.inputs[0], 2, options)
+    if options.WeightsFormat() != WEIGHTS_NOT_SHUFFLED:
+        raise ModelError("its weights are shuffled")
+    inputs = converter.shape(operator.inputs[1])[-1]
+    data = converter.value(operator.inputs[0])
+    shape = tvm_api.static_shape(data) or ()
+    rows = math.prod(shape) // inputs
+    result_shape = converter.shape(operator.outputs[0])
+    if rows * inputs != math.prod(shape):
+        raise ModelError(f"its data of shape {list(shape)} is not rows of {inputs}")
+    if shape != (rows, inputs):
+        data = converter.emit(relax.op.reshape(data, (rows, inputs)))
+    result = converter.emit(converter.imported(operator, {operator.inputs[0]: data}))
+    if tvm_api.static_shape(result) == result_shape:
+        return result
+    return relax.op.reshape(result, result_shape)
+
+
+register_all(("FULLY_CONNECTED",), convert, "float32", *QUANTIZED, weights=True)

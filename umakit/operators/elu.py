@@ -18,6 +18,9 @@ from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 
 def _derive(island: Island) -> Any:
@@ -72,3 +75,17 @@ register(
         recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
+
+    def function(data: Any) -> Any:
+        emit, zero, one = converter.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
+        negative = relax.op.minimum(emit(relax.op.subtract(emit(relax.op.exp(data)), one)), zero)
+        return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
+
+    return converter.island(operator, function)
+
+
+register_all(("ELU",), convert, "float32", "int8")

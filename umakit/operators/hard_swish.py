@@ -21,6 +21,9 @@ from umakit.operators.numeric.fixed_point import (
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 
 def _derive(island: Island) -> Any:
@@ -113,3 +116,18 @@ register(
         recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
+
+    def function(data: Any) -> Any:
+        moved = relax.op.add(data, relax.const(3.0, "float32"))
+        ramp = relax.op.clip(moved, tvm_api.float_value(0.0), tvm_api.float_value(6.0))
+        product = relax.op.multiply(data, ramp)
+        return relax.op.multiply(product, relax.const(1 / 6, "float32"))
+
+    return converter.island(operator, function)
+
+
+register_all(("HARD_SWISH",), convert, "float32", "int8")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import factor_by_sign
@@ -33,6 +34,9 @@ from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -144,3 +148,14 @@ register(
         takes_clip=True,
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """LEAKY_RELU."""
+    slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
+    if not math.isfinite(slope):
+        raise ModelError(f"its alpha is {slope}")
+    return converter.island(operator, lambda data: relax.op.nn.leakyrelu(data, slope))
+
+
+register_all(("LEAKY_RELU",), convert, "float32", *QUANTIZED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import shift_right_rounding
@@ -16,6 +17,9 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_sigmoid, saturating_table
 from umakit.operators.tensors import Array, Scale
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 
 def _derive(island: Island) -> Any:
@@ -45,3 +49,11 @@ register(
         recognitions=(Recognition(("sigmoid",), _derive),),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """LOGISTIC."""
+    return converter.island(operator, relax.op.sigmoid)
+
+
+register_all(("LOGISTIC",), convert, "float32", *QUANTIZED)

@@ -22,6 +22,13 @@ from umakit.operators.parameters import Pool2d
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerCall, IntegerOperator, Recognition, register
 from umakit.operators.tensors import Scale
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    check_steps,
+    register_all,
+)
 
 
 @dataclass(frozen=True)
@@ -106,3 +113,13 @@ register(
         composites=(QMaxPool2d,),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """MAX_POOL_2D."""
+    options = converter.options(operator, "Pool2DOptions")
+    check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
+    return converter.imported(operator)
+
+
+register_all(("MAX_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -35,6 +36,9 @@ from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -167,3 +171,26 @@ register(
         takes_clip=True,
     )
 )
+
+
+def over_axes(function: Any) -> Convert:
+    """MEAN or SUM over constant axes."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+        axes, keep = reduced_axes(converter, operator)
+        return converter.island(operator, lambda data: function(data, axes, keep))
+
+    return convert
+
+
+def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
+    """Axes, and whether they stay with one element."""
+    keep = bool(converter.options(operator, "ReducerOptions").KeepDims())
+    rank = len(converter.shape(operator.inputs[0]))
+    given = converter.integers(operator, 1)
+    if not given or any(not -rank <= axis < rank for axis in given):
+        raise ModelError(f"its axes are {given}")
+    return sorted({axis % rank for axis in given}), keep
+
+
+register_all(("MEAN",), over_axes(tvm_api.relax.op.mean), "float32", "int8", "int16")

@@ -19,6 +19,7 @@ from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,6 @@ register(
         composites=(QMultiply,),
     )
 )
+
+
+register_all(("MUL",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)

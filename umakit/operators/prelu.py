@@ -31,6 +31,9 @@ from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tensors import Definition, Quantized
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 tirx = tvm_api.tirx
 
@@ -128,3 +131,15 @@ register(
         takes_clip=True,
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """PRELU as max(x, 0) + min(x, 0) * slopes."""
+    data, slopes = (converter.dequantized(number) for number in operator.inputs)
+    emit, zero = converter.emit, relax.const(0.0, "float32")
+    negative = relax.op.multiply(emit(relax.op.minimum(data, zero)), slopes)
+    value = relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
+    return converter.quantized(operator, value)
+
+
+register_all(("PRELU",), convert, "float32", "int8", "int16", weights=True)

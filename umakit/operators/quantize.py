@@ -15,6 +15,13 @@ from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import FLOATS, IntegerOperator, Recognition, Shapes, register
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    imported,
+    register_all,
+)
 
 tirx = tvm_api.tirx
 
@@ -70,3 +77,18 @@ register(
         takes_clip=True,
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """QUANTIZE, of integers a change of scale; the islands decide how reals are rounded."""
+    return converter.island(operator, lambda data: data)
+
+
+TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)
+
+register_all(
+    ("QUANTIZE",), convert, ("float32", "int8"), ("float32", "int16"), ("int8", "int8"),
+    ("int8", "uint8"), ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"),
+    ("int16", "int16"), ("float32", "uint8"), ("uint8", "uint8"),
+)  # fmt: skip
+register_all(("DEQUANTIZE",), imported, *TO_FLOAT, asymmetric=TO_FLOAT)

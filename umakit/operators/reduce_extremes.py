@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.reductions import reduced_axes
+from umakit.operators.mean import reduced_axes
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax

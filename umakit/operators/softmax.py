@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -35,6 +36,12 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tflite import (
+    QUANTIZED,
+    TfliteConverter,
+    TfliteOperator,
+    register_all,
+)
 
 tirx = tvm_api.tirx
 
@@ -137,3 +144,17 @@ register(
         takes_clip=True,
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """SOFTMAX over the last axis, with a factor of 1."""
+    beta = converter.options(operator, "SoftmaxOptions").Beta()
+    if beta != 1.0:
+        raise ModelError(f"its beta is {beta}, only 1 is supported")
+    return converter.imported(operator)
+
+
+INT16_RESULT = ("int8", "int16")
+"""Only the result of a softmax of 8 bits has 16 that are not symmetric."""
+
+register_all(("SOFTMAX",), convert, "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))

@@ -12,6 +12,7 @@ from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,6 @@ register(
         composites=(QSubtract,),
     )
 )
+
+
+register_all(("SUB",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from umakit import tvm_api
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.mean import Mean, derive_as, reduction_kernel
+from umakit.operators.mean import Mean, derive_as, over_axes, reduction_kernel
 from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.tflite import WHOLE, register_all
+
+relax = tvm_api.relax
 
 
 @dataclass(frozen=True)
@@ -28,3 +32,6 @@ register(
         takes_clip=True,
     )
 )
+
+
+register_all(("SUM",), over_axes(tvm_api.relax.op.sum), "float32", "int8", "int16", *WHOLE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.lookup import tflm_activation
 from umakit.operators.numeric.fixed_point import shift_right_rounding
@@ -16,6 +17,9 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_tanh, saturating_table
 from umakit.operators.tensors import Array, Scale
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
 
 
 def _derive(island: Island) -> Any:
@@ -43,3 +47,11 @@ register(
         recognitions=(Recognition(("tanh",), _derive),),
     )
 )
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    """TANH."""
+    return converter.island(operator, relax.op.tanh)
+
+
+register_all(("TANH",), convert, "float32", *QUANTIZED)

@@ -225,3 +225,36 @@ def one_axis(axes: list[int], rank: int) -> int:
 def float32(value: float) -> Any:
     """A float32 scalar for Relax operators."""
     return tvm_api.relax.const(np.float32(value))
+
+
+def check_wide_bias(
+    converter: TfliteConverter,
+    operator: TfliteOperator,
+    data: int,
+    position: int,
+    options: Any = None,
+) -> None:
+    """Refuse biases of other accumulators than those of kernels of 16-bit data.
+
+    They have 64 bits, or those of the bias where the kernel has a choice, as in TensorFlow Lite
+    Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
+
+    Args:
+        converter: of the operator.
+        operator: a linear operator.
+        data: its data.
+        position: of the bias among the inputs.
+        options: with `QuantizedBiasType`, where the kernel has a choice.
+
+    Raises:
+        ModelError: the bias has another dtype.
+    """
+    if converter.tensor(data).dtype != "int16":
+        return
+    number = operator.inputs[position] if len(operator.inputs) > position else -1
+    dtype = converter.tensor(number).dtype if number >= 0 else "int64"
+    allowed = ("int64",) if options is None else ("int64", "int32")
+    if dtype not in allowed:
+        raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
+    if options is not None and number < 0 and options.QuantizedBiasType() == TYPE_INT32:
+        raise ModelError("it has no bias but sums of 32 bits")
