@@ -119,11 +119,11 @@ def export(path: Path, folder: Path, rounding: str | None = None) -> Library:
 
 def random_input(library: Library) -> Any:
     """Noise for a network with one input."""
-    known = load_metadata(library.path)["umakit"]["inputs"][0]
+    described = load_metadata(library.path)["umakit"]["inputs"][0]
     random = np.random.default_rng(7)
-    if known["dtype"] == "int8":
-        return random.integers(-128, 128, known["shape"]).astype("int8")
-    return random.standard_normal(known["shape"]).astype(known["dtype"])
+    if described["dtype"] == "int8":
+        return random.integers(-128, 128, described["shape"]).astype("int8")
+    return random.standard_normal(described["shape"]).astype(described["dtype"])
 
 
 def call_of(library: Library, *flags: str) -> Call:
@@ -167,10 +167,10 @@ def litert_call(file: bytes, values: Any) -> Call:
 def onnx_call(path: Path, values: Any = None) -> Call:
     """ONNX Runtime with one thread; noise if there are no values."""
     session = reference_session(onnx.load(path))
-    known = session.get_inputs()[0]
+    described = session.get_inputs()[0]
     if values is None:
-        values = np.random.default_rng(7).standard_normal(known.shape).astype("float32")
-    return lambda: session.run(None, {known.name: values})[0]
+        values = np.random.default_rng(7).standard_normal(described.shape).astype("float32")
+    return lambda: session.run(None, {described.name: values})[0]
 
 
 def comparison(case: Case, outputs: Any, oracle: Any) -> str:

@@ -74,14 +74,14 @@ def ChocolateLayerPass(planner: TilePlanner, device: DeviceSection) -> Any:
 
 def tiled(function: Any, planner: TilePlanner, completion: int) -> Any:
     """The prim func of a layer with loops over tiles as its body; others as they are."""
-    known = patterns.parameters_of(function)
-    if known is None:
+    composite = patterns.parameters_of(function)
+    if composite is None:
         return function
-    tiles = planner.tiles_of(known)
+    tiles = planner.tiles_of(composite)
 
     # The prim func's parameters are the tensors in shared memory, and each buffer for tiles gets a
     # place in the scratchpad, which the memory plan chooses.
-    tensors = dict(zip(known.POINTERS, function.params, strict=True))
+    tensors = dict(zip(composite.POINTERS, function.params, strict=True))
     buffers = {
         name: tir.scratchpad_buffer(name, buffer.size, "int8", "scratchpad")
         for name, buffer in tiles.buffers.items()
@@ -94,7 +94,7 @@ def tiled(function: Any, planner: TilePlanner, completion: int) -> Any:
         (BIND, [TENSORS.index(name), tir.pointer(tensor), tir.buffer_bytes(tensor)])
         for name, tensor in tensors.items()
     ]
-    common = [*configuration(known, tiles), *parameters(tensors, buffers)]
+    common = [*configuration(composite, tiles), *parameters(tensors, buffers)]
     loops = with_calls(scheduled(tiles), tiles, commands(tiles, buffers, common))
     body = [tir.driver_calls(before), loops, tir.driver_calls([(FINISH, [])])]
     return tir.with_body(function, tir.allocate(list(buffers.values()), tir.sequence(body)))
@@ -164,23 +164,24 @@ def parameters(tensors: dict[str, Any], buffers: dict[str, Any]) -> list[Call]:
     return calls
 
 
-def configuration(known: Any, tiles: Tiles) -> list[Call]:
+def configuration(composite: Any, tiles: Tiles) -> list[Call]:
     """What all tiles of a layer have in common."""
     layer = tiles.layer
-    rounding = 0 if layer.is_pool else patterns.ROUNDINGS.index(known.rounding)
+    rounding = 0 if layer.is_pool else patterns.ROUNDINGS.index(composite.rounding)
     values = [
         OPERATIONS.index(layer.kind), DATAFLOWS.index(tiles.tiling.dataflow),
         int(layer.channels_first), *layer.kernel, *layer.strides, *layer.dilation,
-        getattr(known, "input_zero_point", 0), known.output_zero_point, *known.clip, rounding,
+        getattr(composite, "input_zero_point", 0), composite.output_zero_point, *composite.clip,
+        rounding,
     ]  # fmt: skip
-    return [(CONFIGURE, values), *addition(known)]
+    return [(CONFIGURE, values), *addition(composite)]
 
 
-def addition(known: Any) -> list[Call]:
+def addition(composite: Any) -> list[Call]:
     """How a convolution's result and the addend become their sum."""
-    if not isinstance(known, patterns.QConv2dAdd):
+    if not isinstance(composite, patterns.QConv2dAdd):
         return []
-    added = known.addition
+    added = composite.addition
     scales = [n for pair in zip(added.multipliers, added.shifts, strict=True) for n in pair]
     ending = [added.output_zero_point, *added.clip]
     return [(CONFIGURE_ADD, [added.zero_points[1], added.left_shift, *scales, *ending])]

@@ -46,8 +46,8 @@ def StrawberryLayerPass(array: ArraySection) -> Any:
 
 def load_calculate_store(function: Any, array: ArraySection) -> Any:
     """The prim func of a layer with driver calls as its body; others as they are."""
-    known = patterns.parameters_of(function)
-    if not isinstance(known, patterns.Weighted):
+    layer = patterns.parameters_of(function)
+    if not isinstance(layer, patterns.Weighted):
         return function
 
     # The prim func's parameters are the tensors in shared memory: data, weights, bias,
@@ -64,19 +64,19 @@ def load_calculate_store(function: Any, array: ArraySection) -> Any:
         (DMA_IN, [tir.pointer(tensor), tir.pointer(place), tir.buffer_bytes(tensor)])
         for tensor, place in zip(operands, places[:-1], strict=True)
     ]
-    calculate = (CALCULATE, [*map(tir.pointer, places), *calculation(known, array)])
+    calculate = (CALCULATE, [*map(tir.pointer, places), *calculation(layer, array)])
     copy_out = (DMA_OUT, [tir.pointer(places[-1]), tir.pointer(result), tir.buffer_bytes(result)])
 
     calls = tir.driver_calls([*copies_in, calculate, copy_out])
     return tir.with_body(function, tir.allocate(places, calls))
 
 
-def calculation(known: patterns.Weighted, array: ArraySection) -> list[int]:
+def calculation(layer: patterns.Weighted, array: ArraySection) -> list[int]:
     """Arguments of the driver behind the offsets: what to calculate."""
-    sizes = known.scalars
-    if isinstance(known, patterns.QDense):
+    sizes = layer.scalars
+    if isinstance(layer, patterns.QDense):
         # A fully connected layer is a 1x1 convolution of an image of one column.
-        image = [known.rows, 1, known.inputs, known.rows, 1, known.outputs]
+        image = [layer.rows, 1, layer.inputs, layer.rows, 1, layer.outputs]
         window = [1, 1, 1, 1, 0, 0, 1, 1]
     else:
         image = [
@@ -97,8 +97,8 @@ def calculation(known: patterns.Weighted, array: ArraySection) -> list[int]:
             )
             for side in sides
         ]
-    depthwise = isinstance(known, patterns.QDepthwise)
-    channels_first = getattr(known, "layout", "NHWC") == "NCHW"
+    depthwise = isinstance(layer, patterns.QDepthwise)
+    channels_first = getattr(layer, "layout", "NHWC") == "NCHW"
     scale = ("scales", "input_zero_point", "output_zero_point", "lowest", "highest", "rounding")
     return [
         array.columns, DATAFLOWS.index(array.dataflow), int(depthwise), int(channels_first),

@@ -40,9 +40,9 @@ def layers(configuration: AcceleratorConfig) -> list[patterns.OperatorPattern]:
 def fits(scratchpad: MemorySection) -> Callable[[patterns.Composite], bool | str]:
     """A predicate: all operands and the result of a layer lie in the scratchpad at once."""
 
-    def predicate(known: patterns.Composite) -> bool | str:
+    def predicate(layer: patterns.Composite) -> bool | str:
         unit, room = scratchpad.alignment, scratchpad.size or 0
-        needed = sum(-(-size // unit) * unit for size in known.operand_bytes.values())
+        needed = sum(-(-size // unit) * unit for size in layer.operand_bytes.values())
         if needed > room:
             return f"needs {needed:,} B, {scratchpad.name} has {room:,} B"
         return True

@@ -230,7 +230,7 @@ class UMABackend(ABC):
                 sentence, refuses. The sentence is shown to the user in the offload table.
             annotations: sub-patterns that the predicate wants to look up by name.
         """
-        if any(known.name == name for known in self.patterns):
+        if any(registered.name == name for registered in self.patterns):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
         self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate))
 
@@ -244,8 +244,8 @@ class UMABackend(ABC):
                 among equals the one registered last.
         """
         name = op if op.startswith("relax.") else f"relax.{op}"
-        known = self.strategies.get(name)
-        if known is None or plevel >= known.plevel:
+        registered = self.strategies.get(name)
+        if registered is None or plevel >= registered.plevel:
             self.strategies[name] = RegisteredStrategy(strategy, plevel)
 
     def _register_codegen(

@@ -70,10 +70,10 @@ def find_backend(name_or_path: str | Path) -> UMABackend:
     if not owners:
         if (Path(text) / "backend.py").is_file():
             return load_backend_folder(Path(text))
-        known = ", ".join(sorted({source.name for source in list_backends()}))
+        names = ", ".join(sorted({source.name for source in list_backends()}))
         raise BackendError(
             f"there is no backend {text!r}",
-            fix=f"known backends are {known}; a path works too",
+            fix=f"known backends are {names}; a path works too",
         )
     owner = owners[0]
     if owner.entry_point is not None:

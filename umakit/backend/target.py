@@ -91,12 +91,12 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
         TargetAttributeError: another backend owns the name.
     """
     owner_name = f"{type(owner).__module__}.{type(owner).__qualname__}"
-    known = _REGISTERED.get(name)
-    if known is not None and known.same_as(attributes, owner_name):
+    registered = _REGISTERED.get(name)
+    if registered is not None and registered.same_as(attributes, owner_name):
         return False
-    if known is not None:
+    if registered is not None:
         raise TargetAttributeError(
-            f"target {name!r} is registered already, by {known.owner}",
+            f"target {name!r} is registered already, by {registered.owner}",
             where=owner_name,
             fix="give one of them another target_name",
         )
@@ -113,15 +113,15 @@ def create_target(name: str, **overrides: AttributeValue) -> Any:
         TargetAttributeError: the target or an attribute is unknown, or a value has another type
             than its default.
     """
-    known = _lookup(name)
+    registered = _lookup(name)
     for attribute, value in sorted(overrides.items()):
-        if attribute not in known.attributes:
+        if attribute not in registered.attributes:
             raise TargetAttributeError(
                 f"there is no attribute {attribute!r}",
                 where=f"target {name!r}",
-                fix=f"known: {', '.join(sorted(known.attributes)) or 'none'}",
+                fix=f"known: {', '.join(sorted(registered.attributes)) or 'none'}",
             )
-        expected = type(known.attributes[attribute])
+        expected = type(registered.attributes[attribute])
         if type(value) is not expected:
             raise TargetAttributeError(
                 f"attribute {attribute!r} is {expected.__name__}, not {type(value).__name__}",

@@ -74,8 +74,8 @@ def _line(path: str, content: bytes) -> str:
 
 
 def _unescaped(path: str) -> str:
-    known = {escape: character for character, escape in _ESCAPES.items()}
-    return re.sub(r"\\.", lambda found: known.get(found[0], "/"), path)
+    characters = {escape: character for character, escape in _ESCAPES.items()}
+    return re.sub(r"\\.", lambda found: characters.get(found[0], "/"), path)
 
 
 def _is_below(path: str) -> bool:

@@ -82,15 +82,15 @@ def check_distinct(*outputs: Path | None) -> None:
     Raises:
         OutputError: names it.
     """
-    known: set[str] = set()
+    recorded: set[str] = set()
     for output in outputs:
         if output is None:
             continue
         # Names that differ in case only are one file on some file systems.
         name = os.path.realpath(output).casefold()
-        if name in known:
+        if name in recorded:
             raise OutputError("is given for two outputs", where=str(output))
-        known.add(name)
+        recorded.add(name)
 
 
 def check_file(
@@ -161,21 +161,21 @@ def _replaced(
     if not any(output.iterdir()):
         return frozenset()
     listed = read_manifest(output / kind.manifest)
-    known: Mapping[str, str | None] = (
+    recorded: Mapping[str, str | None] = (
         dict.fromkeys(kind.of_0_1_0(output)) if listed is None else {**listed, kind.manifest: None}
     )
-    if not known:
+    if not recorded:
         raise OutputError(
             f"exists and is no {kind.noun}", where=str(output), fix="choose another output folder"
         )
-    for path, digest in known.items():
+    for path, digest in recorded.items():
         # A folder or a link in the place of a file is nothing that a file can replace.
         if _is_changed(output, path, digest) and not (force and _is_plain(output, path)):
             raise OutputError(
                 "was changed since umakit wrote it", where=str(output / path), fix=FORCE
             )
     for path, content in (files or {}).items():
-        if path in known or not _in_the_way(output, path, content):
+        if path in recorded or not _in_the_way(output, path, content):
             continue
         if not (force and _is_plain(output, path)):
             raise OutputError(
@@ -183,7 +183,7 @@ def _replaced(
                 where=str(output / path),
                 fix=FORCE,
             )
-    return frozenset(known) | frozenset(files or ())
+    return frozenset(recorded) | frozenset(files or ())
 
 
 def _is_changed(folder: Path, path: str, digest: str | None) -> bool:

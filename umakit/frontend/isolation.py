@@ -48,7 +48,7 @@ def _alone(call: Any) -> Any:
     parameters: list[Any] = []
     for variable in tvm_api.collect(call, tvm_api.Var):
         is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")
-        if is_tensor and not any(variable.same_as(known) for known in parameters):
+        if is_tensor and not any(variable.same_as(parameter) for parameter in parameters):
             parameters.append(variable)
     result = relax.Var("result", call.ty)
     block = relax.BindingBlock([relax.VarBinding(result, call)])

@@ -18,8 +18,8 @@ def import_relax(
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError("the Relax module has no function `main`", where=name)
     _check_inference(module, name)
-    known = {parameter.name for parameter in module["main"].params}
-    for unknown in sorted(set(parameters) - known):
+    parameter_names = {parameter.name for parameter in module["main"].params}
+    for unknown in sorted(set(parameters) - parameter_names):
         raise ModelError(f"there is no parameter {unknown!r} in `main`", where=name)
     with_weights = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
     bound, notices = _bind_symbolic_dimensions(with_weights, name, input_shapes)

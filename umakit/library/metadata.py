@@ -58,10 +58,10 @@ def library_files(library: Path) -> list[Path]:
     """
     manifest = LIBRARY_FOLDER.manifest
     listed = read_manifest(library / manifest)
-    known = set(_files_of_0_1_0(library) if listed is None else listed)
-    if METADATA not in known:
+    recorded = set(_files_of_0_1_0(library) if listed is None else listed)
+    if METADATA not in recorded:
         return [library]
-    names = {path.partition("/")[0] for path in known} | {manifest, *READ_FOLDERS}
+    names = {path.partition("/")[0] for path in recorded} | {manifest, *READ_FOLDERS}
     return [library / name for name in sorted(names)]
 
 

@@ -56,9 +56,9 @@ def find_roles(
             for backend in sorted(drivers)
         },
     )
-    known = {*sources.static_workspace, *sources.status, *sources.simulated}
-    known |= {name for driver in sources.drivers.values() for name in driver}
-    sources.model = sorted(name for name in names - known if name.endswith(".c"))
+    special = {*sources.static_workspace, *sources.status, *sources.simulated}
+    special |= {name for driver in sources.drivers.values() for name in driver}
+    sources.model = sorted(name for name in names - special if name.endswith(".c"))
     return sources
 
 

@@ -64,17 +64,17 @@ class _LibraryTar(FileKind):
         except LibraryError:
             return False
         listed = parse_manifest(files.pop(MANIFEST, b""))
-        known: Mapping[str, str | None] = (
+        recorded: Mapping[str, str | None] = (
             dict.fromkeys(library_names(files.get(METADATA, b""))) if listed is None else listed
         )
-        for name, content in files.items() if known else ():
-            if name not in known or known[name] not in (None, sha256(content)):
+        for name, content in files.items() if recorded else ():
+            if name not in recorded or recorded[name] not in (None, sha256(content)):
                 raise OutputError(
                     f"{name!r} in it was changed or added since umakit wrote it",
                     where=str(path),
                     fix=FORCE,
                 )
-        return bool(known)
+        return bool(recorded)
 
 
 LIBRARY_TAR = _LibraryTar("umakit library", b"")
@@ -236,8 +236,8 @@ def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
 def _forget_old_libraries(used: Path) -> None:
     try:
         os.utime(used)
-        known = sorted(used.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+        unpacked = sorted(used.parent.iterdir(), key=lambda path: path.stat().st_mtime)
     except OSError:
         return
-    for stale in known[:-KEPT_LIBRARIES]:
+    for stale in unpacked[:-KEPT_LIBRARIES]:
         shutil.rmtree(stale, ignore_errors=True)

@@ -116,13 +116,13 @@ def memory_pools(
     for pool in requested:
         if names.count(pool.name) > 1:
             raise MemoryPlanError(f"memory pool {pool.name} is given twice")
-        known = pools.get(pool.name, pool)
+        earlier = pools.get(pool.name, pool)
         pools[pool.name] = replace(
             pool,
-            size=pool.size or (known.size if known.by_offset else None),
-            alignment=max(pool.alignment, known.alignment),
-            reachable_by=known.reachable_by,
-            by_offset=known.by_offset,
+            size=pool.size or (earlier.size if earlier.by_offset else None),
+            alignment=max(pool.alignment, earlier.alignment),
+            reachable_by=earlier.reachable_by,
+            by_offset=earlier.by_offset,
         )
     if not any(pool.serves([CPU]) for pool in pools.values()):
         if DEFAULT_POOL in pools:

@@ -79,9 +79,9 @@ def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
 class _Replay:
     """Walks a fused module as it would be executed and looks every computation up."""
 
-    def __init__(self, known: dict[Key, list[tuple[Rows, Key]]], module: Any) -> None:
+    def __init__(self, origins: dict[Key, list[tuple[Rows, Key]]], module: Any) -> None:
         # Equal computations on equal data cannot be told apart, and need not be: first come.
-        self._left = {key: list(entries) for key, entries in known.items()}
+        self._left = {key: list(entries) for key, entries in origins.items()}
         self._functions = dict(tvm_api.relax_functions(module))
         self._main = module["main"]
         self._unknown = 0

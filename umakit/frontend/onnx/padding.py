@@ -29,23 +29,23 @@ def make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes do not fit: {last_line(error)}", where=str(path)) from None
-    known = {v.name: v for v in [*inferred.graph.value_info, *inferred.graph.input]}
+    value_infos = {v.name: v for v in [*inferred.graph.value_info, *inferred.graph.input]}
     constants = {tensor.name: list(tensor.dims) for tensor in proto.graph.initializer}
     for node in nodes:
-        resolve_padding(node, known, constants)
+        resolve_padding(node, value_infos, constants)
 
 
 def resolve_padding(
     node: onnx.NodeProto,
-    known: dict[str, onnx.ValueInfoProto],
+    value_infos: dict[str, onnx.ValueInfoProto],
     constants: dict[str, list[int]],
 ) -> None:
     """The formulas of the ONNX operator specification of Conv, for one node."""
     mode = attribute_of(node, "auto_pad", b"NOTSET")
     kernel = list(attribute_of(node, "kernel_shape", ()))
     if not kernel and node.op_type == "Conv":
-        kernel = (constants.get(node.input[1]) or _dimensions(known.get(node.input[1])))[2:]
-    sizes = _dimensions(known.get(node.input[0]))[2:]
+        kernel = (constants.get(node.input[1]) or _dimensions(value_infos.get(node.input[1])))[2:]
+    sizes = _dimensions(value_infos.get(node.input[0]))[2:]
     if not kernel or len(sizes) != len(kernel) or not all([*sizes, *kernel]):
         return
     strides = list(attribute_of(node, "strides", [1] * len(kernel)))

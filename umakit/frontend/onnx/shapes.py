@@ -103,6 +103,6 @@ def inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, ..
             continue
         dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         sizes = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
-        known = tensor.HasField("shape") and min(sizes, default=0) >= 0
-        types[value.name] = (dtype, tuple(sizes) if known else None)
+        is_static = tensor.HasField("shape") and min(sizes, default=0) >= 0
+        types[value.name] = (dtype, tuple(sizes) if is_static else None)
     return types

@@ -52,13 +52,13 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
                 where=str(path),
                 fix="export the model again",
             )
-    known = {
+    written = {
         *(value.name for value in graph.input),
         *(tensor.name for tensor in graph.initializer),
         *(tensor.values.name for tensor in graph.sparse_initializer),
         *(name for node in graph.node for name in node.output),
     }
-    _check_outputs(graph.output, known, str(path))
+    _check_outputs(graph.output, written, str(path))
 
 
 def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
@@ -154,13 +154,13 @@ def _check_element_type(value: onnx.ValueInfoProto, where: str) -> None:
         )
 
 
-def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: set[str], where: str) -> None:
+def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], written: set[str], where: str) -> None:
     names: set[str] = set()
     for value in outputs:
         if value.name in names:
             raise ModelError(f"there are two outputs {value.name!r}", where=where)
         names.add(value.name)
-        if value.name not in known:
+        if value.name not in written:
             raise ModelError(
                 f"output {value.name!r} is computed by no node",
                 where=where,

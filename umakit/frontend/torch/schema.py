@@ -163,8 +163,10 @@ def _scalar(value: Any, kind: Any, place: str) -> Any:
         return _text(value, place)
     if kind is float:
         numbers = (int, float)
-        known = value in ("Infinity", "-Infinity", "NaN") or type(value) in numbers
-        _expect(known and (type(value) is not int or abs(value) <= LARGEST_INTEGER), value, place)
+        is_valid = value in ("Infinity", "-Infinity", "NaN") or type(value) in numbers
+        _expect(
+            is_valid and (type(value) is not int or abs(value) <= LARGEST_INTEGER), value, place
+        )
     elif kind is bool:
         _expect(type(value) is bool, value, place)
     elif isinstance(kind, type) and issubclass(kind, enum.IntEnum):

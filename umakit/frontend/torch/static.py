@@ -66,8 +66,8 @@ def input_sizes(
     }
     tensors = {n: value for n, value in placeholders.items() if isinstance(value, torch.Tensor)}
     for name in sorted(set(wanted) - set(tensors)):
-        known = ", ".join(tensors)
-        raise ModelError(f"there is no input {name!r}", where=where, fix=f"inputs are {known}")
+        names = ", ".join(tensors)
+        raise ModelError(f"there is no input {name!r}", where=where, fix=f"inputs are {names}")
     symbols: dict[Any, int] = {}
     notices: list[str] = []
     for name, value in tensors.items():
@@ -208,8 +208,8 @@ def _constants(program: Any, where: str) -> dict[str, Any]:
     signature, constants = program.graph_signature, {}
     for spec in signature.input_specs:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-            known = program.state_dict if spec.target in program.state_dict else program.constants
-            constants[spec.arg.name] = known[spec.target].detach().cpu()
+            stored = program.state_dict if spec.target in program.state_dict else program.constants
+            constants[spec.arg.name] = stored[spec.target].detach().cpu()
         elif spec.kind != InputKind.USER_INPUT:
             raise ModelError(
                 f"{spec.arg.name!r} is a {spec.kind.name.lower()}, not a tensor", where=where

@@ -88,8 +88,8 @@ def _of_one(operator: str, allowed: str = "", refused: str = "") -> Callable[[Re
         for name in refused.split():
             if node.attribute(name, 0):
                 raise node.refuse(f"has {name}={node.attribute(name)}, which is not supported")
-        known = node.attributes()
-        attributes: dict[str, Any] = {n: v for n, v in known.items() if n in allowed.split()}
+        given = node.attributes()
+        attributes: dict[str, Any] = {n: v for n, v in given.items() if n in allowed.split()}
         _quantize(node, 3, node.add(operator, _dequantized(node, 0), **attributes))
 
     return rewrite

@@ -33,8 +33,14 @@ def roi_align(node: Node) -> Any:
     transformation = node.attribute("coordinate_transformation_mode", before)
     mode, ratio = node.attribute("mode", "avg"), int(node.attribute("sampling_ratio", 0))
     data, rois = node.shape(0), node.shape(1)
-    known = transformation in ("half_pixel", "output_half_pixel") and mode in ("avg", "max")
-    if not known or node.dtype(0) != "float32" or len(data) != 4 or rois[1:] != (4,) or ratio < 0:
+    supported = transformation in ("half_pixel", "output_half_pixel") and mode in ("avg", "max")
+    if (
+        not supported
+        or node.dtype(0) != "float32"
+        or len(data) != 4
+        or rois[1:] != (4,)
+        or ratio < 0
+    ):
         raise node.refuse(
             f"has mode={mode}, coordinate_transformation_mode={transformation} and inputs "
             f"{node.dtype(0)}{list(data)} and {node.dtype(1)}{list(rois)}"

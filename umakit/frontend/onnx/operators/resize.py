@@ -81,12 +81,12 @@ def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
 
 def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
     """Refuse names that the specification does not know."""
-    known = {
+    choices = {
         "mode": (mode, MODES),
         "coordinate_transformation_mode": (transformation, coordinates.COORDINATES),
         "nearest_mode": (rounding, ("", *coordinates.ROUNDINGS)),
     }
-    for attribute, (name, names) in known.items():
+    for attribute, (name, names) in choices.items():
         if name not in names:
             raise node.refuse(f"has the {attribute} {name!r}, which ONNX does not define")
 

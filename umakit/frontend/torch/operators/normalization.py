@@ -61,15 +61,15 @@ def _statistics_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
 def _batch_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
     """input * alpha + beta with per-channel constants, which is how torch computes it too."""
     shape, dtype = graph.type_of(given["input"])
-    known: dict[str, Any] = {"weight": np.float64(1), "bias": np.float64(0)}
+    statistics: dict[str, Any] = {"weight": np.float64(1), "bias": np.float64(0)}
     for name in ("weight", "bias", "running_mean", "running_var"):
         if given[name] is not None:
             value = graph.fake(given[name])
             if graph.depends_on_inputs(given[name]):
                 raise graph.refuse(node, f"has a {name} that is computed from the inputs")
-            known[name] = value.detach().double().numpy()
-    alpha = known["weight"] / np.sqrt(known["running_var"] + given["eps"])
-    beta = known["bias"] - known["running_mean"] * alpha
+            statistics[name] = value.detach().double().numpy()
+    alpha = statistics["weight"] / np.sqrt(statistics["running_var"] + given["eps"])
+    beta = statistics["bias"] - statistics["running_mean"] * alpha
     per_channel = [shape[1], *[1] * (len(shape) - 2)]
     factor, offset = (relax.const(v.reshape(per_channel).astype(dtype), dtype)
                       for v in (alpha, beta))  # fmt: skip
