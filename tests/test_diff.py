@@ -23,7 +23,7 @@ from umakit.backend.registry import load_backend_folder
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import constant_folding
 from umakit.frontend.onnx import padding
-from umakit.lower import integer
+from umakit.operators import conv2d
 from umakit.tools.diff import DiffResult, diff_model
 from umakit.tools.diff.compare import compare
 from umakit.tools.diff.explain import explain
@@ -240,7 +240,7 @@ def of_one_layer(shape: tuple[int, ...], number: int) -> Callable[[Any], bool]:
 
 def test_a_changed_scale_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third of four pointwise convolutions that are equal in structure."""
-    path, original = trained_model("kws_ref_model.tflite"), integer._linear
+    path, original = trained_model("kws_ref_model.tflite"), conv2d.constants_of
     chosen = of_one_layer((64, 1, 1, 64), 2)
     names: list[str] = []
 
@@ -253,7 +253,7 @@ def test_a_changed_scale_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     healthy = diff_model(path, [])
     names += [layer.name for layer in healthy.layers]
     assert healthy.agrees and healthy.reference == "tflite-micro"
-    monkeypatch.setattr(integer, "_linear", linear)
+    monkeypatch.setattr(conv2d, "constants_of", linear)
     result = diff_model(path, [])
     assert blamed(result) == [names[6]] and wrong_layers(result) == [names[6]]
     assert result.blame is not None and result.blame.shared
@@ -261,7 +261,7 @@ def test_a_changed_scale_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_changed_weight_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, chosen = integer._linear, of_one_layer((16, 3, 3, 16), 1)
+    original, chosen = conv2d.constants_of, of_one_layer((16, 3, 3, 16), 1)
 
     def mirrored(call: Any) -> Any:
         layer = original(call)
@@ -271,13 +271,13 @@ def test_a_changed_weight_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
     path = trained_model("pretrainedResnet_quant.tflite")
     names = [layer.name for layer in diff_model(path, [], most=1).layers]
-    monkeypatch.setattr(integer, "_linear", mirrored)
+    monkeypatch.setattr(conv2d, "constants_of", mirrored)
     result = diff_model(path, [])
     assert blamed(result) == [names[2]] == wrong_layers(result)
 
 
 def test_a_wrong_rounding_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, chosen = integer._linear, of_one_layer((64, 1, 1, 64), 0)
+    original, chosen = conv2d.constants_of, of_one_layer((64, 1, 1, 64), 0)
 
     def linear(call: Any) -> Any:
         layer = original(call)
@@ -288,7 +288,7 @@ def test_a_wrong_rounding_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     path = trained_model("kws_ref_model.tflite")
     names = [layer.name for layer in diff_model(path, []).layers]
-    monkeypatch.setattr(integer, "_linear", linear)
+    monkeypatch.setattr(conv2d, "constants_of", linear)
     result = diff_model(path, [])
     assert blamed(result) == [names[2]] and result.blame is not None
     assert "never off by more than one" in result.blame.explanation
