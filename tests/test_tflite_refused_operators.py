@@ -88,13 +88,13 @@ REFUSED = {
         ),
         "CONV_2D that writes 'y': its bias needs more than 32 bits",
     ),
-    "sums of 32 bits without a bias that says so": (
+    "accumulators of 32 bits without a bias that says so": (
         one(
             "CONV_2D", "Conv2DOptions", source="int16", result="int16", shape=IMAGE,
             result_shape=(1, 2, 2, 1), StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
             QuantizedBiasType=2, extra=(WEIGHTS,),
         ),
-        "CONV_2D that writes 'y': it has no bias but sums of 32 bits",
+        "CONV_2D that writes 'y': it has no bias but accumulators of 32 bits",
     ),
     "RELU_N1_TO_1, which TFLM lacks": (
         one("RELU_N1_TO_1"), "RELU_N1_TO_1 that writes 'y' is not supported as a quantized"

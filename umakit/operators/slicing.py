@@ -105,7 +105,7 @@ def _split(
 
 
 def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[Any]:
-    """UNPACK of all places along an axis, which is left out."""
+    """UNPACK of all places along an axis, which is dropped."""
     options = converter.options(operator, "UnpackOptions")
     shape = converter.shape(operator.inputs[0])
     axis = options.Axis() + (len(shape) if options.Axis() < 0 else 0)

@@ -257,4 +257,4 @@ def check_wide_bias(
     if dtype not in allowed:
         raise ModelError(f"its bias is {dtype}, not {' or '.join(allowed)}")
     if options is not None and number < 0 and options.QuantizedBiasType() == TYPE_INT32:
-        raise ModelError("it has no bias but sums of 32 bits")
+        raise ModelError("it has no bias but accumulators of 32 bits")

@@ -2,7 +2,7 @@
 """TensorFlow Lite files as input.
 
 TVM's importer converts the operators; here the file is checked first, operators whose results are
-not known to be TensorFlow Lite's are refused, and every call keeps its operator's name: that of
+not TensorFlow Lite's are refused, and every call keeps its operator's name: that of
 the tensor it writes.
 """
 
