@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from import_graph import import_graph
 
+from umakit import patterns
 from umakit.operators import registry
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Order, Recognition
@@ -50,6 +51,7 @@ def test_nothing_outside_names_the_file_of_an_operator() -> None:
 SCRIPT = """
 import sys
 import umakit, umakit.cli.main, umakit.patterns, umakit.pipeline
+from umakit import patterns
 from umakit.operators import registry
 from umakit.testing.example_networks import QuantizedNetwork
 
@@ -84,3 +86,10 @@ def test_two_operators_cannot_be_the_general_one() -> None:
     with pytest.raises(ValueError, match="registered twice"):
         registry.register(IntegerOperator("add"))
     assert "second_product" not in {operator.name for operator in registry.operators()}
+
+
+def test_the_old_name_of_the_base_of_patterns_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="called OperatorPattern"):
+        assert patterns.Offer is patterns.OperatorPattern
+    with pytest.raises(AttributeError, match="no attribute 'qnothing'"):
+        _ = patterns.qnothing
