@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of four networks on the simulated Chocolate accelerator, beside their lower bound.
+"""Cycles of four networks on the simulated Chocolate accelerator, against their lower bound.
 
 make bench-chocolate
 

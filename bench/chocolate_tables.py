@@ -192,7 +192,7 @@ def table(
 
 def _introduction() -> str:
     return (
-        "# Chocolate: cycles beside the lower bound\n\n"
+        "# Chocolate: cycles against the lower bound\n\n"
         "`UMAKIT_MODELS=FOLDER make bench-chocolate`, with the trained networks of MLPerf Tiny in "
         "FOLDER. Every network ran on the simulated accelerator with what is in its "
         "`accel.toml`, one image, and gave the outputs of TensorFlow Lite Micro.\n\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size and speed of the C that umakit writes, beside lower bounds and other compilers.
+"""Size and speed of the C that umakit writes, against lower bounds and other compilers.
 
 make bench-library
 

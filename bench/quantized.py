@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed and size of the integer C that umakit writes, beside other runtimes of int8 networks.
+"""Speed and size of the integer C that umakit writes, against other runtimes of int8 networks.
 
 make bench-quantized
 

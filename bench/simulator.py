@@ -197,7 +197,7 @@ def speed(macs: int, seconds: list[float]) -> Spread:
 
 
 def bench_layers(loops: ctypes.CDLL) -> Iterator[LayerResult]:
-    """Layers at native speed, beside their rivals."""
+    """Layers at native speed, against their rivals."""
     for name, (size, channels, kernel, stride, depthwise) in LAYERS.items():
         print(name, file=sys.stderr, flush=True)
         layer = layer_of((size, size), channels, kernel, stride)

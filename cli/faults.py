@@ -236,7 +236,7 @@ def _enter_working_folder() -> bool:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember Ctrl-C beside raising it. Yields whether it was pressed."""
+    """Remember Ctrl-C and raise it. Yields whether it was pressed."""
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -67,7 +67,7 @@ def new(
         str | None,
         typer.Option(
             help="Start from a finished mock accelerator: vanilla (float32, the CPU's memory), "
-            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA beside compute).",
+            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA during compute).",
             show_default=False,
         ),
     ] = None,

@@ -30,7 +30,7 @@ HELP = """Write a page about a network on an accelerator: cycles, bounds, timeli
 
 The network is compiled and run on this machine, accelerators are simulated. The page is one HTML
 file that loads nothing: what was offloaded and why not the rest, cycles of each layer as predicted
-and simulated beside their lower bound and what holds them, a timeline of DMA and array, a roofline
+and simulated against their lower bound and what holds them, a timeline of DMA and array, a roofline
 and a memory map."""
 
 EPILOG = "Example:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html"
@@ -118,7 +118,7 @@ def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> No
 
 
 def layer_table(page: Page) -> Table:
-    """Cycles of each layer beside their prediction and bound, and what holds it."""
+    """Cycles of each layer with their prediction and bound, and what holds it."""
     if not page.tiled:
         table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
         for layer in page.layers:

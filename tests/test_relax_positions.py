@@ -132,13 +132,17 @@ CHECKED: dict[str, Case] = {
 """By operator of Relax, and a word that tells two cases of one apart."""
 
 WITHOUT_STATUS = {
+    "argsort": "a heap of positions that it has written itself: tests/test_ordering.py",
     "bucketize": "a search that stays inside of the boundaries, whatever their order",
     "image.grid_sample": "pads: tests/test_sampling.py",
     "one_hot": "an index beyond the depth has a row without any `on` value (as in ONNX)",
     "reverse_sequence": "no position from it; lengths beyond the axis have the axis' length",
+    "recurrent": "steps beyond the length of a sequence: tests/test_onnx_operator_rnn.py",
     "resample": "its positions are made of constants",
     "roi_pool": "umakit's own for ONNX: tests/test_onnx_roi_align.py",
     "slice_scatter": "its limits are constants",
+    "sort": "a heap of positions that it has written itself: tests/test_ordering.py",
+    "topk": "a heap of positions that it has written itself: tests/test_ordering.py",
     "vision.roi_align": "the number of an image is checked: tests/test_sampling.py",
     "vision.roi_pool": "the number of an image is checked: tests/test_sampling.py",
     "vision.multibox_transform_loc": "indices come from the operator itself",
@@ -155,7 +159,8 @@ WITHOUT_POSITIONS = frozenset(
     """
 abs acos acosh add arange argmax argmin asin asinh astype atan atan2 atanh bitwise_and bitwise_not
 bitwise_or bitwise_xor broadcast_to ccl.allgather ccl.allreduce ccl.broadcast_from_worker0
-ccl.scatter_from_worker0 ceil clip collapse_sum_like collapse_sum_to concat cos cosh dequantize
+ccl.scatter_from_worker0 ceil clip collapse_sum_like collapse_sum_to concat cos cosh cumprod cumsum
+dequantize
 dist.redistribute_replica_to_shard divide einsum equal erf exp expand_dims eye eye_like flatten flip
 floor floor_divide floor_mod full full_like grad.avg_pool2d_backward grad.end_checkpoint
 grad.max_pool2d_backward grad.no_grad grad.start_checkpoint greater greater_equal hamming_window

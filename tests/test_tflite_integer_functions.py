@@ -137,7 +137,7 @@ def test_quotients(
 
 
 def test_division_by_0_is_defined() -> None:
-    """A divisor that stands for 0 counts as one step; TensorFlow Lite leaves it undefined."""
+    """A divisor that stands for 0 counts as 1 LSB; TensorFlow Lite leaves it undefined."""
     case = Case("DIV", [int8((3,), (1.0, 0)), int8((1,), (0.1, 7))], [int8((3,), (0.01, 0))],
                 "DivOptions")  # fmt: skip
     values = np.array([[-5, 0, 5]], np.int8)

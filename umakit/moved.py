@@ -35,7 +35,7 @@ MOVED = {
     "tuning": ("umakit.tools.tuning", "`uma tune`"),
     "undecided": ("umakit.backend.undecided", "umakit.backend"),
 }
-"""Where a module is now, and the public way to what it has; empty where there is none beside."""
+"""Where a module is now, and the public way to what it has; empty where there is none."""
 
 
 class _Alias(Loader):

@@ -111,7 +111,7 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
 
 
 def parse_overlap(when: str) -> Overlap:
-    """When the CPU works beside an accelerator, by name.
+    """When the CPU works in parallel with an accelerator, by name.
 
     Raises:
         LibraryError: there is no such case.

@@ -23,7 +23,7 @@ class StrawberryAcceleratorBackend(UMABackend):
         self._register_tir_pass(PassPhase.TIR_PHASE_0, layer_pass)
 
         # Which of these steps are copies: between two layers that follow each other, they are
-        # left away where the tensor can stay in the scratchpad.
+        # omitted where the tensor can stay in the scratchpad.
         self._register_transfers(load=DMA_IN, store=DMA_OUT)
 
         # What the generated C includes, and the driver it is linked with.

@@ -289,7 +289,7 @@ class UMABackend(ABC):
         """Name the driver calls that copy whole tensors between shared memory and a scratchpad.
 
         A result that a later layer of this backend loads again then stays in the scratchpad where
-        it fits, and the copies out and in are left away. All other driver calls must leave the
+        it fits, and the copies out and in are omitted. All other driver calls must leave the
         buffers that were loaded as they are.
 
         Args:

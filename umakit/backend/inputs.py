@@ -18,7 +18,7 @@ def input_files(
 
     Args:
         paths: files, and folders that are read as a whole; None is left out.
-        backends: whose folders are read, but may hold other things beside what is read.
+        backends: whose folders are read, but may hold other things than what is read.
         model: files of a model, see `frontend.model_files`.
     """
     found = [path for path in paths if path is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants as one binary file beside the C, and what its loader checks.
+"""Constants as one binary file apart from the C, and what its loader checks.
 
 The file, little-endian throughout::
 

@@ -96,7 +96,7 @@ class Device:
         return [*(SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)), *replaced]
 
     def program_flags(self) -> list[str]:
-        """Flags of a whole program, beside those of the compiler."""
+        """Flags of a whole program, in addition to those of the compiler."""
         if not self.is_bare_metal:
             return [f"-I{RUNTIME}", *self.linking]
         # What nothing calls is left out: memory is small.

@@ -123,7 +123,7 @@ def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file that the network takes: a data set may hold labels beside them.
+    """The arrays of a file that the network takes: a data set may hold labels too.
 
     When none has an input's name and there is only one array, that one is kept.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing folders and files all at once or not at all.
 
-What is new is written beside its destination and put in place by renaming, under a lock that other
+What is new is written next to its destination and put in place by renaming, under a lock that other
 processes of umakit wait for: whoever looks sees the old files or the new ones, and of two writers
 the last one's.
 """
@@ -25,7 +25,7 @@ from umakit.files.manifest import manifest_text
 from umakit.files.outputs import FileKind, FolderKind, check_file, check_folder
 
 PREFIX = ".umakit-"
-"""Of names of temporary files and folders, which lie beside what is written."""
+"""Of names of temporary files and folders, which lie next to what is written."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 AT_WORKING_FOLDER = -100

@@ -27,7 +27,7 @@ class Meaning(Enum):
     `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
     runtime (ONNX Runtime) computes some in integers; its results are met where it does. `REALS`
     (PyTorch, Relax): real arithmetic between dequantize and quantize, which integers can only
-    round; results are within one step of it.
+    round; results are within 1 LSB of it.
     """
 
     INTEGERS = "integers"

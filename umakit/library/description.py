@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`metadata.json` of an exported library: TVM's keys for tools that know them, umakit's beside.
+"""`metadata.json` of an exported library: TVM's keys for tools that know them, and umakit's.
 
 The keys under `modules` are those of TVM's Model Library Format 7
 (`python/tvm/micro/model_library_format.py` of TVM 0.18), without the date of the export.

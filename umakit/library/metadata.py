@@ -91,7 +91,7 @@ def load_metadata(library: Path) -> dict[str, Any]:
 
 def _refuse_links(library: Path) -> None:
     """Refuse links among the files that compilers and emulators get: what they quote could be of
-    any file. Links that the user put beside them are not read.
+    any file. Links that the user put next to them are not read.
 
     Raises:
         LibraryError: names the link.

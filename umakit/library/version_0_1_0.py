@@ -19,7 +19,7 @@ HEADERS = (
     "status.h", "systolic_array.h", "systolic_array_internal.h", "systolic_array_registers.h",
     "systolic_cycles.h", "trace.h",
 )  # fmt: skip
-"""Of `umakit/` beside the C files."""
+"""Of `umakit/`, next to the C files."""
 
 
 def library_names(metadata: bytes) -> frozenset[str]:

@@ -131,7 +131,7 @@ class Estimates:
         return Estimate(bound, max(bound, way_in + steps + last), commands)
 
     def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
-        """Cycles of all jobs if each waits for what is copied beside the one before.
+        """Cycles of all jobs if each waits for what is copied during the one before.
 
         In a step of a loop those tensors are copied whose tiles it or a loop inside of it changes.
         With n buffers the copies for a job can start when the job n before it has ended, and the

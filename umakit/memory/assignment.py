@@ -116,7 +116,7 @@ class _Assignment:
         return None
 
     def _fits_next(self, piece: Lifetime, choice: Choice) -> bool:
-        """Whether a piece's next pool has room for it beside what is there now."""
+        """Whether a piece's next pool has room for it in addition to what is there now."""
         pool = self._candidates[piece.name][choice[piece.name] + 1]
         moved = {**choice, piece.name: choice[piece.name] + 1}
         return pool.size is None or live_set_bound(self._inside(pool, moved)) <= pool.size

@@ -39,7 +39,7 @@ LEAST_HEADROOM = 23
 
 @dataclass(frozen=True)
 class Divide(Parameters):
-    """The quotient of two tensors whose shapes broadcast; a divisor of 0 counts as one step.
+    """The quotient of two tensors whose shapes broadcast; a divisor of 0 counts as 1 LSB.
 
     Attributes:
         zero_points: of the operands.

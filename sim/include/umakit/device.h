@@ -11,7 +11,7 @@
  * library takes the accelerator before the first driver call of a run and gives
  * it back after the last one, by the functions of umakit_lock_NAME.h, which are
  * the place for a mutex of your operating system. Code of your own that uses a
- * device beside libraries takes it in the same way.
+ * device outside of libraries takes it in the same way.
  */
 #ifndef UMAKIT_DEVICE_H
 #define UMAKIT_DEVICE_H

@@ -79,13 +79,13 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
         file = path.parent / location
         if not file.is_file():
             raise ModelError(
-                f"{what}, which does not exist", where=str(path), fix="copy it beside the model"
+                f"{what}, which does not exist", where=str(path), fix="copy it next to the model"
             )
         _check_extent(entries, file, what, path)
 
 
 def external_files(path: Path) -> list[Path]:
-    """The files beside an ONNX file that hold tensors of it; none for what is no ONNX file.
+    """The files next to an ONNX file that hold tensors of it; none for what is no ONNX file.
 
     Files of tensors that umakit does not look at, such as those of training, are among them.
     """
