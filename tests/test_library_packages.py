@@ -21,13 +21,14 @@ import pytest
 from execution import vanilla
 from networks import Graph, normal, save
 from umakit.cli.main import run_command
+from umakit.cli.package import Format
 
 import umakit
 from umakit.devices.run import run_library
 from umakit.errors import LibraryError
 from umakit.library.build_files import needs_full_libc, numeric_version
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.convert import package_library
+from umakit.library.packages.convert import FORMATS, package_library
 from umakit.library.tar_files import library_folder, tar_bytes
 
 IMAGE = normal(1, 3, 5, 7, seed=3)
@@ -789,3 +790,7 @@ def test_nothing_is_left_of_a_failure(
             write()
     assert kept.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["one.tar"]
+
+
+def test_the_command_offers_every_format() -> None:
+    assert [form.value for form in Format] == list(FORMATS)

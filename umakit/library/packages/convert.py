@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.errors import LibraryError
@@ -12,7 +14,26 @@ from umakit.library.metadata import load_metadata
 from umakit.library.packages.arduino import ARDUINO_FOLDER, arduino_files, check_arduino_name
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, library_folder, write_tar
 
-FORMATS = ("tar", "arduino")
+Write = Callable[[Path, Path, bool], None]
+"""(library, destination, whether files in the way are replaced) -> None: check, then write."""
+
+
+@dataclass(frozen=True)
+class PackageFormat:
+    """A form in which other projects take in a library.
+
+    Attributes:
+        name: what `uma package --format` calls it.
+        suffix: of the default destination, which is called as the library's C interface.
+        write: all of it or nothing; raises LibraryError where the destination is not ours to
+            write, and OutputError where files in the way are not.
+    """
+
+    name: str
+    suffix: str
+    write: Write
+
+
 LEFT_OUT = ("build", "__pycache__")
 """Folders below a library that tools make."""
 
@@ -24,7 +45,7 @@ def package_library(
 
     Args:
         library: what `uma compile` wrote, a folder or a tar file.
-        kind: `tar` or `arduino`.
+        kind: a name of `FORMATS`.
         destination: the file or folder to write; what umakit wrote there earlier is replaced.
             Default: named after the library, in the working directory.
         force: whether files in the way that were changed, or that something else wrote, are
@@ -39,23 +60,37 @@ def package_library(
     """
     if kind not in FORMATS:
         raise LibraryError(f"format {kind!r} is none of {', '.join(FORMATS)}")
-    metadata = load_metadata(library)
-    if destination is None:
-        interface = metadata["umakit"]["interface"]
-        destination = Path(f"{interface}{SUFFIX}" if kind == "tar" else interface)
-    if kind == "tar":
-        if destination.suffix != SUFFIX:
-            raise LibraryError(
-                f"does not end in {SUFFIX}", where=str(destination), fix="choose another name"
-            )
-        check_file(destination, LIBRARY_TAR, [library], force=force)
-        write_tar(destination, read_files(library), [library], force=force)
-    else:
-        check_arduino_name(destination)
-        check_folder(destination, ARDUINO_FOLDER, [library], force=force)
-        files = arduino_files(read_files(library), metadata, str(library))
-        write_folder(destination, files, ARDUINO_FOLDER, [library], force=force)
+    form = FORMATS[kind]
+    interface = load_metadata(library)["umakit"]["interface"]
+    destination = destination or Path(f"{interface}{form.suffix}")
+    form.write(library, destination, force)
     return destination
+
+
+def _write_tar(library: Path, destination: Path, force: bool) -> None:
+    if destination.suffix != SUFFIX:
+        raise LibraryError(
+            f"does not end in {SUFFIX}", where=str(destination), fix="choose another name"
+        )
+    check_file(destination, LIBRARY_TAR, [library], force=force)
+    write_tar(destination, read_files(library), [library], force=force)
+
+
+def _write_arduino(library: Path, destination: Path, force: bool) -> None:
+    check_arduino_name(destination)
+    check_folder(destination, ARDUINO_FOLDER, [library], force=force)
+    files = arduino_files(read_files(library), load_metadata(library), str(library))
+    write_folder(destination, files, ARDUINO_FOLDER, [library], force=force)
+
+
+FORMATS = {
+    form.name: form
+    for form in (
+        PackageFormat("tar", SUFFIX, _write_tar),
+        PackageFormat("arduino", "", _write_arduino),
+    )
+}
+"""All formats by name."""
 
 
 def read_files(library: Path) -> dict[str, str | bytes]:
