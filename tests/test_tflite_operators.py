@@ -133,6 +133,19 @@ def test_depthwise_convolution(
     assert_exact(file.finish([x], [y]), (1, height, width, inputs), seed)
 
 
+def test_depthwise_convolution_of_more_channels_than_a_tile() -> None:
+    """Each channel is rescaled by its own factor, those of the second tile too."""
+    file = TfliteFile()
+    x = file.tensor([1, 3, 3, 35], scale=0.2, zero_point=-7, name="x")
+    constants, product = weights_and_bias(file, (1, 2, 2, 70), 70, 3, 0.2, 5, True)
+    y = file.tensor([1, 2, 2, 70], scale=product * 9, zero_point=3, name="y")
+    file.operator(
+        "DEPTHWISE_CONV_2D", [x, *constants], [y], "DepthwiseConv2DOptions",
+        DepthMultiplier=2, **convolution_options((1, 1), (1, 1), 1, 0),
+    )  # fmt: skip
+    assert_exact(file.finish([x], [y]), (1, 3, 3, 35))
+
+
 @pytest.mark.parametrize(("groups", "outputs"), [(2, 6), (6, 6), (6, 12), (3, 3)])
 def test_grouped_convolution(groups: int, outputs: int) -> None:
     file = TfliteFile()
