@@ -120,6 +120,36 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_key(
         assert "\n" not in message and "pydantic" not in message and len(message) < 600
 
 
+BEYOND = {
+    "tensors.0.offset_bytes": (17, "beyond used_bytes"),
+    "tensors.0.size_bytes": (17, "beyond used_bytes"),
+    "tensors.0.last_layer": (1, "outlives the last layer"),
+}
+
+
+def test_tensors_and_operators_of_the_metadata_end_with_what_holds_them(
+    library: Path, tmp_path: Path
+) -> None:
+    """The last byte of a pool, the last layer and the last operator may be used, not the next."""
+    placed = {
+        "name": "t", "c_name": "t", "role": "intermediate", "offset_bytes": 16, "size_bytes": 16,
+        "first_layer": 0, "last_layer": 0, "takes_over": None,
+    }  # fmt: skip
+
+    def full(data: Values) -> None:
+        assert len(data["umakit"]["layers"]) == len(data["umakit"]["operators"]) == 1
+        data["umakit"]["memory"]["pools"][0] |= {"used_bytes": 32, "tensors": [placed]}
+
+    whole = edited(library, tmp_path, full)
+    assert load_metadata(whole)["umakit"]["layers"][0]["operators"] == [0]
+    for key, (value, said) in BEYOND.items():
+        copied = edited(whole, tmp_path / key, at(f"umakit.memory.pools.0.{key}", value))
+        with pytest.raises(LibraryError, match=said):
+            load_metadata(copied)
+    with pytest.raises(LibraryError, match="not in operators"):
+        load_metadata(edited(whole, tmp_path / "row", at("umakit.layers.0.operators", [1])))
+
+
 def test_no_command_takes_a_path_from_an_edited_file(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
