@@ -58,7 +58,7 @@ BAD = {
     "half of a file": (single()[:300], "is truncated or damaged"),
     "another format": (b"PK\x03\x04" + bytes(100), "is no TensorFlow Lite file"),
     "an operator that is not supported": (
-        single("LOG_SOFTMAX"), "operator LOG_SOFTMAX that writes 'y' is not supported as a quant"
+        single("FLOOR"), "operator FLOOR that writes 'y' is not supported as a quantized operator"
     ),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y'"),
     "no scale": (single(scale=()), "tensor 'x' has no scale"),
