@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 import tvm_ffi
-from tvm import relax, s_tir, te, topi
+from tvm import s_tir, te, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
@@ -56,10 +56,11 @@ if TYPE_CHECKING:
         TupleGetItem,
         Type,
         Var,
+        relax,
         tirx,
     )
 else:
-    from tvm import tirx
+    from tvm import relax, tirx
     from tvm.ir import BaseFunc as BaseFunction
     from tvm.ir import (
         Call,

@@ -6,8 +6,8 @@ not described: attributes are `Any`, but for those that stages pass on. `umakit.
 own classes under the same names when it runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 class Node:
     def __getattr__(self, name: str) -> Any: ...
@@ -81,6 +81,15 @@ class Call(Expr):
     op: Any
     args: Sequence[Any]
     attrs: Any
+    ty_args: Sequence[Type]
+    def __init__(
+        self,
+        op: Expr,
+        args: Sequence[Expr],
+        attrs: Any = None,
+        ty_args: Sequence[Type] | None = None,
+        span: Span | None = None,
+    ) -> None: ...
 
 class GenericConst(Expr):
     value: Any
@@ -115,6 +124,15 @@ class Function(BaseFunction):
 
     params: Sequence[Var]
     body: Any
+    def __init__(
+        self,
+        params: Sequence[Var],
+        body: Expr,
+        ret_ty: Type | None = None,
+        is_pure: bool | None = True,
+        attrs: Any = None,
+        span: Span | None = None,
+    ) -> None: ...
 
 class PrimFunc(BaseFunction):
     """A function of TIR."""
@@ -324,3 +342,41 @@ class tirx(metaclass=_Namespace):
     def call_pure_extern(dtype: str, name: str, *arguments: object) -> Call: ...
     @staticmethod
     def call_intrin(dtype: str, name: str, *arguments: object) -> Call: ...
+
+class _Operators(type):
+    """The functions of `relax.op` make calls, which their own annotations call expressions."""
+
+    def __getattr__(cls, name: str) -> Callable[..., Call]: ...
+
+_Call = Call
+_Function = Function
+_Var = Var
+
+class relax(metaclass=_Namespace):
+    """The names of `tvm.relax` that make or tell apart expressions and types."""
+
+    Call: TypeAlias = _Call
+    Function: TypeAlias = _Function
+    Tuple: TypeAlias = RelaxTuple
+    Var: TypeAlias = _Var
+
+    class DataflowVar(_Var): ...
+
+    class TensorType(Type):
+        shape: Any
+        dtype: Any
+        ndim: int
+        def __init__(self, shape: Any = None, dtype: str = ...) -> None: ...
+
+    class TupleType(Type):
+        fields: Sequence[Type]
+        def __init__(self, fields: Sequence[Type], span: Span | None = None) -> None: ...
+
+    class op(metaclass=_Operators):
+        class nn(metaclass=_Operators): ...
+        class image(metaclass=_Operators): ...
+
+    @staticmethod
+    def const(value: object, dtype: str | None = None) -> GenericConst: ...
+    @staticmethod
+    def call_tir(gvar: GlobalVar, args: Expr, out_ty: Type | Sequence[Type]) -> _Call: ...
