@@ -23,7 +23,7 @@ from numpy_fixed_point import (
     rescaled_wide,
     rounding_divide,
 )
-from numpy_tflite_movements import MOVEMENTS
+from numpy_tflite_data_movement import DATA_MOVEMENT
 from numpy_tflite_tensors import Kernel, Operator, Tensor, round_away
 
 SAME = 0
@@ -305,7 +305,7 @@ def extremum(operator: Operator) -> Array:
     return np.asarray((np.maximum if operator.code == "MAXIMUM" else np.minimum)(left, right))
 
 
-KERNELS: dict[str, Kernel] = MOVEMENTS | {
+KERNELS: dict[str, Kernel] = DATA_MOVEMENT | {
     "ADD": sum_or_difference, "AVERAGE_POOL_2D": pool, "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution, "DEQUANTIZE": dequantize,
     "FULLY_CONNECTED": fully_connected, "HARD_SWISH": hard_swish, "LEAKY_RELU": leaky_relu,

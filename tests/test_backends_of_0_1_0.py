@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from umakit.machine import DriverCosts, Hardware, TilePlanner
 from umakit.moved import MOVED
 
 BACKENDS = Path(__file__).parent / "data" / "backends_0_1_0"
@@ -69,3 +70,11 @@ def test_modules_of_an_old_folder_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 def test_names_of_no_version_are_not_found() -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("umakit.no_such_module")
+
+
+def test_the_old_name_of_a_planners_predicate_warns() -> None:
+    hardware = Hardware(rows=4, columns=4, scratchpad_bytes=4096)
+    planner = TilePlanner(hardware, DriverCosts(1, 1, 1, 1, 1, 1, 1))
+    with pytest.warns(DeprecationWarning, match=r"called accepts") as warned:
+        predicate = planner.judge
+    assert predicate == planner.accepts and len(warned) == 1

@@ -18,7 +18,7 @@ T = TypeVar("T")
 LONGEST = 300
 """Characters of an exception's text."""
 
-_put_into_words: list[BaseException] = []
+_last_described: list[BaseException] = []
 
 
 def last_raised() -> BaseException | None:
@@ -26,7 +26,7 @@ def last_raised() -> BaseException | None:
 
     What is raised of it may lose it as its cause on the way through TVM.
     """
-    return _put_into_words[-1] if _put_into_words else None
+    return _last_described[-1] if _last_described else None
 
 
 def raised(error: BaseException, backend: UMABackend | None) -> str:
@@ -36,7 +36,7 @@ def raised(error: BaseException, backend: UMABackend | None) -> str:
         error: caught around a call of the backend's code.
         backend: whose code it was; None if it was nobody's.
     """
-    _put_into_words[:] = [error]
+    _last_described[:] = [error]
     kind = type(error)
     text = _text(error)
     from_tvm = kind.__module__.partition(".")[0] in ("tvm", "tvm_ffi")

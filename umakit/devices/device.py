@@ -113,8 +113,8 @@ class Device:
         """
         if not self.is_bare_metal:
             return [*self.emulator, str(program), *arguments]
-        words = [word.replace(",", ",,") for word in ("main", *arguments)]
-        semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in words)])
+        escaped = [word.replace(",", ",,") for word in ("main", *arguments)]
+        semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in escaped)])
         return [*self.emulator, "-semihosting-config", semihosting, "-kernel", str(program)]
 
     def _require(self, program: str) -> None:

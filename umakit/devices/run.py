@@ -202,8 +202,8 @@ def run_library(
             for index in range(count):
                 for array in arrays:
                     stream.write(array[index].tobytes())
-        words = [INPUTS, OUTPUTS, str(count), str(repeat)]
-        ended = execute(machine, runner, words, folder, timeout)
+        arguments = [INPUTS, OUTPUTS, str(count), str(repeat)]
+        ended = execute(machine, runner, arguments, folder, timeout)
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, lines, ended.stderr)
         data = (folder / OUTPUTS).read_bytes()

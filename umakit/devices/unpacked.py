@@ -56,15 +56,15 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
             pointers.append(_open_weights(binary, library, description, kept))
         pointers += [pool.ctypes.data for pool in kept[: len(memory["pools"])]]
         status = function(*map(ctypes.c_void_p, pointers))
-        meaning = _meaning(binary, interface, status)
+        text = _status_text(binary, interface, status)
     if status != 0:
         raise DeviceError(
-            f"the run stopped with status {status}: {meaning}", where=interface, status=status
+            f"the run stopped with status {status}: {text}", where=interface, status=status
         )
     return outputs
 
 
-def _meaning(binary: ctypes.CDLL, interface: str, status: int) -> str:
+def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
     """What the library says about a status."""
     function = getattr(binary, f"{interface}_status_string")
     function.restype = ctypes.c_char_p

@@ -57,7 +57,7 @@ def write_folder(
     contents = with_manifest(files, kind.manifest)
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_beside(place) as temporary:
+        with _temporary_sibling(place) as temporary:
             staged = temporary / "new"
             _write_files(staged, contents)
             with _locked(place.parent), _uninterrupted():
@@ -93,7 +93,7 @@ def write_file(
     """
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_beside(place) as temporary:
+        with _temporary_sibling(place) as temporary:
             staged = temporary / "new"
             if isinstance(content, bytes):
                 staged.write_bytes(content)
@@ -112,7 +112,7 @@ def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> Non
     """
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary_beside(place) as temporary:
+        with _temporary_sibling(place) as temporary:
             _write_files(temporary / "new", {p: as_bytes(text) for p, text in files.items()})
             with _locked(place.parent):
                 if destination.is_symlink() or place.exists():
@@ -162,7 +162,7 @@ def _written_to(destination: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _temporary_beside(place: Path) -> Iterator[Path]:
+def _temporary_sibling(place: Path) -> Iterator[Path]:
     """A folder in the same file system. What is not ours is never deleted with it."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place.parent))
     try:

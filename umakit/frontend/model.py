@@ -21,7 +21,7 @@ from umakit.errors import ModelError
 InputShapes = Mapping[str, Sequence[int]]
 
 
-class Meaning(Enum):
+class QuantizedSemantics(Enum):
     """What the format of a model says a quantized operator computes.
 
     `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
@@ -70,7 +70,7 @@ class Model:
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
         arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
-        meaning: what the model says a quantized operator computes.
+        semantics: what the model says a quantized operator computes.
         path: of the model file; empty for an object.
     """
 
@@ -81,7 +81,7 @@ class Model:
     notices: tuple[str, ...] = ()
     fingerprint: str = ""
     arithmetic: str = "ort"
-    meaning: Meaning = Meaning.REALS
+    semantics: QuantizedSemantics = QuantizedSemantics.REALS
     path: str = ""
 
 
@@ -136,7 +136,7 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
         raise ModelError(
             f"there is no rounding {rounding!r}", fix=f"choose {' or '.join(ROUNDINGS)}"
         )
-    if model.meaning is Meaning.INTEGERS:
+    if model.semantics is QuantizedSemantics.INTEGERS:
         raise ModelError(
             f"integers of the model's format are defined with the rounding {model.arithmetic}, "
             f"not {rounding}",
@@ -144,7 +144,7 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
             fix="leave --rounding out, or quantize the model as ONNX (QDQ) or with PyTorch",
         )
     # Reals are near the results of any runtime; those of another one cannot be met exactly.
-    return replace(model, arithmetic=rounding, meaning=Meaning.REALS)
+    return replace(model, arithmetic=rounding, semantics=QuantizedSemantics.REALS)
 
 
 def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:

@@ -47,18 +47,18 @@ class Part:
         name: what it is, such as `umakit_simulator`.
         target: the name with a digest of the contents of its files.
         sources: its C files.
-        needs: targets that it calls.
-        device_sources: further C files, unless a board brings its own device.
-        device_needs: targets that those call.
+        dependencies: targets whose functions it calls.
+        device_sources: additional C files, unless a board brings its own device.
+        device_dependencies: targets whose functions the device sources call.
         only_simulated: whether there is none on a board.
     """
 
     name: str
     target: str
     sources: Sequence[str]
-    needs: Sequence[str] = ()
+    dependencies: Sequence[str] = ()
     device_sources: Sequence[str] = ()
-    device_needs: Sequence[str] = ()
+    device_dependencies: Sequence[str] = ()
     only_simulated: bool = False
 
 
@@ -116,19 +116,23 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
     if sources.status:
         status = _target("umakit_status", [*sources.status, *_headers(sim.COMMON_HEADERS)], files)
         parts.append(Part("umakit_status", status, sources.status))
-    needs = [status] if status else []
+    dependencies = [status] if status else []
     simulator_headers = [*_headers(sim.COMMON_HEADERS), *_headers(sim.SIMULATOR_HEADERS)]
     if sources.simulator:
         simulator = _target("umakit_simulator", [*sources.simulator, *simulator_headers], files)
         parts.append(
-            Part("umakit_simulator", simulator, sources.simulator, needs, only_simulated=True)
+            Part(
+                "umakit_simulator", simulator, sources.simulator, dependencies, only_simulated=True
+            )
         )
     kinds = {}
     for kind, names in sources.kinds.items():
         contents = [*names, *simulator_headers, *_kind_headers(kind)]
         kinds[kind] = _target(f"umakit_{kind}", contents, files)
-        needs_kind = [simulator, *needs]
-        parts.append(Part(f"umakit_{kind}", kinds[kind], names, needs_kind, only_simulated=True))
+        kind_dependencies = [simulator, *dependencies]
+        parts.append(
+            Part(f"umakit_{kind}", kinds[kind], names, kind_dependencies, only_simulated=True)
+        )
     for backend, driver in sources.drivers.items():
         devices = sources.devices[backend]
         if not driver and not devices:
@@ -138,8 +142,8 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
         if simulated:
             contents += [*simulator_headers, *_kind_headers(simulated)]
         target = _target(backend, contents, files)
-        device_needs = [kinds[simulated]] if simulated else []
-        parts.append(Part(backend, target, driver, needs, devices, device_needs))
+        device_dependencies = [kinds[simulated]] if simulated else []
+        parts.append(Part(backend, target, driver, dependencies, devices, device_dependencies))
     return parts
 
 

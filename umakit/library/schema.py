@@ -177,7 +177,7 @@ class Sources(Section):
         static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
         status: C files of the statuses that drivers return.
         simulator: C files that all simulated devices need.
-        kinds: further C files of the simulator, by kind of device.
+        kinds: additional C files of the simulator, by kind of device.
         drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
         simulated_as: kind of the simulated device, by backend.
@@ -203,8 +203,8 @@ class Sources(Section):
     @property
     def simulated(self) -> list[str]:
         """What is left out on a board."""
-        further = (*self.kinds.values(), *self.devices.values())
-        return [*self.simulator, *(name for names in further for name in names)]
+        optional = (*self.kinds.values(), *self.devices.values())
+        return [*self.simulator, *(name for names in optional for name in names)]
 
 
 class Description(Section):

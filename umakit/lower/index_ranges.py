@@ -259,20 +259,20 @@ class Ranges:
         return self._masked(node.a, node.b, limits, facts)
 
     def _of_Select(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
-        return self._chosen(node.condition, node.true_value, node.false_value, facts)
+        return self._range_of_selection(node.condition, node.true_value, node.false_value, facts)
 
     def _of_Call(self, node: tvm_api.Call, limits: Range, facts: Sequence[Fact]) -> Range:
         name, arguments = called(node), list(node.args)
         if name == "if_then_else":
             condition, yes, no = arguments
-            return self._chosen(condition, yes, no, facts)
+            return self._range_of_selection(condition, yes, no, facts)
         if name == "shift_right":
             return self._shifted(arguments[0], arguments[1], limits, facts)
         if name == "bitwise_and":
             return self._masked(arguments[0], arguments[1], limits, facts)
         return self.of(arguments[0], facts) if name == "likely" else limits
 
-    def _chosen(
+    def _range_of_selection(
         self,
         condition: tvm_api.PrimExpr,
         yes: tvm_api.PrimExpr,

@@ -136,21 +136,25 @@ class _Row:
         fill = loop("position", count, lambda position: self._put(position, position))
         results = loop("result", count, self._value)
         if count == 1:
-            best = loop("rest", self._size - 1, lambda rest: self._offered(rest + int32(1)))
+            best = loop(
+                "rest", self._size - 1, lambda rest: self._insert_if_better(rest + int32(1))
+            )
             return sequence(fill, *([best] if self._size > 1 else []), results)
         heap, rest, last = count // 2, self._size - count, count - 1
 
         def step(number: tvm_api.PrimExpr) -> Any:
             """Make a heap, put better positions into it, and take them out in order."""
             start = self._set(self._node, int32(heap - 1) - number, self._end, int32(count))
-            offer = sequence(
+            insert = sequence(
                 self._set(self._node, int32(count)),
-                self._offered(number + int32(count - heap), self._set(self._node, int32(0))),
+                self._insert_if_better(
+                    number + int32(count - heap), self._set(self._node, int32(0))
+                ),
             )
             take = self._take(int32(heap + rest + last) - number)
             chosen = take
             if rest:
-                chosen = tirx.IfThenElse(number < int32(heap + rest), offer, take)
+                chosen = tirx.IfThenElse(number < int32(heap + rest), insert, take)
             return sequence(
                 tirx.IfThenElse(number < int32(heap), start, chosen),
                 loop("level", count.bit_length() - 1, lambda _: self._sink()),
@@ -220,7 +224,7 @@ class _Row:
             tirx.IfThenElse(child < end, below, None),
         )
 
-    def _offered(self, position: tvm_api.PrimExpr, *then: Any) -> tvm_api.Stmt:
+    def _insert_if_better(self, position: tvm_api.PrimExpr, *then: Any) -> tvm_api.Stmt:
         """Put a position in the place of the root, the last of the best, if it comes before it."""
         root = int32(0)
         x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))

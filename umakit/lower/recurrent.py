@@ -226,15 +226,17 @@ class _Layer:
         """
         source = self.results[1] if source is None else source
         weights = self.inputs["weights"]
-        sums = tirx.decl_buffer([len(gates)], self.dtype, "sums", scope="local")
-        zeros = [tirx.BufferStore(sums, self._number(0.0), [int32(i)]) for i in range(len(gates))]
+        accumulators = tirx.decl_buffer([len(gates)], self.dtype, "sums", scope="local")
+        zeros = [
+            tirx.BufferStore(accumulators, self._number(0.0), [int32(i)]) for i in range(len(gates))
+        ]
 
         def add(k: Any) -> Any:
             return sequence(
                 *(
                     tirx.BufferStore(
-                        sums,
-                        sums[int32(i)] + weights[self._row(gate, j), k] * source[b, k],
+                        accumulators,
+                        accumulators[int32(i)] + weights[self._row(gate, j), k] * source[b, k],
                         [int32(i)],
                     )
                     for i, gate in enumerate(gates)
@@ -242,9 +244,9 @@ class _Layer:
             )
 
         bind = _Bindings(self.dtype)
-        products = [bind(f"product_{gate}", sums[int32(i)]) for i, gate in enumerate(gates)]
+        products = [bind(f"product_{gate}", accumulators[int32(i)]) for i, gate in enumerate(gates)]
         return sequence(
-            tirx.AllocBuffer(sums), *zeros, loop("k", self.sizes[2], add),
+            tirx.AllocBuffer(accumulators), *zeros, loop("k", self.sizes[2], add),
             *bind.statements, *compute(products),
         )  # fmt: skip
 

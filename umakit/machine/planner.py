@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from umakit.machine.bound import Bound, lower_bound
@@ -86,8 +87,15 @@ class TilePlanner:
             return misfit(self._tiles(layer, self._smallest(layer)), self.hardware)
         return True
 
-    judge = accepts
-    """The name that `accepts` had in umakit 0.1.0."""
+    @property
+    def judge(self) -> Callable[[Composite], bool | str]:
+        """The name that `accepts` had in umakit 0.1.0; it warns."""
+        warnings.warn(
+            "TilePlanner.judge is called accepts since umakit 0.2.0",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.accepts
 
     def tiles_of(
         self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import Meaning, Model
+from umakit.frontend.model import Model, QuantizedSemantics
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import roots_without_quantize
 from umakit.quantized.recognizer import LeftInFloat, recognize_islands
@@ -35,8 +35,8 @@ def quantize_to_integers(model: Model) -> Model:
     if not operators & ({"quantize", "dequantize"} | roots_without_quantize()):
         return model
     arithmetic = Arithmetic(model.arithmetic)
-    exact = model.meaning is Meaning.INTEGERS
-    module, left, rounded = recognize_islands(model.module, arithmetic, model.meaning)
+    exact = model.semantics is QuantizedSemantics.INTEGERS
+    module, left, rounded = recognize_islands(model.module, arithmetic, model.semantics)
     for operator in left:
         if exact and not operator.intended:
             raise ModelError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tvm_api
-from umakit.frontend.model import Meaning
+from umakit.frontend.model import QuantizedSemantics
 from umakit.operators.islands import Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.refusals import FloatInTheModel, NotAnIsland
@@ -50,23 +50,23 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
     Args:
         module: the network.
         arithmetic: whose results are to be met.
-        meaning: of quantized operators. Where they mean integers, an island must come from a
+        semantics: of quantized operators. Where they mean integers, an island must come from a
             single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
             operators surround operators that compute in floating point. Where they mean reals, an
             operator without an integer form in one arithmetic takes that of the other.
     """
 
-    def __init__(self, module: Any, arithmetic: Arithmetic, meaning: Meaning) -> None:
+    def __init__(self, module: Any, arithmetic: Arithmetic, semantics: QuantizedSemantics) -> None:
         super().__init__(module)
         self._network = Network(
             builder=self.builder_,
             definition=self._definition,
             arithmetic=arithmetic,
-            within_nodes=meaning is Meaning.INTEGERS,
-            means_reals=meaning is Meaning.REALS,
+            within_nodes=semantics is QuantizedSemantics.INTEGERS,
+            means_reals=semantics is QuantizedSemantics.REALS,
         )
         others = [other for other in (Arithmetic.TFLM, Arithmetic.ORT) if other is not arithmetic]
-        self._arithmetics = [arithmetic, *(others if meaning is Meaning.REALS else [])]
+        self._arithmetics = [arithmetic, *(others if semantics is QuantizedSemantics.REALS else [])]
         self.left: list[LeftInFloat] = []
 
     @property
@@ -187,7 +187,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
 
 
 def recognize_islands(
-    module: Any, arithmetic: Arithmetic, meaning: Meaning
+    module: Any, arithmetic: Arithmetic, semantics: QuantizedSemantics
 ) -> tuple[Any, list[LeftInFloat], list[str]]:
     """Rewrite the islands of `main` as integer operators.
 
@@ -195,7 +195,7 @@ def recognize_islands(
         The module, the islands that have no integer form here, and the layers whose float bias
         became integers.
     """
-    recognizer = IslandRecognizer(module, arithmetic, meaning)
+    recognizer = IslandRecognizer(module, arithmetic, semantics)
     main = module.get_global_var("main")
     recognizer.builder_.update_func(main, recognizer.visit_expr(module["main"]))
     clean = tvm_api.relax_transform.DeadCodeElimination()(recognizer.builder_.get())

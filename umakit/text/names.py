@@ -57,7 +57,7 @@ HELPER = re.compile(
 )
 """Inline functions that generated files define."""
 
-OTHERS_WORDS = frozenset(
+ENVIRONMENT_NAMES = frozenset(
     # Keywords of C23, C++20, C++26 and of compilers.
     "char8_t co_await co_return co_yield concept consteval constinit contract_assert requires "
     "typeof_unqual near far huge pascal cdecl interrupt "
@@ -72,9 +72,9 @@ OTHERS_WORDS = frozenset(
     "unix linux i386 arm mips sparc sun sgi vax pdp11 hpux hppa ppc powerpc m68k mc68000 mc68010 "
     "mc68020 mc68030 mc68040 mc68332 _mips _cdecl _fastcall _pascal _stdcall _thiscall".split()
 )
-"""Names that mean something outside of what is generated, though they look like anyone's."""
+"""Identifiers that other language standards, system headers or compilers define."""
 
-OTHERS_NAMES = re.compile(
+ENVIRONMENT_PATTERN = re.compile(
     # Capitals only, two or more: what macros are called by everyone (EOF, INT8_MAX, PI, B1, HIGH,
     # registers of microcontrollers), beyond any list.
     r"[A-Z][A-Z0-9_]+"
@@ -83,7 +83,7 @@ OTHERS_NAMES = re.compile(
     r"|atomic_\w+",
     re.ASCII,
 )
-"""The same by their form."""
+"""Form of further identifiers that system headers or users' headers may define as macros."""
 
 RESERVED_START = re.compile(r"__|_[A-Z]")
 """How identifiers begin that belong to the compiler (C99, 7.1.3)."""
@@ -110,7 +110,7 @@ def is_reserved(name: str) -> bool:
 
 def is_macro(name: str) -> bool:
     """Whether a compiler or a header that a user includes may define a macro of that name."""
-    return name in OTHERS_WORDS or OTHERS_NAMES.fullmatch(name) is not None
+    return name in ENVIRONMENT_NAMES or ENVIRONMENT_PATTERN.fullmatch(name) is not None
 
 
 def is_identifier(name: str) -> bool:

@@ -17,8 +17,8 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
     InputShapes,
-    Meaning,
     Model,
+    QuantizedSemantics,
     TensorSpecification,
     last_line,
     type_specification,
@@ -87,7 +87,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         inputs,
         outputs,
         tuple(notices),
-        meaning=Meaning.RUNTIME,
+        semantics=QuantizedSemantics.RUNTIME,
     )
 
 

@@ -17,9 +17,9 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
     InputShapes,
-    Meaning,
     Model,
     Quantization,
+    QuantizedSemantics,
     TensorSpecification,
 )
 from umakit.frontend.relax_modules import rename_operators
@@ -59,7 +59,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
         tuple(_specification(graph.tensors[number], str(path)) for number in graph.outputs),
         tuple(notices),
         arithmetic="tflm",
-        meaning=Meaning.INTEGERS,
+        semantics=QuantizedSemantics.INTEGERS,
     )
 
 

@@ -28,7 +28,7 @@ relax = tvm_api.relax
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 EVERYWHERE = "quantize activations and weights to 8 bits (static, per tensor or per channel)"
 
-MOVEMENTS = frozenset(
+DATA_MOVEMENT_OPERATORS = frozenset(
     "reshape permute_dims squeeze expand_dims concat strided_slice flip repeat tile broadcast_to "
     "take nn.max_pool2d".split()
 )
@@ -154,7 +154,7 @@ def single_grid(call: Any) -> Grid | None:
     return Grid(scale.reshape(()), zero_point.reshape(()), -1, dtype)
 
 
-# --- movements ------------------------------------------------------------------------------------
+# --- data movement --------------------------------------------------------------------------------
 
 
 def _operands(call: Any) -> list[Any]:
@@ -174,7 +174,7 @@ def _is_movement(call: Any) -> bool:
     operator = tvm_api.operator_name(call)
     if operator == resampling.OPERATOR:
         return resampling.moves_only(call)
-    return operator in MOVEMENTS
+    return operator in DATA_MOVEMENT_OPERATORS
 
 
 def in_front_of_dequantize(graph: Graph, value: Any) -> Any:

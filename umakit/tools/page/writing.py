@@ -19,11 +19,11 @@ class Part:
 
     Attributes:
         name: what the array does in them; also the class in the style sheet.
-        meaning: the same in words.
+        label: description of it in the legend of the page.
     """
 
     name: str
-    meaning: str
+    label: str
 
     def of(self, spent: Spent) -> int:
         """Its cycles."""

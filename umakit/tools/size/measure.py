@@ -165,10 +165,10 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
     probe.write_text("int probe;\n", encoding="utf-8")
     line = [*command, CALL_GRAPH_FLAG, "-c", str(probe), "-o", str(folder / "probe.out")]
     try:
-        known = subprocess.run(line, capture_output=True, check=False).returncode == 0
+        is_supported = subprocess.run(line, capture_output=True, check=False).returncode == 0
     except OSError:
-        known = False
-    return [CALL_GRAPH_FLAG] if known and (folder / "probe.ci").exists() else []
+        is_supported = False
+    return [CALL_GRAPH_FLAG] if is_supported and (folder / "probe.ci").exists() else []
 
 
 def _on_one_line(source: Path, folder: Path) -> Path:

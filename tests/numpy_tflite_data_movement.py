@@ -72,7 +72,7 @@ def resize_nearest(operator: Operator) -> Array:
     return np.asarray(value)
 
 
-MOVEMENTS: dict[str, Kernel] = {
+DATA_MOVEMENT: dict[str, Kernel] = {
     "CONCATENATION": concatenation, "EXPAND_DIMS": reshape, "PAD": pad, "PADV2": pad,
     "RESHAPE": reshape, "RESIZE_NEAREST_NEIGHBOR": resize_nearest, "SLICE": slice_,
     "SPLIT": split, "SPLIT_V": split_of_sizes, "SQUEEZE": reshape,
