@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hardware team subclasses and configures; the names here are public.
+"""The public interface for backends: base class, configuration and operator strategies.
 
 `UMABackend` is the class that a backend is. `accel.toml` is read as an `AcceleratorConfig`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hardware team subclasses: `UMABackend`, UMA's registration interface on Relax.
+"""`UMABackend`, the base class of backends: UMA's registration interface on Relax.
 
 The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
 left TVM together with Relay. A backend registers, in its constructor, its target's attributes,
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from umakit.machine import TilePlanner
 
 Predicate = Callable[[Any], "bool | str"]
-"""Receives TVM's `PatternCheckContext`; True accepts, a sentence refuses and reaches the user."""
+"""A function of TVM's `PatternCheckContext`. True accepts the match; a string refuses it and is
+shown to the user as the reason."""
 
 ReplaceCallExtern = Callable[[Sequence[str]], "str | None"]
-"""Receives the C text of a call's function name and arguments; returns the call to print."""
+"""A function of the C text of a call's function name and arguments that returns the C text of the
+call to print."""
 
 
 class PassPhase(Enum):
@@ -80,12 +82,12 @@ class Pattern:
 
     @property
     def alternatives(self) -> list[Any]:
-        """TVM's patterns, to be tried one after the other."""
+        """TVM's patterns, which are tried in this order."""
         return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
 
     @property
     def binds_constants(self) -> bool:
-        """Whether constants shall be inside the composite, so that code is made of it alone."""
+        """Whether constants are bound inside the composite, so that its code is self-contained."""
         return bool(getattr(self.predicate, "binds_constants", False))
 
 
@@ -110,7 +112,7 @@ class Driver:
     """The C files that a model library needs besides generated code, relative to the backend.
 
     Attributes:
-        reentrant: whether several calls may be under way at a time, so that runs need no lock.
+        reentrant: whether several calls may run at the same time, so that runs need no lock.
     """
 
     sources: tuple[str, ...] = ()
@@ -167,7 +169,8 @@ class UMABackend(ABC):
         """`accel.toml` of the backend's folder.
 
         Raises:
-            AcceleratorConfigError: it is missing, wrong, or another accelerator's.
+            AcceleratorConfigError: the file is missing or invalid, or describes another
+                accelerator.
         """
         if self._configuration is None:
             path = self.folder / "accel.toml"
@@ -271,11 +274,11 @@ class UMABackend(ABC):
     def _register_driver(
         self, sources: Sequence[str], headers: Sequence[str] = (), *, reentrant: bool = False
     ) -> None:
-        """Ship C files with every library that uses this backend.
+        """Register C files that are copied into every library that uses this backend.
 
-        A run has the accelerator to itself from its first driver call to its last: one that begins
-        meanwhile, in another thread, in an interrupt handler or of another network, is answered
-        `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
+        A run has exclusive use of the accelerator from its first driver call to its last. A run
+        that begins meanwhile, in another thread, in an interrupt handler or of another network,
+        returns `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
 
         Args:
             sources: `.c` files relative to the backend's folder.
@@ -301,8 +304,8 @@ class UMABackend(ABC):
     def _register_completion(self, function: str) -> None:
         """Name the driver call that waits until the accelerator is done.
 
-        TIR passes put it at the end of every kernel. Where steps on the CPU follow that need
-        nothing of the layer, it is called behind them instead. All other driver calls must then be
+        TIR passes put this call at the end of every kernel. Where steps on the CPU follow that do
+        not depend on the layer, the call moves behind them. All other driver calls must then be
         able to return before their work is done.
 
         Args:
@@ -311,9 +314,9 @@ class UMABackend(ABC):
         self.completion = function
 
     def _register_tiling(self, planner: TilePlanner) -> None:
-        """Say who cuts layers into tiles, so that the kit can tune them and predict their cycles.
+        """Register the planner that cuts layers into tiles, for tuning and cycle predictions.
 
-        The backend's TIR pass asks the same planner.
+        The backend's TIR pass must use the same planner.
         """
         self.tiling = planner
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said when a backend's own Python raises something: its file and line, and what it was."""
+"""Calls of a backend's Python code, with errors that name the exception and its file and line."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LONGEST = 300
-"""Characters of an exception's text."""
+"""Maximum number of characters of an exception's text in a message."""
 
 _last_described: list[BaseException] = []
 
 
 def last_raised() -> BaseException | None:
-    """The exception that `raised` put into words last, with its traceback.
+    """Return the exception that `raised` described last, with its traceback.
 
-    What is raised of it may lose it as its cause on the way through TVM.
+    An exception that is raised from it may lose its cause on the way through TVM.
     """
     return _last_described[-1] if _last_described else None
 
 
 def raised(error: BaseException, backend: UMABackend | None) -> str:
-    """An exception in words: type, text, and the place in the backend's folder that raised it.
+    """Describe an exception: type, text, and the line in the backend's folder that raised it.
 
     Args:
-        error: caught around a call of the backend's code.
-        backend: whose code it was; None if it was nobody's.
+        error: exception that a call of the backend's code raised.
+        backend: the backend; None if the code belongs to no backend.
     """
     _last_described[:] = [error]
     kind = type(error)
@@ -46,20 +46,21 @@ def raised(error: BaseException, backend: UMABackend | None) -> str:
 
 
 def included_text(backend: UMABackend, includes: Callable[[], str]) -> str:
-    """What a backend adds to the top of generated C.
+    """Return the text that a backend adds to the top of generated C files.
 
     Raises:
-        BackendError: its function raised something, or returned no text.
+        BackendError: the backend's function raised an exception or did not return a string.
     """
     text: object = _called(backend, "includes", includes)
     return _checked(backend, "includes", text)
 
 
 def call_replacement(backend: UMABackend | None) -> ReplaceCallExtern | None:
-    """A backend's hook for external calls; what it raises or returns is checked.
+    """Return a backend's hook for external calls, with checks of what it raises and returns.
 
     Returns:
-        A function as it was registered, which raises BackendError; None where there is none.
+        A function of the registered signature that raises BackendError; None if the backend
+        registered no hook.
     """
     hook = backend.codegen.replace_call_extern if backend else None
     if backend is None or hook is None:
@@ -82,15 +83,15 @@ def _checked(backend: UMABackend, what: str, text: object) -> str:
 
 
 def _called(backend: UMABackend, what: str, function: Callable[[], T]) -> T:
-    """The result of a function of a backend.
+    """Call a function of a backend and return its result.
 
     Args:
-        backend: whose function it is.
-        what: it is for, such as `replace_call_extern`.
-        function: to call.
+        backend: the backend, for messages.
+        what: name of the hook, such as `replace_call_extern`.
+        function: the function to call.
 
     Raises:
-        BackendError: it raised something.
+        BackendError: the function raised an exception.
     """
     try:
         return function()
@@ -103,7 +104,7 @@ def _called(backend: UMABackend, what: str, function: Callable[[], T]) -> T:
 
 
 def _text(error: BaseException) -> str:
-    """The last line of an exception's text, which in TVM's errors is what is wrong."""
+    """Return the last line of an exception's text, which in TVM's errors states the problem."""
     # A KeyError shows its key as `repr` does, and once more when it has passed through TVM.
     text = str(error)
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
@@ -114,7 +115,7 @@ def _text(error: BaseException) -> str:
 
 
 def _place(error: BaseException, folder: str) -> str | None:
-    """The innermost line of a folder in the traceback of an exception, or of what caused it."""
+    """Return the innermost line of a folder in the traceback of an exception or of its causes."""
     for frame in _frames(error):
         if os.path.realpath(frame.filename).startswith(f"{folder}{os.sep}"):
             return f"{short_path(frame.filename)}:{frame.lineno}"
@@ -122,7 +123,7 @@ def _place(error: BaseException, folder: str) -> str | None:
 
 
 def _frames(error: BaseException | None) -> Iterator[traceback.FrameSummary]:
-    """Lines that an exception came through, from the inside to the outside."""
+    """Yield the frames of an exception's traceback, innermost first."""
     while error is not None:
         yield from reversed(traceback.extract_tb(error.__traceback__))
         error = error.__cause__ or error.__context__

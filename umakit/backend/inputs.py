@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that a command reads, those of backends among them: none of them is ever an output."""
+"""Input files of a command, including those of backends; none of them may be an output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from umakit.backend.base import UMABackend
 def input_files(
     *paths: Path | None, backends: Iterable[UMABackend] = (), model: Iterable[Path] = ()
 ) -> list[Path]:
-    """What a command reads.
+    """Return the files that a command reads.
 
     Args:
-        paths: files, and folders that are read as a whole; None is left out.
-        backends: whose folders are read, but may hold other things than what is read.
+        paths: files, and folders that are read as a whole; None is skipped.
+        backends: backends whose folders are read; other files in these folders do not count.
         model: files of a model, see `frontend.model_files`.
     """
     found = [path for path in paths if path is not None]
@@ -29,7 +29,7 @@ def input_files(
 
 
 def _files_of(backend: UMABackend) -> Iterator[Path]:
-    """The files in a backend's folder, and what it takes from folders below: C and modules."""
+    """Return the files in a backend's folder, and C files and Python modules in its subfolders."""
     yield from (path for path in backend.folder.iterdir() if path.is_file())
     yield from (backend.folder / name for name in backend.driver.sources)
     yield from (backend.folder / name for name in backend.driver.headers)

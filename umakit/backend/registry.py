@@ -29,7 +29,7 @@ ENTRY_POINT_GROUP = "umakit.backends"
 
 @dataclass(frozen=True)
 class BackendSource:
-    """Where a backend of some name comes from."""
+    """Name, owner and location of a backend that can be loaded."""
 
     name: str
     origin: str
@@ -38,7 +38,7 @@ class BackendSource:
 
 
 def list_backends() -> list[BackendSource]:
-    """All backends that can be named, sorted by name; a name may occur more than once."""
+    """Return all known backends, sorted by name; a name may occur more than once."""
     in_tree = Path(str(files("umakit.backends")))
     found = [
         BackendSource(folder.name, "umakit", str(folder))
@@ -52,7 +52,7 @@ def list_backends() -> list[BackendSource]:
 
 
 def find_backend(name_or_path: str | Path) -> UMABackend:
-    """A backend by name or by the path of its folder.
+    """Load a backend by its name or by the path of its folder.
 
     Raises:
         BackendError: there is none, there are two, or it cannot be imported.
@@ -83,7 +83,7 @@ def find_backend(name_or_path: str | Path) -> UMABackend:
 
 
 def load_backend_folder(folder: Path) -> UMABackend:
-    """The backend in a folder that `uma new` wrote.
+    """Load the backend in a folder that `uma new` wrote.
 
     Raises:
         BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
@@ -110,7 +110,7 @@ def load_backend_folder(folder: Path) -> UMABackend:
 
 
 def _import(load: Any, where: str) -> Any:
-    """Import a backend; whatever it raises becomes one clear error."""
+    """Import a backend; any exception it raises becomes a BackendError."""
     try:
         return load()
     except UmakitError:

@@ -16,10 +16,10 @@ from umakit.backend.base import RegisteredStrategy
 from umakit.errors import LoweringError
 
 Compute = Callable[[Any, list[Any], Any], Any]
-"""(operator attributes, input te tensors, output type) -> te tensor or list of te tensors."""
+"""A function (operator attributes, input te tensors, output type) -> te tensor or list of them."""
 
 ScheduleFunction = Callable[[Any], None]
-"""Transforms a `tvm.s_tir.Schedule` in place."""
+"""A function that transforms a `tvm.s_tir.Schedule` in place."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OpStrategy:
         self.implementations.append(Implementation(compute, schedule, name, plevel))
 
     def best(self) -> Implementation | None:
-        """The implementation to use, None when there is none."""
+        """Return the implementation of the highest plevel, None if there is none."""
         return max(
             enumerate(self.implementations),
             key=lambda item: (item[1].plevel, item[0]),
@@ -100,10 +100,10 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
 
 
 def _check_result(got: Any, wanted: Any, where: str) -> None:
-    """Refuse a compute whose result is not the operator's: it would write elsewhere.
+    """Refuse a compute function whose result has not the operator's shape and dtype.
 
     Raises:
-        LoweringError: another shape or dtype.
+        LoweringError: the shape or dtype differs.
     """
     fields = zip(tvm_api.tuple_fields(got), tvm_api.tuple_fields(wanted), strict=False)
     for one, other in fields:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets of accelerators and their attributes.
+"""TVM targets of accelerators and their attributes.
 
 A new target *kind* needs C++ in TVM 0.27, and the existing kinds refuse attributes that they do
 not know. A target *tag* needs neither, so each accelerator is a tag over the kind `c`. Attributes
@@ -82,10 +82,10 @@ def check_attribute(
 
 
 def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: object) -> bool:
-    """Make `tvm.target.Target(name)` work.
+    """Register a target tag with TVM, so that `tvm.target.Target(name)` works.
 
     Returns:
-        False when the same backend has done so before.
+        True if the tag is new; False if the same backend registered it before.
 
     Raises:
         TargetAttributeError: another backend owns the name.
@@ -107,7 +107,7 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
 
 
 def create_target(name: str, **overrides: AttributeValue) -> Any:
-    """A TVM target of a registered accelerator, with some attributes overridden.
+    """Create a TVM target of a registered accelerator with some attributes overridden.
 
     Raises:
         TargetAttributeError: the target or an attribute is unknown, or a value has another type
@@ -131,11 +131,11 @@ def create_target(name: str, **overrides: AttributeValue) -> Any:
 
 
 def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> Any:
-    """A target like `create_target`'s that TVM does not know by name: nothing is registered.
+    """Create a target like `create_target` does, without registering a name with TVM.
 
     Args:
-        name: of the accelerator.
-        attributes: all of them, with their values.
+        name: name of the accelerator.
+        attributes: values of all attributes by name.
     """
     return tvm_api.Target({"kind": "c", "keys": _keys(name, attributes)})
 
@@ -146,7 +146,7 @@ def _keys(name: str, attributes: Mapping[str, AttributeValue]) -> list[str]:
 
 
 def target_attributes(target: Any) -> dict[str, AttributeValue]:
-    """Attributes of an accelerator's target: defaults, overridden by what the target carries.
+    """Return the attributes of an accelerator's target: the defaults with the target's overrides.
 
     Raises:
         TargetAttributeError: the target is no registered accelerator.

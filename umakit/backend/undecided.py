@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loud failure of a skeleton's open decisions."""
+"""The error that a generated backend raises where its author still has to fill something in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from umakit.errors import BackendError, short_path
 
 
 def undecided(decision: str) -> NoReturn:
-    """Say that a backend's author has not decided something yet.
+    """Raise an error for a decision that the backend's author has not made yet.
 
     Args:
         decision: what has to be filled in, as the end of the sentence "decide ...".
 
     Raises:
-        BackendError: always; names the file and line of the caller.
+        BackendError: in every case; names the file and line of the caller.
     """
     frame = sys._getframe(1)
     raise BackendError(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are given and files that are written."""
+"""Reading input files and writing output files, with checks that protect the user's files."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are given: what can be read at all."""
+"""Checks of input files before they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path leads to a pipe, a socket or a device: reading it may never end."""
+    """Whether a path is a pipe, a socket or a device, so that reading it might never end."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -16,19 +16,19 @@ from pathlib import Path, PurePosixPath
 NAME = "SHA256SUMS"
 HEADER = "# umakit manifest, version 1: the files that umakit wrote here\n"
 LONGEST = 2**24
-"""Bytes of a manifest that is read: 100 times what the largest library has."""
+"""Maximum size in bytes of a manifest that is read: 100 times that of the largest library."""
 
 _LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 
 def sha256(content: bytes) -> str:
-    """SHA-256 of bytes, 64 hexadecimal digits."""
+    """Return the SHA-256 digest of bytes as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def manifest_text(files: Mapping[str, bytes]) -> str:
-    """The manifest of files.
+    """Return the text of the manifest of some files.
 
     Args:
         files: contents by path, with `/` between folders.
@@ -37,10 +37,10 @@ def manifest_text(files: Mapping[str, bytes]) -> str:
 
 
 def parse_manifest(text: str | bytes) -> dict[str, str] | None:
-    """SHA-256 by path; None for what is no manifest of umakit, or a damaged one.
+    """Return SHA-256 digests by path; None if the text is not a valid manifest of umakit.
 
-    A path that is absolute or has `..` in it makes a manifest a damaged one: nobody may tell
-    umakit to replace what lies elsewhere.
+    A manifest with an absolute path, or with `..` in a path, is invalid: a manifest must not make
+    umakit replace files outside its folder.
     """
     try:
         lines = (text.decode("utf-8") if isinstance(text, bytes) else text).split("\n")
@@ -59,7 +59,7 @@ def parse_manifest(text: str | bytes) -> dict[str, str] | None:
 
 
 def read_manifest(path: Path) -> dict[str, str] | None:
-    """What `parse_manifest` makes of a file; None if it is none, too large or cannot be read."""
+    """Parse a manifest file; None if it is not a manifest, too large or cannot be read."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
             return None

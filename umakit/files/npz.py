@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's archive format: written so that equal arrays give equal bytes, read with bounds.
+"""NumPy's npz format: written reproducibly, read with limits on memory.
 
 Format of the arrays: numpy.lib.format (NEP 1). An archive may say that it holds more than any
 memory: sizes are compared with the file and with the header before anything is allocated.
@@ -26,14 +26,14 @@ from umakit.text.names import c_identifier, unique
 SUFFIX = ".npy"
 ENCRYPTED = 1
 LARGEST_RATIO = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-"""Bytes that one byte of a member can stand for, by its compression: RFC 1951 gives deflate's."""
+"""Maximum ratio of uncompressed to compressed bytes, by compression method (deflate: RFC 1951)."""
 
 HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 NUMBER_KINDS = "biufcSU"
-"""Of dtypes: numbers and text (labels), but no objects, records or times."""
+"""Accepted values of `dtype.kind`: numbers and text (labels), but no objects, records or times."""
 
 DAMAGES = (
     ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, RuntimeError,
@@ -43,18 +43,18 @@ DAMAGES = (
 
 
 LONGEST_NAME = 60_000
-"""Bytes of a name in an archive, whose length has 16 bits."""
+"""Maximum length in bytes of a member's name; the zip format stores the length in 16 bits."""
 
 
 def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]], mark: bytes = b"") -> bytes:
-    """An npz file whose bytes depend on the arrays only: NumPy's own writer adds the time.
+    """Return an npz file whose bytes depend only on the arrays; NumPy's own writer adds the time.
 
     It also refuses arrays called `file`; this one takes any name. One that an archive cannot hold
     (a NUL in it, more than 60,000 bytes, no UTF-8) is replaced by its C identifier.
 
     Args:
         arrays: by name.
-        mark: comment of the archive, by which a kind of file is known again.
+        mark: comment of the archive, by which umakit recognizes a kind of file.
     """
     buffer = io.BytesIO()
     taken = {name.lower() for name in arrays}
@@ -77,7 +77,7 @@ def _fits(name: str) -> bool:
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an npz file by name, in native byte order, in C order.
+    """Read the arrays of an npz file by name, in native byte order and C order.
 
     Args:
         path: what `numpy.savez` or `numpy.savez_compressed` wrote.
@@ -117,10 +117,10 @@ def _read_arrays(archive: zipfile.ZipFile, path: Path) -> dict[str, npt.NDArray[
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array, of a size that its bytes in the file can have.
+    """Read one array after checking that its member of the archive can hold that many bytes.
 
     Raises:
-        ValueError: they cannot, or it holds no plain numbers.
+        ValueError: the sizes do not agree, or the array does not hold plain numbers.
     """
     ratio = LARGEST_RATIO.get(info.compress_type, 0)
     if info.flag_bits & ENCRYPTED or info.file_size > ratio * max(info.compress_size, 1):
@@ -137,7 +137,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape and dtype of an array, and how many bytes lie before its values."""
+    """Return shape and dtype of an array, and the size of its header in bytes."""
     version = np.lib.format.read_magic(stream)
     shape, _, dtype = HEADER_READERS[version](stream)
     return shape, dtype, stream.tell()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command may write: the one place that decides.
+"""Decides which files and folders a command may write.
 
 No input is ever an output. What exists is replaced only if umakit wrote it: files of a folder if
 its manifest lists them and they are as they were written, single files by the mark in them.
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 FORCE = "move it away, or let --force replace it"
 MARK_REACH = 4096
-"""Bytes at the start and the end of a file among which its mark is looked for."""
+"""Number of bytes at the start and at the end of a file that are searched for its mark."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class FileKind:
 
     Attributes:
         noun: what it is called in messages.
-        mark: bytes within the first or last `MARK_REACH` of each such file, and of no other.
+        mark: byte string within the first or last `MARK_REACH` bytes of each file of this kind and
+            of no other file.
     """
 
     noun: str
@@ -77,10 +78,10 @@ def check_parent(output: Path) -> None:
 
 
 def check_distinct(*outputs: Path | None) -> None:
-    """Refuse two outputs that are one file.
+    """Refuse two outputs that are the same file.
 
     Raises:
-        OutputError: names it.
+        OutputError: two outputs are the same file; names it.
     """
     recorded: set[str] = set()
     for output in outputs:
@@ -96,12 +97,12 @@ def check_distinct(*outputs: Path | None) -> None:
 def check_file(
     output: Path, kind: FileKind, inputs: Iterable[Path] = (), *, force: bool = False
 ) -> None:
-    """Refuse a file that is not ours to write.
+    """Refuse an output file that umakit must not write.
 
     Args:
         output: the file to write.
         kind: what it will be.
-        inputs: of the same command; folders count with all that is in them.
+        inputs: files and folders that the same command reads; a folder stands for all its files.
         force: whether a file that something else wrote is replaced too.
 
     Raises:
@@ -127,12 +128,12 @@ def check_folder(
     force: bool = False,
     files: Mapping[str, bytes] | None = None,
 ) -> frozenset[str]:
-    """Refuse a folder that is not ours to write.
+    """Refuse an output folder that umakit must not write.
 
     Args:
         output: the folder to write.
         kind: what it will be.
-        inputs: of the same command.
+        inputs: files and folders that the same command reads.
         force: whether files in the way that were changed since, or that something else wrote, are
             replaced too.
         files: what will be written into it, by path; None if that is not known yet.
@@ -141,8 +142,8 @@ def check_folder(
         Paths of the files in it that will be replaced or removed.
 
     Raises:
-        OutputError: it is an input or holds one, is no folder, is one that umakit did not write,
-            or a file in it would be lost.
+        OutputError: the folder is or contains an input, is not a folder, was not written by
+            umakit, or a file in it would be lost.
     """
     _refuse_inputs(output, inputs, is_folder=True)
     if output.is_symlink():
@@ -187,7 +188,7 @@ def _replaced(
 
 
 def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
-    """Whether a file that umakit wrote is another one now; one that is gone is not."""
+    """Whether a file that umakit wrote has been changed since; a deleted file has not."""
     place = folder / path
     if status_of(place, follow=False) is None:
         return False
@@ -197,14 +198,14 @@ def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
 
 
 def _in_the_way(folder: Path, path: str, content: bytes) -> bool:
-    """Whether something of other content is where a file will be written."""
+    """Whether something with other content exists where a file will be written."""
     if not _is_plain(folder, path):
         return _first_no_folder(folder, path) is not None
     return (folder / path).read_bytes() != content
 
 
 def _is_plain(folder: Path, path: str) -> bool:
-    """Whether a path leads to a plain file through no link."""
+    """Whether a path is a regular file and no part of the path is a link."""
     found = status_of(folder / path, follow=False)
     return (
         found is not None and stat.S_ISREG(found.st_mode) and not _first_no_folder(folder, path, -1)
@@ -212,12 +213,12 @@ def _is_plain(folder: Path, path: str) -> bool:
 
 
 def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | None:
-    """The first thing on the way to a file that exists and is no folder; the file's own place too.
+    """Return the first existing component of a path that is not a folder, or None.
 
     Args:
-        folder: where the way starts.
-        path: relative to it.
-        end: -1 leaves the place itself out.
+        folder: where the path starts.
+        path: relative to the folder.
+        end: -1 omits the last component, the file itself.
     """
     place = folder
     parts = path.split("/")
@@ -232,7 +233,7 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
 
 
 def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> None:
-    """Refuse an output that is an input, holds one, or lies in one that is a folder."""
+    """Refuse an output that is an input, contains one, or lies in an input folder."""
     place = Path(os.path.realpath(output))
     above: dict[Path, Path] = {}
     for one in inputs:
@@ -262,7 +263,7 @@ def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> 
 
 
 def _is_linked_into(folder: Path, output: Path) -> bool:
-    """Whether a file is a hard link to one below a folder."""
+    """Whether a file is a hard link to a file below a folder."""
     found = status_of(output)
     if found is None or found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
         return False
@@ -279,13 +280,13 @@ def _home() -> Path | None:
 
 
 def _folders_of(path: Path) -> Iterable[Path]:
-    """All folders above a file, where it lies and where its name does."""
+    """Return all parent folders of a file, both with links resolved and as named."""
     yield from Path(os.path.realpath(path)).parents
     yield from Path(os.path.realpath(path.parent), path.name).parents
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file: by links, hard links, or names that differ in case."""
+    """Whether two paths are the same file, by links, hard links or names that differ in case."""
     try:
         first, second = status_of(one), status_of(other)
     except OutputError:  # of an input, which will be refused when it is read
@@ -296,7 +297,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
-    """What lies at a path; None if nothing does.
+    """Return the `stat` result of a path; None if nothing exists there.
 
     Raises:
         OutputError: it cannot be looked at: a loop of links, a folder without permission.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing folders and files all at once or not at all.
+"""Atomic writing of folders and files.
 
-What is new is written next to its destination and put in place by renaming, under a lock that other
-processes of umakit wait for: whoever looks sees the old files or the new ones, and of two writers
-the last one's.
+New content is written next to its destination and moved into place by renaming, under a lock that
+other processes of umakit wait for. A reader sees either the old files or the new ones; of two
+writers the last one wins.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from umakit.files.manifest import manifest_text
 from umakit.files.outputs import FileKind, FolderKind, check_file, check_folder
 
 PREFIX = ".umakit-"
-"""Of names of temporary files and folders, which lie next to what is written."""
+"""Prefix of temporary files and folders, which are created next to the destination."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 AT_WORKING_FOLDER = -100
-"""`AT_FDCWD` of Linux."""
+"""The Linux constant `AT_FDCWD`."""
 
 EXCHANGE = 2
-"""`RENAME_EXCHANGE` of Linux's renameat2."""
+"""The flag `RENAME_EXCHANGE` of the Linux system call renameat2."""
 
 
 def write_folder(
@@ -43,7 +43,7 @@ def write_folder(
     *,
     force: bool = False,
 ) -> None:
-    """Write a folder and its manifest; what umakit did not write in it stays.
+    """Write a folder and its manifest; files in it that umakit did not write are kept.
 
     Args:
         destination: the folder.
@@ -66,7 +66,7 @@ def write_folder(
 
 
 def with_manifest(files: Mapping[str, str | bytes], manifest: str) -> dict[str, bytes]:
-    """Files and the manifest of them, as they lie on the disk."""
+    """Return the contents of files and of their manifest, as bytes by path."""
     contents = {path: as_bytes(content) for path, content in files.items() if path != manifest}
     return contents | {manifest: manifest_text(contents).encode("utf-8")}
 
@@ -83,8 +83,8 @@ def write_file(
 
     Args:
         destination: the file; a link to one is followed.
-        content: of the file; or what makes it of the file that is there, while other processes of
-            umakit wait.
+        content: content of the file, or a function that computes it from the existing file while
+            other processes of umakit wait.
         kind: what it is.
         inputs, force: as in `outputs.check_file`.
 
@@ -105,7 +105,7 @@ def write_file(
 
 
 def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write a folder where nothing is.
+    """Write a folder at a path where nothing exists.
 
     Raises:
         OutputError: there is something, or it cannot be written.
@@ -122,7 +122,7 @@ def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> Non
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder that is deleted after the block.
+    """Create a temporary folder that is deleted after the block.
 
     Raises:
         StorageError: there is no place for it, or no room left in it.
@@ -148,13 +148,13 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Contents of a file as they lie on the disk."""
+    """Return the content of a file as bytes; text is encoded as UTF-8."""
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
 @contextlib.contextmanager
 def _written_to(destination: Path) -> Iterator[Path]:
-    """Where a destination leads to; errors of the system name it."""
+    """Resolve links of a destination; errors of the system in the block name the destination."""
     try:
         yield Path(os.path.realpath(destination))
     except OSError as error:
@@ -163,7 +163,10 @@ def _written_to(destination: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _temporary_sibling(place: Path) -> Iterator[Path]:
-    """A folder in the same file system. What is not ours is never deleted with it."""
+    """Create a temporary folder next to a path, in the same file system.
+
+    Only what umakit put into it is deleted after the block.
+    """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place.parent))
     try:
         yield folder
@@ -186,13 +189,13 @@ def _write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) -> None:
-    """Put a folder in the place of another one, whose other files move over.
+    """Replace a folder by a staged one, and move files that umakit did not write into the new one.
 
     Args:
         staged: the new folder.
-        place: where it goes.
-        old: where what was there is until it is deleted.
-        owned: files of the old folder that are deleted, by path.
+        place: path of the folder that is replaced.
+        old: path to which the replaced folder is moved until it is deleted.
+        owned: paths of files in the replaced folder that umakit wrote and that are deleted.
     """
     if not place.exists():
         staged.rename(place)
@@ -216,9 +219,9 @@ def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) ->
 
 
 def _move_over(old: Path, new: Path) -> None:
-    """Move what is left of a folder into another one, and delete it.
+    """Move the remaining files of a folder into another one, and delete the folder.
 
-    A file that appeared in both in the last moment stays in the old folder, which is kept then.
+    If a file appears in both at the same time, it stays in the old folder, which is then kept.
     """
     for item in list(old.iterdir()):
         target = new / item.name
@@ -236,7 +239,7 @@ def _move_over(old: Path, new: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step; False where the system cannot."""
+    """Exchange two folders atomically; return False if the system does not support it."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
     if call is None:
         return False
@@ -254,7 +257,7 @@ def _is_working_folder(place: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait for other processes of umakit that put something into a folder."""
+    """Hold the lock that serializes umakit processes that write into a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # some network file systems know no locks
@@ -266,7 +269,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the block is done: it takes a few milliseconds."""
+    """Defer Ctrl-C until the block has ended, which takes a few milliseconds."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -5,21 +5,21 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
 
 ::
 
-    hardware.py   Hardware      the numbers of an accelerator
-    layer.py      Layer         the numbers of a layer
+    hardware.py   Hardware      the parameters of an accelerator
+    layer.py      Layer         the sizes of a layer
     tiles.py      Tiling, Tiles how a layer is cut
     requirements.py Transfer, Job what a tile requires: transfers and a job of the array
-    tilings.py    PlannedLayers tilings that a compilation is given, and the layers it cut
+    tilings.py    PlannedLayers tilings that are given to a compilation, and the layers it cut
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
-    commands.py   commands_of   what a tiled layer gives to the device
+    commands.py   commands_of   the commands of a tiled layer for the device
     costs.py      Cost          cycles of an array job, a pool and a transfer
-    clock.py      run           a list of commands on the clock of the device
+    clock.py      run           exact cycles of a list of commands on the device
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
-    bound.py      Bound         what no tiling can beat
-    space.py      misfit        which tilings there are
-    estimate.py   Estimates     about how long one takes, at once
-    selection.py  best_tilings  the best of them by the estimate
-    planner.py    TilePlanner   what a backend asks
+    bound.py      Bound         lower bounds of a layer's cycles
+    space.py      misfit        the set of valid tilings
+    estimate.py   Estimates     fast approximate cycles of a tiling
+    selection.py  best_tilings  the best tilings by the estimate
+    planner.py    TilePlanner   the interface for backends
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`accel.toml`: the facts about an accelerator that are not code."""
+"""Reading and checking of `accel.toml`, the description of an accelerator."""
 
 from __future__ import annotations
 
@@ -38,19 +38,21 @@ class AcceleratorSection(_Section):
 class ArraySection(_Section):
     """The MAC array: rows x columns of multiply-accumulate units.
 
-    What follows `dataflow` only the simulated `systolic_array` knows; its header says what each
-    costs.
+    Only the simulated `systolic_array` implements the fields from `dataflow` on; its header
+    documents the cycles of each.
 
     Attributes:
-        drain_cycles: to move the results of a fold out.
-        depthwise: whether each column can have an input of its own.
-        pooling_lanes: channels that its pooling stage takes in a cycle, 0 for none.
-        dataflows: what a job may choose from; `[dataflow]` if nothing is said. `dataflow` is one
-            of them, the one to take where nothing speaks for another.
-        preload: a fold is filled and drained while its neighbours compute.
-        preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
-        pack_columns: few output channels are computed for several groups of positions at a time.
-        accumulator_bytes: of a memory of int32 accumulators that jobs can continue, 0 for none.
+        drain_cycles: cycles to move the results of a fold out of the array.
+        depthwise: whether each column can have its own input.
+        pooling_lanes: channels that the pooling stage takes per cycle, 0 for no pooling stage.
+        dataflows: dataflows that a job may select; default `[dataflow]`. `dataflow` is one of
+            them, the default of a job.
+        preload: whether a fold is filled and drained while its neighbours compute.
+        preload_rows: rows of the stationary operand that enter per cycle with preload.
+        pack_columns: whether few output channels are computed for several groups of positions at
+            a time.
+        accumulator_bytes: size of the memory of int32 accumulators that later jobs can continue
+            from, 0 for none.
     """
 
     rows: ArrayExtent
@@ -67,7 +69,7 @@ class ArraySection(_Section):
 
     @property
     def allowed_dataflows(self) -> list[DataflowName]:
-        """Dataflows that a job may have."""
+        """The dataflows that a job may select."""
         return self.dataflows or [self.dataflow]
 
     @model_validator(mode="after")
@@ -80,11 +82,11 @@ class ArraySection(_Section):
 
 
 class DmaSection(_Section):
-    """The DMA engine of the simulated `systolic_array`; the cost of a transfer is in its header.
+    """The DMA engine of the simulated `systolic_array`, whose header documents a transfer's cycles.
 
-    `alignment` is that of addresses and strides, 0 `burst_bytes` makes each row one burst. With
-    `outstanding` requests are sent ahead of the answers, so that a transfer waits for one latency
-    in place of one for each burst.
+    `alignment` applies to addresses and strides, in bytes. With `burst_bytes = 0` each row is one
+    burst. With `outstanding`, requests are issued ahead of the responses, so that a transfer pays
+    the latency once instead of once per burst.
     """
 
     bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
@@ -100,10 +102,10 @@ class DmaSection(_Section):
 
 
 class DeviceSection(_Section):
-    """What answers behind `device.h` on the host, and how a driver speaks to it.
+    """The device behind `device.h` on the host, and how a driver communicates with it.
 
     `command_queue` is the number of commands that the simulated `systolic_array` holds, 0 for no
-    queue. `completion` is how drivers learn that one ended: the device knows both ways.
+    queue. `completion` is how a driver detects the end of a command; the device supports both ways.
     """
 
     simulator: Literal["mac_array", "systolic_array", "none"] = "none"
@@ -112,11 +114,11 @@ class DeviceSection(_Section):
 
 
 class MemorySection(_Section):
-    """A memory that working tensors may live in.
+    """A memory that can hold intermediate and scratch tensors.
 
-    With `address = "offset"` it is a scratchpad that the CPU does not see: drivers are told byte
-    offsets from its start instead of pointers. The simulated `systolic_array` has one; its `banks`
-    serve the array or the DMA engine at a time.
+    With `address = "offset"` it is a scratchpad that the CPU cannot access: drivers get byte
+    offsets from its start instead of pointers. The simulated `systolic_array` has one; each of its
+    `banks` serves either the array or the DMA engine at a time.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -141,7 +143,7 @@ class MemorySection(_Section):
 
 
 class AcceleratorConfig(_Section):
-    """All sections of an `accel.toml`."""
+    """The contents of an `accel.toml`."""
 
     accelerator: AcceleratorSection
     array: ArraySection
@@ -151,7 +153,7 @@ class AcceleratorConfig(_Section):
 
     @property
     def scratchpads(self) -> list[MemorySection]:
-        """Memories that drivers address by offset."""
+        """The memories that drivers address by byte offset."""
         return [memory for memory in self.memory if memory.address == "offset"]
 
     @model_validator(mode="after")
@@ -164,7 +166,7 @@ class AcceleratorConfig(_Section):
 
 
 def _check_mac_array(config: AcceleratorConfig) -> None:
-    """Refuse what only `systolic_array` does: the simulated device would ignore it."""
+    """Refuse fields that only `systolic_array` implements; another device would ignore them."""
     array = config.array
     settings = {
         f'dataflow = "{array.dataflow}"': array.dataflow != "output_stationary",
@@ -210,8 +212,8 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
     Raises:
-        AcceleratorConfigError: no such file, no TOML, an unknown key, a value out of range; names
-            the key.
+        AcceleratorConfigError: the file does not exist or is no TOML, a key is unknown, or a value
+            is out of range; names the key.
     """
     if is_special(path):
         raise AcceleratorConfigError("is no plain file", where=str(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list of commands on the clock of the simulated `systolic_array` with a command queue.
+"""Exact cycles of a list of commands on the simulated `systolic_array` with a command queue.
 
 Loads, stores and jobs of the array are three streams, each in order. A command starts when it is
 enqueued and the oldest of its stream, its engine can take it, and no older command that has not
@@ -26,17 +26,17 @@ from umakit.machine.stalls import NEVER, CycleBreakdown, Schedule, cycle_breakdo
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the driver enqueues.
+    """A command that the driver enqueues.
 
     Attributes:
-        stream: which of the three it belongs to.
+        stream: the stream it belongs to: array, load or store.
         busy: cycles that it occupies its engine, at least 1.
-        tail: cycles from then on until its effect is complete.
-        reads: a bit for each bank of the scratchpad that it reads.
-        writes: a bit for each bank that it writes.
-        issue: accesses of registers by which the driver enqueues it, at least 1.
-        bus: first and end address of what a load or store touches on the bus, if another
-            direction may touch it too.
+        tail: cycles after these until its effect is complete.
+        reads: bit mask of the scratchpad banks that it reads.
+        writes: bit mask of the scratchpad banks that it writes.
+        issue: register accesses by which the driver enqueues it, at least 1.
+        bus: first and end address of a load's or store's bytes on the bus, if transfers in the
+            other direction may access them too.
     """
 
     stream: Literal["load", "array", "store"]
@@ -50,13 +50,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a command ran.
+    """The times of a command, in cycles.
 
     Attributes:
         enqueued: the cycle in which the driver had enqueued it.
         start: its first cycle.
         busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is seen.
+        completion: the cycle from which its effect is visible.
     """
 
     enqueued: int
@@ -71,9 +71,9 @@ class Run:
 
     Attributes:
         cycles: from the driver's first access to the last completion.
-        array_busy, dma_busy: cycles in which the engine was occupied.
-        commands: as they were given.
-        schedule: times of each of them.
+        array_busy, dma_busy: cycles in which the array and the DMA engine were occupied.
+        commands: the commands in the order of the list.
+        schedule: the times of each command.
     """
 
     cycles: int
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def timeline(self) -> list[Span]:
-        """Times of each command, in their order."""
+        """The times of each command, in the order of the list."""
         times = self.schedule
         return [
             Span(enqueued, start, start + command.busy, end)
@@ -95,19 +95,19 @@ class Run:
 
     @property
     def breakdown(self) -> CycleBreakdown:
-        """The cycles by what the array did, or what it was stalled by."""
+        """The cycles of the run by what the array did or was stalled by."""
         streams = [command.stream for command in self.commands]
         busy = [command.busy for command in self.commands]
         return cycle_breakdown(streams, busy, self.schedule)
 
 
 def run(commands: Sequence[Command], hardware: Hardware) -> Run:
-    """How long commands take, from an idle device with an empty queue on.
+    """Simulate commands from an idle device with an empty queue.
 
-    Without a queue the driver starts a command when the one before has ended.
+    Without a queue the driver starts each command when the previous one has ended.
 
     Raises:
-        ValueError: a command takes no time.
+        ValueError: a command takes no cycles.
     """
     issue = [command.issue for command in commands]
     busy = [command.busy for command in commands]
@@ -141,7 +141,7 @@ def _one_after_the_other(commands: Sequence[Command], schedule: Schedule) -> Non
 
 
 class _Engine:
-    """What takes one command after the other.
+    """An engine that runs one command after the other.
 
     Attributes:
         free: the cycle from which it can take the next one.
@@ -176,11 +176,11 @@ class _Engine:
 
 
 def _overlap(commands: Sequence[Command], hardware: Hardware, schedule: Schedule) -> None:
-    """Fill the schedule in, one start after the other in order of time.
+    """Compute the schedule, one start after the other in order of time.
 
-    Of the oldest commands of the three streams it always takes the one that can start first.
-    Nothing can come before it that is not known yet: whatever waits for another start is ready
-    only after that one's completion.
+    Of the oldest commands of the three streams it always takes the one that can start first. No
+    command with an unknown start can precede it: what waits for another start becomes ready only
+    after the completion of that command.
     """
     count = len(commands)
     enqueued, completions = schedule.enqueued, schedule.completions
@@ -232,12 +232,12 @@ def _driver(
     """Enqueue all commands.
 
     Args:
-        issue: accesses for each of them.
-        running: a heap of completions and commands that have started; those that have ended by the
-            time they are looked for are taken away.
+        issue: register accesses for each command.
+        running: a heap of (completion, index) of commands that have started; commands that have
+            ended are removed when the driver looks for them.
 
     Yields:
-        The cycle at which to go on, when all starts before it are known.
+        The cycle at which the driver continues once all earlier starts are known.
     """
     polls = hardware.completion == "polling"
     time = 0
@@ -272,9 +272,10 @@ def _take_ended(running: list[tuple[int, int]], time: int) -> int:
 
 
 def _dependencies(commands: Sequence[Command]) -> list[tuple[int, int, int]]:
-    """The newest older array command, load and store that each command conflicts with; -1 for none.
+    """Return the newest older array command, load and store that each command conflicts with.
 
-    It is enough to wait for these, because the commands of a stream end in order.
+    -1 stands for none. It is enough to wait for these, because the commands of a stream end in
+    order.
     """
     banks = max([(each.reads | each.writes).bit_length() for each in commands], default=0)
     # The newest command of each stream that touches a bank, that reads it, and that writes it.

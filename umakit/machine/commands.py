@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that a tiled layer gives to the device, with what each costs."""
+"""The device commands of a tiled layer, with the cycles of each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from umakit.machine.tiles import Position, Tiles
 
 @dataclass(frozen=True)
 class DriverCosts:
-    """Register accesses of a driver's calls; each takes a cycle of the device's clock.
+    """Numbers of register accesses of a driver's calls; each takes a cycle of the device's clock.
 
     Attributes:
-        begin, configure, finish: once for a layer.
-        configure_add: the same where a second tensor is added.
-        transfer, job: to enqueue one.
-        check: to find out how one ended; with a queue that is part of `finish`.
+        begin, configure, finish: accesses of these calls, each made once per layer.
+        configure_add: accesses of `configure` for a layer that adds a second tensor.
+        transfer, job: accesses to enqueue a transfer or a job.
+        check: accesses to read the status of a command; with a queue that is part of `finish`.
     """
 
     begin: int
@@ -44,11 +44,11 @@ def job_cost(
     output_size: tuple[int, int],
     channels: tuple[int, int],
 ) -> Cost:
-    """Cycles of a job of the array or of the pooling stage.
+    """Return the cycles of a job of the array or of the pooling stage.
 
     Args:
         output_size: height and width of the tile.
-        channels: input channels and output channels of the tile.
+        channels: numbers of input and output channels of the tile.
     """
     positions, (inputs, outputs) = output_size[0] * output_size[1], channels
     if layer.is_pool:
@@ -58,12 +58,12 @@ def job_cost(
 
 
 def commands_of(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> list[Command]:
-    """All commands of a layer in the order in which its driver enqueues them."""
+    """Return all commands of a layer in the order in which its driver enqueues them."""
     return list(_Commands(tiles, hardware, driver).all())
 
 
 class _Commands:
-    """Walks the loops over tiles as the generated code does."""
+    """Generates commands by iterating over the tiles like the generated code."""
 
     def __init__(self, tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> None:
         self._tiles = tiles
@@ -106,7 +106,7 @@ class _Commands:
                 yield self._store(position)
 
     def _common(self, position: Position) -> Iterator[Command]:
-        """The first job, with what has to be done once before it."""
+        """Yield the loads of the parameters and the first job, with the accesses of `configure`."""
         layer, driver = self._tiles.layer, self._driver
         configure = driver.configure + (driver.configure_add if layer.adds else 0)
         for command in (*self._parameters(), self._job(position)):
@@ -114,13 +114,13 @@ class _Commands:
             configure = 0
 
     def _banks(self, buffer: str, place: int) -> int:
-        """A bit for each bank of a tile."""
+        """Return the bit mask of the banks that a tile occupies."""
         size = self._hardware.bank_bytes
         count = self._tiles.buffers[buffer].tile_bytes // size
         return ((1 << count) - 1) << ((self._starts[buffer] + place) // size)
 
     def _parameter_banks(self, place: int, size: int) -> int:
-        """A bit for each bank of a part of the parameters."""
+        """Return the bit mask of the banks that a part of the parameters occupies."""
         start = self._starts["parameters"] + place
         first, last = (at // self._hardware.bank_bytes for at in (start, start + size - 1))
         return ((1 << (last - first + 1)) - 1) << first
@@ -169,7 +169,7 @@ class _Commands:
 
 
 def moved_bytes(tiles: Tiles) -> int:
-    """Bytes that a layer moves over the bus, both ways together."""
+    """Return the bytes that a layer moves over the bus in both directions together."""
     total = 0
     position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
     for name in tiles.buffers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of single commands, as the simulated `systolic_array` counts them.
+"""Cycles of individual commands, equal to those of the simulated `systolic_array`.
 
 A command occupies its engine for `busy` cycles and is complete `tail` cycles later. With
 pipelined engines the next command starts in the tail of the one before.
@@ -19,8 +19,8 @@ class Cost:
     """Cycles of a command.
 
     Attributes:
-        busy: cycles in which its engine can take nothing else.
-        tail: cycles from then on until its effect is complete.
+        busy: cycles in which its engine can take no other command.
+        tail: cycles after these until its effect is complete.
         macs: multiply-accumulates of a job of the array.
     """
 
@@ -30,22 +30,22 @@ class Cost:
 
     @property
     def cycles(self) -> int:
-        """Cycles from its start to its completion."""
+        """The cycles from the start of the command to its completion."""
         return self.busy + self.tail
 
 
 def array_cost(
     hardware: Hardware, dataflow: Dataflow, product: Product, *, depthwise: bool = False
 ) -> Cost:
-    """A convolution or a dense layer, or a tile of one.
+    """Return the cost of a convolution, a dense layer, or a tile of one.
 
     Args:
         product: m = positions of the result, n = output channels and k = kernel rows * kernel
             columns * input channels, or kernel rows * kernel columns of a depthwise convolution.
-        depthwise: each channel has an input of its own.
+        depthwise: whether each channel has its own input.
 
     Raises:
-        InputError: the hardware cannot do it.
+        InputError: the hardware does not support the dataflow or depthwise convolutions.
     """
     if dataflow not in hardware.dataflows:
         names = ", ".join(each.value for each in hardware.dataflows)
@@ -73,10 +73,10 @@ def array_cost(
 
 
 def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) -> Cost:
-    """A pool, or a tile of one.
+    """Return the cost of a pooling layer, or a tile of one.
 
     Args:
-        positions: of the result, rows * columns.
+        positions: rows * columns of the result.
         window: kernel rows * kernel columns.
 
     Raises:
@@ -88,10 +88,10 @@ def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) ->
 
 
 def transfer_cost(hardware: Hardware, planes: int, rows: int, row_bytes: int) -> Cost:
-    """A transfer between the bus and the scratchpad.
+    """Return the cost of a transfer between the bus and the scratchpad.
 
     Args:
-        planes: of `rows` rows, each of `row_bytes` bytes without a gap.
+        planes: number of planes of `rows` rows, each of `row_bytes` contiguous bytes.
     """
     row_cycles = -(-row_bytes // hardware.bytes_per_cycle)
     if hardware.outstanding:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""About how long a tiling takes, and what it cannot be faster than, without running its commands.
+"""Fast estimates and lower bounds of a tiling's cycles, without simulating its commands.
 
-It adds up what each engine is busy for. That takes few multiplications, because tiles along an axis
-have at most three sizes: inner ones and those at the edges. The tilings of a layer share most of
-these sums, so that they are kept. `umakit.machine.clock` is exact, and slower by the number of
-tiles.
+An estimate adds up the busy cycles of each engine. That takes few multiplications, because tiles
+along an axis have at most three sizes: inner ones and those at the edges. The tilings of a layer
+share most of these sums, which are therefore cached. `umakit.machine.clock` is exact, but its time
+is proportional to the number of tiles.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from umakit.machine.tiles import (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Cycles of a tiling.
+    """Estimated cycles of a tiling.
 
     Attributes:
-        bound: no run takes less.
-        cycles: about how many it takes.
-        commands: that it gives to the device.
+        bound: lower bound of its cycles.
+        cycles: estimated cycles.
+        commands: number of commands that the driver enqueues.
     """
 
     bound: int
@@ -49,7 +49,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Jobs:
-    """Jobs of the array: busy cycles of all, their number, and the tail of one."""
+    """Jobs of the array: total busy cycles, number of jobs, and tail of one job."""
 
     busy: int
     count: int
@@ -58,13 +58,13 @@ class _Jobs:
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """One copy of each tile of a tensor.
+    """The transfers that copy each tile of a tensor once.
 
     Attributes:
-        busy: cycles of all together.
-        count: of transfers.
-        first, last: busy cycles of the first tile and of the last one.
-        tail: of each.
+        busy: total busy cycles.
+        count: number of transfers.
+        first, last: busy cycles of the first and of the last tile.
+        tail: tail cycles of each transfer.
     """
 
     busy: int
@@ -75,12 +75,12 @@ class _Moves:
 
 
 class Estimates:
-    """What the tilings of one layer cost.
+    """Estimates of the tilings of one layer.
 
     Args:
-        layer: what is cut.
-        hardware: for which accelerator.
-        driver: what its driver's calls cost.
+        layer: the layer that is cut.
+        hardware: parameters of the accelerator.
+        driver: register accesses of its driver's calls.
     """
 
     def __init__(self, layer: Layer, hardware: Hardware, driver: DriverCosts) -> None:
@@ -92,10 +92,10 @@ class Estimates:
         self._extents = {axis: axis_extent(layer, axis) for axis in SIZED}
 
     def bound(self, cut: Tiling) -> int:
-        """What a tiling cannot be faster than, whatever the order of its loops.
+        """Return a lower bound of a tiling's cycles that holds for any order of its loops.
 
-        The array waits for the first tile, works, and the last tile has to leave; and each tile
-        crosses the bus at least once.
+        The array waits for the first tile, computes, and the last tile has to be stored; and each
+        tile crosses the bus at least once.
         """
         jobs, moves = self._jobs(cut), self._all_moves(cut)
         copied = self._parameters.busy + sum(move.busy for move in moves.values())
@@ -105,7 +105,7 @@ class Estimates:
         )
 
     def of(self, tiles: Tiles) -> Estimate:
-        """What a tiling costs."""
+        """Return the estimate of a tiling."""
         driver, tiling = self._driver, tiles.tiling
         jobs, moves = self._jobs(tiling), self._all_moves(tiling)
         again = {name: _repeats(tiles, name) for name in moves}
@@ -131,11 +131,11 @@ class Estimates:
         return Estimate(bound, max(bound, way_in + steps + last), commands)
 
     def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
-        """Cycles of all jobs if each waits for what is copied during the one before.
+        """Return the cycles of all jobs if each waits for the transfers during the previous one.
 
-        In a step of a loop those tensors are copied whose tiles it or a loop inside of it changes.
-        With n buffers the copies for a job can start when the job n before it has ended, and the
-        store of its result comes first.
+        An iteration of a loop copies the tensors whose tiles depend on that loop or on a loop
+        inside it. With n buffers the copies for a job can start when the n-th previous job has
+        ended and its result is stored.
         """
         job = jobs.busy / jobs.count
         one = {name: move.busy / move.count for name, move in moves.items()}
@@ -168,7 +168,7 @@ class Estimates:
         return {name: self._tiles_of(tiling, name) for name in self._names}
 
     def _way_in(self, tiling: Tiling) -> int:
-        """Until the array can start: its first operands are loaded, and it is told to."""
+        """Return the cycles until the array can start: first loads and the driver's accesses."""
         driver = self._driver
         loads = [self._tiles_of(tiling, name) for name in self._names if name != "result"]
         transfers = self._parameters.count + len(loads)
@@ -181,7 +181,7 @@ class Estimates:
         return result.last + result.tail + self._driver.finish
 
     def _parts(self, tiling: Tiling) -> Iterator[tuple[int, int, int, int, int]]:
-        """Rows, columns, output channels and input channels of jobs, and how many are like that."""
+        """Yield rows, columns, output and input channels of each distinct job size, with its count."""
         layer, sizes = self._layer, sizes_of(tiling)
         kinds = []
         for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):
@@ -212,7 +212,7 @@ class Estimates:
         return _Jobs(images * busy, images * count, tail)
 
     def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
-        """The transfers of one copy of each tile of a tensor."""
+        """Return the transfers that copy each tile of a tensor once."""
         key: tuple[str | int, ...] = (name, tiling.rows, tiling.columns, tiling.output_channels)
         if name == "weights":
             key = (name, tiling.output_channels, tiling.input_channels)
@@ -237,7 +237,7 @@ class Estimates:
 
     @cached_property
     def _parameters(self) -> _Moves:
-        """Bias, multipliers and shifts."""
+        """The transfers of bias, multipliers and shifts."""
         layer = self._layer
         if layer.is_pool:
             return _Moves(0, 0, 0, 0, 0)
@@ -247,14 +247,14 @@ class Estimates:
 
 
 def _repeats(tiles: Tiles, name: str) -> int:
-    """How often each tile of a tensor is copied."""
+    """Return how often each tile of a tensor is copied."""
     own = tiles.axes_of(name)
     loops = tiles.loops[: tiles.depth(name)]
     return prod(tiles.extents[axis] for axis in loops if axis not in own)
 
 
 def _kinds(tiles: Tiles, axes: tuple[str, ...]) -> Iterator[tuple[dict[str, int], int]]:
-    """A tile of each size, and how many have it: the first, one behind it, ..., the last."""
+    """Return one tile of each size with the number of such tiles, in order of position."""
     for chosen in product(*(_ends(tiles.extents[axis], axis) for axis in axes)):
         position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
         for axis, (number, _) in zip(axes, chosen, strict=True):
@@ -263,7 +263,7 @@ def _kinds(tiles: Tiles, axes: tuple[str, ...]) -> Iterator[tuple[dict[str, int]
 
 
 def _ends(extent: int, axis: str) -> list[tuple[int, int]]:
-    """Numbers of tiles along an axis that stand for all, and for how many each."""
+    """Return representative tile numbers along an axis, each with the number it stands for."""
     if axis == IMAGES:
         return [(0, extent)]
     if axis in (ROWS, COLUMNS) and extent > 2:

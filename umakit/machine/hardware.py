@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of an accelerator that decide what a tile costs."""
+"""The parameters of an accelerator that determine the cycles of a tile."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ from umakit.machine.systolic import Dataflow
 class Hardware:
     """A systolic array with a banked scratchpad, a DMA engine and a command queue.
 
-    What is left out is switched off: the defaults are those of `accel.toml`.
+    Optional features are off by default; the defaults are those of `accel.toml`.
 
     Attributes:
-        rows, columns: of the array.
-        scratchpad_bytes: of all banks together.
-        scratchpad_banks: of equal size; each serves the array or the DMA engine at a time.
-        dataflows: what a job may choose from.
-        drain_cycles: to move the results of a fold out of the array.
-        preload: whether the next fold's, and the next job's, operands enter while one computes.
-        preload_rows: of an operand that stays, how many enter in a cycle with preload.
-        pack_columns: whether few channels share the columns among groups of positions.
-        depthwise: whether each column can have an input of its own.
-        pooling_lanes: channels that the pooling stage takes in a cycle; 0 for none.
-        accumulator_bytes: of the accumulator, whose partial sums several jobs add to; 0 for none.
-        bytes_per_cycle: of the DMA engine.
-        latency_cycles: before the first byte of a burst.
-        burst_bytes: at most, of a burst; 0 makes each row one.
+        rows, columns: dimensions of the array in cells.
+        scratchpad_bytes: total size of all banks.
+        scratchpad_banks: number of banks of equal size; each serves either the array or the DMA
+            engine at a time.
+        dataflows: dataflows that a job may select.
+        drain_cycles: cycles to move the results of a fold out of the array.
+        preload: whether operands of the next fold and of the next job enter during computation.
+        preload_rows: rows of the stationary operand that enter per cycle with preload.
+        pack_columns: whether few output channels are computed for several groups of positions at
+            a time.
+        depthwise: whether each column can have its own input.
+        pooling_lanes: channels that the pooling stage takes per cycle; 0 for no pooling stage.
+        accumulator_bytes: size of the accumulator memory, in which several jobs add up partial
+            sums; 0 for none.
+        bytes_per_cycle: bandwidth of the DMA engine.
+        latency_cycles: cycles before the first byte of a burst.
+        burst_bytes: maximum size of a burst; with 0 each row is one burst.
         outstanding: whether requests are issued ahead, so that a transfer pays the latency once
             and the next one may start meanwhile.
-        alignment: of addresses and strides, in bytes.
-        command_queue: entries; 0 for none, the driver then starts one command after the other.
-        completion: how the driver learns that a command has ended.
+        alignment: required alignment of addresses and strides, in bytes.
+        command_queue: number of queue entries; without a queue (0) the driver starts a command
+            after the previous one has ended.
+        completion: how the driver detects that a command has ended.
     """
 
     rows: int
@@ -61,20 +65,20 @@ class Hardware:
 
     @property
     def cells(self) -> int:
-        """Multiply-accumulate units of the array, each of which does one operation a cycle."""
+        """The number of multiply-accumulate units, each of which does one operation per cycle."""
         return self.rows * self.columns
 
     @property
     def bank_bytes(self) -> int:
-        """Bytes of one bank of the scratchpad."""
+        """The size of one bank of the scratchpad in bytes."""
         return self.scratchpad_bytes // self.scratchpad_banks
 
     @classmethod
     def of(cls, config: AcceleratorConfig) -> Hardware:
-        """The numbers in an `accel.toml`.
+        """Take the parameters from an `accel.toml`.
 
         Raises:
-            AcceleratorConfigError: it has not exactly one scratchpad.
+            AcceleratorConfigError: the file does not declare exactly one scratchpad.
         """
         array, dma, device = config.array, config.dma, config.device
         if len(config.scratchpads) != 1:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index arithmetic that means the same for Python's integers and for TIR expressions.
+"""Index arithmetic on Python integers and on TIR expressions, with the same results.
 
-A tile's coordinates are written once: with integers they are a tile of the cost model, with TIR
-variables the arguments of a driver call.
+A tile's coordinates are computed by the same code for the cost model (integers) and for the
+arguments of driver calls (TIR variables).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ Number = Any
 
 
 def minimum(left: Number, right: Number) -> Number:
-    """The smaller operand."""
+    """Return the smaller operand."""
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
     return tvm_api.tirx.min(left, right)
 
 
 def maximum(left: Number, right: Number) -> Number:
-    """The larger operand."""
+    """Return the larger operand."""
     if isinstance(left, int) and isinstance(right, int):
         return max(left, right)
     return tvm_api.tirx.max(left, right)
 
 
 def floor_div(left: Number, right: int) -> Number:
-    """The quotient left / right, rounded down."""
+    """Return the quotient left / right, rounded down."""
     if isinstance(left, int) or right == 1:
         return left // right if isinstance(left, int) else left
     return tvm_api.tirx.floordiv(left, right)
 
 
 def floor_mod(left: Number, right: int) -> Number:
-    """The remainder left - right * floor_div(left, right)."""
+    """Return the remainder left - right * floor_div(left, right)."""
     return left % right if isinstance(left, int) else tvm_api.tirx.floormod(left, right)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes of a layer, as far as cutting it into tiles has to know them."""
+"""The sizes of a layer that determine how it can be cut into tiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umakit.machine.systolic import Product
 
 
 class Kind(Enum):
-    """What an array computes; fully connected layers are convolutions of an image of one column."""
+    """The operation of a layer; a fully connected layer is a convolution of a one-column image."""
 
     CONVOLUTION = "convolution"
     DEPTHWISE = "depthwise"
@@ -21,19 +21,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer as numbers. Pairs are (along height, along width).
+    """The sizes of a layer. Pairs are (along height, along width).
 
     Attributes:
-        kind: what is computed.
-        images: of a batch.
-        input_size, output_size: height and width.
-        input_channels, output_channels: of an image.
-        kernel, strides, dilation: of the window.
-        padding: above and left of the image.
-        channels_first: whether data and result lie as NCHW; else as NHWC.
-        scales: number of multipliers: 1, or one for each output channel; 0 for pools.
-        stored_channels: output channels with those that fill the last block of weights.
-        adds: whether a second tensor of the result's shape is added to the result.
+        kind: the operation.
+        images: batch size.
+        input_size, output_size: height and width of the input and of the output.
+        input_channels, output_channels: channels of an image of the input and of the output.
+        kernel, strides, dilation: parameters of the window.
+        padding: rows above and columns left of the image.
+        channels_first: whether input and output have the layout NCHW instead of NHWC.
+        scales: number of requantization multipliers: 1, or one per output channel; 0 for pools.
+        stored_channels: output channels, including those that pad the last block of weights.
+        adds: whether a second tensor of the output's shape is added to the result.
     """
 
     kind: Kind
@@ -53,11 +53,12 @@ class Layer:
 
     @classmethod
     def of(cls, composite: patterns.Composite) -> Layer:
-        """The sizes of a composite of `umakit.patterns`: `QConv2d`, `QDepthwise`, `QDense`,
-        `QMaxPool2d` or `QAveragePool2d`.
+        """Take the sizes from a composite of `umakit.patterns`.
+
+        Composites are `QConv2d`, `QDepthwise`, `QDense`, `QMaxPool2d` and `QAveragePool2d`.
 
         Raises:
-            TypeError: another kind of composite.
+            TypeError: the composite is of another kind.
         """
         if isinstance(composite, patterns.QDense):
             return _dense(composite)
@@ -69,49 +70,49 @@ class Layer:
 
     @property
     def is_pool(self) -> bool:
-        """Whether there are no weights."""
+        """Whether the layer is a pooling layer, which has no weights."""
         return self.kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL)
 
     @property
     def per_channel(self) -> bool:
-        """Whether output channel o reads input channel o / multiplier only."""
+        """Whether output channel o reads only input channel o / multiplier."""
         return self.kind is not Kind.CONVOLUTION
 
     @property
     def multiplier(self) -> int:
-        """Output channels for each input channel, where a channel reads one only."""
+        """The number of output channels per input channel of a depthwise layer."""
         return self.output_channels // self.input_channels
 
     @property
     def window(self) -> int:
-        """Number of positions of the kernel."""
+        """The number of positions of the kernel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def product(self) -> Product:
-        """One image as a matrix product; of a depthwise convolution, k is that of one channel."""
+        """The matrix product of one image; k of a depthwise convolution is that of one channel."""
         height, width = self.output_size
         k = self.window * (1 if self.per_channel else self.input_channels)
         return Product(height * width, self.output_channels, k)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of all images; 0 for pools."""
+        """The number of multiply-accumulates of all images; 0 for pools."""
         return 0 if self.is_pool else self.images * self.product.macs
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of the input."""
+        """The size of the input in bytes."""
         return self.images * self.input_size[0] * self.input_size[1] * self.input_channels
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the output."""
+        """The size of the output in bytes."""
         return self.images * self.output_size[0] * self.output_size[1] * self.output_channels
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of the weights in the array's layout; 0 for pools."""
+        """The size of the weights in the array's layout in bytes; 0 for pools."""
         if self.is_pool:
             return 0
         inputs = 1 if self.per_channel else self.input_channels
@@ -119,24 +120,24 @@ class Layer:
 
     @property
     def stored_scales(self) -> int:
-        """Elements of the arrays of multipliers and of shifts."""
+        """The number of elements of the array of multipliers and of that of shifts."""
         return self.stored_channels if self.scales > 1 else self.scales
 
     @property
     def parameters_bytes(self) -> int:
-        """Bytes of bias, multipliers and shifts together."""
+        """The total size of bias, multipliers and shifts in bytes."""
         return 0 if self.is_pool else 4 * self.stored_channels + 5 * self.stored_scales
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that have to cross the bus at least once: operands and result."""
+        """The number of bytes that cross the bus at least once: operands and result."""
         addend = self.result_bytes if self.adds else 0
         ends = self.data_bytes + self.result_bytes + addend
         return ends + self.weights_bytes + self.parameters_bytes
 
 
 def _dense(dense: patterns.QDense) -> Layer:
-    """A fully connected layer as a 1x1 convolution of an image of one column."""
+    """Return a fully connected layer as a 1x1 convolution of an image of one column."""
     size = (dense.rows, 1)
     return Layer(
         Kind.CONVOLUTION, 1, size, size, dense.inputs, dense.outputs, (1, 1),
@@ -165,7 +166,7 @@ def _pool(pool: patterns.QPool2d) -> Layer:
 def _sizes(
     composite: patterns.QConv2d | patterns.QPool2d,
 ) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
-    """Images, size of the input and of the output, input channels and output channels."""
+    """Return batch size, input size, output size, input channels and output channels."""
     return (
         composite.batch,
         (composite.height, composite.width),
@@ -178,6 +179,6 @@ def _sizes(
 def _window(
     composite: patterns.QConv2d | patterns.QPool2d,
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Strides, and padding above and left."""
+    """Return strides, and padding above and to the left."""
     top, left, *_ = composite.padding
     return composite.strides, (top, left)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner of tiles: whether a layer can be cut to fit, how it is cut, and what that costs."""
+"""The tile planner: whether a layer can be tiled, its tiling, and the predicted cycles."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from umakit.machine.tilings import PlannedLayers, planned_by
 from umakit.patterns import Composite
 
 COST_MODEL = 1
-"""Version of how layers are cut and of what that costs; it goes up when either changes."""
+"""Version of the default tilings and of the cost model; incremented when either changes."""
 
 FINALISTS = 12
-"""Of the default's candidates, how many are run on the clock,"""
+"""Maximum number of candidates for the default tiling that are simulated exactly."""
 
 FINALISTS_COMMANDS = 2_000
-"""unless they have more commands than these together: then the clock would take too long, and the
-estimate, whose error is a few commands' time, is good."""
+"""Maximum total number of commands of the candidates that are simulated exactly.
+
+With more commands the simulation would take too long, and the estimate, whose error is the time of
+a few commands, is good enough.
+"""
 
 
 SHORT_QUEUE = 4
-"""A tile takes four commands: with fewer entries the driver is not ahead."""
+"""A tile takes four commands; with a shorter queue the driver cannot enqueue a tile ahead."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted cost of a layer that is cut into tiles.
+    """Predicted cycles of a tiled layer.
 
     Attributes:
-        cycles: from the first access of a register to the last.
-        run: commands on the clock.
-        bound: what no tiling can beat.
+        cycles: cycles from the first register access to the last.
+        run: the simulated run of its commands.
+        bound: lower bounds that hold for all tilings.
     """
 
     cycles: int
@@ -52,9 +55,10 @@ class TilePlanner:
     """Cuts layers into tiles for an accelerator.
 
     Args:
-        hardware: its figures.
-        driver: what its driver's calls cost.
-        most_buffers: for each tensor's tiles that the default may use; 1: no double buffering.
+        hardware: parameters of the accelerator.
+        driver: register accesses of its driver's calls.
+        most_buffers: maximum number of buffers per tensor in default tilings; 1 disables double
+            buffering.
     """
 
     def __init__(
@@ -66,13 +70,13 @@ class TilePlanner:
         self._defaults: dict[Layer, Tiling | None] = {}
 
     def accepts(self, composite: Composite) -> bool | str:
-        """A predicate for `umakit.patterns`: whether a layer can be cut into tiles that fit.
+        """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
 
         Returns:
-            True, or the reason why it cannot, as a sentence for the user.
+            True, or the reason why not, as a sentence for the user.
 
         Raises:
-            TypeError: layers of this kind are not cut into tiles.
+            TypeError: layers of this kind cannot be cut into tiles.
         """
         layer = Layer.of(composite)
         if self.hardware.alignment > 1:
@@ -100,14 +104,15 @@ class TilePlanner:
     def tiles_of(
         self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None
     ) -> Tiles:
-        """How a layer that `accepts` took is cut: as its tiling says, or by default.
+        """Return the tiles of a layer that `accepts` accepted.
 
         Args:
             composite: parameters of the layer.
-            tilings: by layer; None for those that the compilation was given whose pass asks.
+            tilings: tilings by layer, which replace the defaults; None for the tilings of the
+                current compilation.
 
         Raises:
-            ValueError: it cannot be cut to fit.
+            ValueError: no tiling of the layer fits.
         """
         layer = Layer.of(composite)
         if tilings is None:
@@ -120,13 +125,13 @@ class TilePlanner:
         return self._tiles(layer, tiling)
 
     def default(self, layer: Layer) -> Tiling | None:
-        """A good tiling, found by the estimate and settled by the clock; None if none fits."""
+        """Return the default tiling, selected by estimate and simulation; None if none fits."""
         if layer not in self._defaults:
             self._defaults[layer] = self._selected(layer)
         return self._defaults[layer]
 
     def predict(self, tiles: Tiles) -> Prediction:
-        """Cycles of a tiling on the simulated device, and the lower bound of its layer."""
+        """Predict the cycles of a tiling on the simulated device, with the layer's lower bounds."""
         commands = commands_of(tiles, self.hardware, self.driver)
         layer, ran = tiles.layer, run(commands, self.hardware)
         bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)
@@ -136,8 +141,10 @@ class TilePlanner:
         return tiles_on(layer, tiling, self.hardware)
 
     def _selected(self, layer: Layer) -> Tiling | None:
-        """The best by the estimate; in a short queue little overlaps, so that what is best without
-        one may be better."""
+        """Return the best tiling by the estimate.
+
+        With a short queue little overlaps, so the best tiling without a queue may be better.
+        """
         hardware = self.hardware
         tiling = self._best_on(hardware, layer)
         if tiling is None or not 0 < hardware.command_queue < SHORT_QUEUE:
@@ -147,7 +154,7 @@ class TilePlanner:
         return min(cut, key=lambda each: self.predict(self._tiles(layer, each)).cycles)
 
     def _best_on(self, hardware: Hardware, layer: Layer) -> Tiling | None:
-        """Several buffers if they fit, and whole rows if they do, which take fewest transfers."""
+        """Prefer several buffers, and whole rows, which take the fewest transfers, if they fit."""
         several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
         for buffers in (several, BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
@@ -160,7 +167,7 @@ class TilePlanner:
         return None
 
     def _settled(self, layer: Layer, found: list[Candidate]) -> Tiling:
-        """The best of some candidates on the clock."""
+        """Return the candidate with the fewest simulated cycles."""
         commands, best, least = 0, found[0].tiling, None
         for each in found:
             commands += each.commands

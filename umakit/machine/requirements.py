@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tile requires: memory, transfers, and a job of the array.
+"""The requirements of a tile: memory, transfers, and a job of the array.
 
 Numbers are integers, or TIR expressions of the tile's coordinates; see `index_arithmetic`.
 """
@@ -13,13 +13,13 @@ from umakit.machine.index_arithmetic import Number
 
 @dataclass(frozen=True)
 class Transfer:
-    """A DMA command: planes of rows of bytes, which lie close together in the scratchpad.
+    """A DMA command: planes of rows of bytes, which are contiguous in the scratchpad.
 
     Attributes:
-        offset: of the first byte, from the start of the tensor.
-        place: of the first byte, from the start of the tile's buffer.
-        planes, rows, row_bytes: how many.
-        plane_stride, row_stride: bytes from one to the next, in the tensor.
+        offset: byte offset of the first byte in the tensor.
+        place: byte offset of the first byte in the tile's buffer.
+        planes, rows, row_bytes: number of planes, of rows per plane and of bytes per row.
+        plane_stride, row_stride: distance in bytes from one plane or row to the next in the tensor.
     """
 
     offset: Number
@@ -41,17 +41,17 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Job:
-    """A command of the array. Places are bytes from the start of the buffer of that name.
+    """A command of the array. Places are byte offsets in the buffer of the same name.
 
     Attributes:
         data, weights, result, addend: places of the tile's operands.
         bias, multipliers, shifts: places in the buffer of parameters.
-        input_size, output_size: height and width; without padding.
-        input_channels, output_channels: of the tile.
-        padding: above and left of the tile's data.
-        scales: number of multipliers.
-        continues: whether partial sums of an earlier step are in the accumulator, 0 or 1.
-        keeps: whether partial sums are left there for the next step, 0 or 1.
+        input_size, output_size: height and width, without padding.
+        input_channels, output_channels: channels of the tile.
+        padding: rows above and columns left of the tile's data.
+        scales: number of requantization multipliers.
+        continues: 1 if the accumulator holds partial sums of an earlier step, else 0.
+        keeps: 1 if partial sums stay in the accumulator for the next step, else 0.
     """
 
     data: Number
@@ -82,11 +82,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory in the scratchpad for tiles of one tensor.
+    """A scratchpad buffer for the tiles of one tensor.
 
     Attributes:
-        tile_bytes: of the largest tile, up to whole banks.
-        tiles: how many lie there: at least 2 with double buffering.
+        tile_bytes: size of the largest tile, rounded up to whole banks.
+        tiles: number of tiles that it holds: at least 2 with double buffering.
     """
 
     tile_bytes: int
@@ -94,5 +94,5 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Bytes of all tiles."""
+        """The size of the buffer in bytes."""
         return self.tile_bytes * self.tiles

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, escaping and templates: what flows from a model into other languages."""
+"""Identifiers, escaping and templates for text that goes into generated code and messages."""

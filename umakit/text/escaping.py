@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of unknown origin in other languages: one function for each.
+"""Escaping of untrusted text, with one function for each language it is written into.
 
 Names of layers and tensors, paths and descriptions hold any characters. Where such a text is shown
 or written, it goes through the function of that language; JSON (`json.dumps`) and HTML
@@ -13,14 +13,15 @@ import re
 import shlex
 
 COMMENT_LENGTH = 300
-"""Characters of a text in a comment; longer ones are cut in the middle."""
+"""Maximum number of characters of a text in a C comment; longer texts are cut in the middle."""
 
 SHOWN_LENGTH = 4000
-"""Characters of a line on a terminal or in a picture; longer ones are cut in the middle."""
+"""Maximum number of characters of a line on a terminal or in a picture; longer lines are cut in
+the middle."""
 
 
 def visible(text: str) -> str:
-    """A text that shows what is in it, on one line, and changes nothing around it.
+    """Return the text on one line, with characters that are invisible or affect others escaped.
 
     Control characters (line breaks and the escape sequences of terminals among them), characters
     that change the direction of writing, unpaired surrogates and unassigned code points become
@@ -41,7 +42,7 @@ def _escape(character: str) -> str:
 
 
 def shortened(text: str, most: int = SHOWN_LENGTH) -> str:
-    """A text of at most `most` characters: the middle of a longer one is left out."""
+    """Return a text of at most `most` characters by omitting the middle of a longer one."""
     if len(text) <= most:
         return text
     start = max(most // 2, 1)
@@ -49,12 +50,12 @@ def shortened(text: str, most: int = SHOWN_LENGTH) -> str:
 
 
 def shown(text: str, most: int = SHOWN_LENGTH) -> str:
-    """A line for a terminal, a picture or a page: visible and not too long."""
+    """Return a line for a terminal, a picture or a page: escaped by `visible` and shortened."""
     return visible(shortened(text, most))
 
 
 def c_comment(text: str) -> str:
-    """What a comment of C, from `/*` to `*/`, may hold: visible, with no comment mark of its own.
+    """Return the text for use inside a C comment: escaped, without `/*`, `*/` or trigraphs.
 
     Marks are split after everything else, so that nothing can put one together again; so is `??/`,
     which is a backslash to a C99 compiler.
@@ -64,7 +65,7 @@ def c_comment(text: str) -> str:
 
 
 def c_string(text: str) -> str:
-    """A string literal of C and C++; all but printable ASCII become octal escapes of UTF-8."""
+    """Return a C and C++ string literal; all but printable ASCII becomes octal escapes of UTF-8."""
     out = []
     for byte in text.encode("utf-8", "surrogatepass"):
         character = chr(byte)
@@ -78,7 +79,7 @@ def c_string(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """A text as code in a line or a cell of a table of Markdown (CommonMark 0.31, 6.1)."""
+    """Return a Markdown code span for a line or a table cell (CommonMark 0.31, section 6.1)."""
     code = shown(text, COMMENT_LENGTH).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall("`+", code)), default=0) + 1)
     space = " " if not code.strip() or "`" in (code[0], code[-1]) else ""
@@ -86,6 +87,6 @@ def markdown_code(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """A path or argument as one word of a POSIX shell; never taken for an option."""
+    """Quote a path or argument as one word of a POSIX shell that is never taken for an option."""
     word = f"./{text}" if text.startswith("-") else text
     return shlex.quote(word)

@@ -12,16 +12,16 @@ import hashlib
 import re
 
 INTERFACE_PREFIX = "tvmgen_"
-"""Of the C interface of a model, as TVM's own ahead-of-time compiler has it."""
+"""Prefix of the C symbols of a model's interface, the same as in TVM's ahead-of-time compiler."""
 
 SIGNIFICANT = 63
-"""Characters by which C compilers must tell identifiers apart (C99, 5.2.4.1)."""
+"""Number of initial characters of an identifier that C compilers distinguish (C99, 5.2.4.1)."""
 
 LONGEST_PART = 56
-"""Characters of a model's name; with `tvmgen_` they make an identifier of `SIGNIFICANT`."""
+"""Maximum length of a model's name; with `tvmgen_` it makes an identifier of `SIGNIFICANT`."""
 
 LONGEST_FILE_NAME = 100
-"""Characters of the name of a driver's file in an export; file systems take 255 bytes."""
+"""Maximum length of the name of a driver's file in an export; file systems allow 255 bytes."""
 
 C_RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
@@ -45,7 +45,7 @@ MATH_NAMES = frozenset(
     "log10 log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder "
     "remquo rint round scalb scalbln scalbn significand sin sinh sqrt tan tanh tgamma trunc".split()
 )
-"""Functions of `math.h`, each of which has variants that end in f and l."""
+"""Functions of `math.h`; each has variants with the suffixes f and l."""
 
 MEMORY_NAMES = frozenset("memcpy memset memmove memcmp".split())
 MATH_HEADER, MEMORY_HEADER = "math.h", "string.h"
@@ -55,7 +55,7 @@ HELPER = re.compile(
     r"absolute|complement|rsqrt|sigmoid|(?P<target>u?int(8|16|32|64))_from)"
     r"_(?P<type>bool|u?int(8|16|32|64)|float(32|64))"
 )
-"""Inline functions that generated files define."""
+"""Names of the inline helper functions that generated files define."""
 
 ENVIRONMENT_NAMES = frozenset(
     # Keywords of C23, C++20, C++26 and of compilers.
@@ -86,13 +86,13 @@ ENVIRONMENT_PATTERN = re.compile(
 """Form of further identifiers that system headers or users' headers may define as macros."""
 
 RESERVED_START = re.compile(r"__|_[A-Z]")
-"""How identifiers begin that belong to the compiler (C99, 7.1.3)."""
+"""Prefixes of identifiers that are reserved for the implementation (C99, 7.1.3)."""
 
 OWN_START = re.compile(r"(tvmgen|umakit)_", re.IGNORECASE)
-"""How symbols and macros of generated files and of umakit's headers begin."""
+"""Prefixes of symbols and macros of generated files and of umakit's headers."""
 
 FILE_DEVICES = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
-"""What Windows takes for a device, whatever ending follows."""
+"""File names that Windows reserves for devices, with any extension."""
 
 
 def header_of(name: str) -> str | None:
@@ -104,7 +104,7 @@ def header_of(name: str) -> str | None:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name means something in generated C already."""
+    """Whether a name already has a meaning in generated C."""
     return name in C_RESERVED or header_of(name) is not None or HELPER.fullmatch(name) is not None
 
 
@@ -119,7 +119,7 @@ def is_identifier(name: str) -> bool:
 
 
 def c_identifier(name: str) -> str:
-    """A valid C identifier that looks like `name`: `input.1` becomes `input_1`.
+    """Return a valid C identifier derived from `name`: `input.1` becomes `input_1`.
 
     A word that means something in C or that may be a macro gets a trailing underscore; a leading
     digit, and the start of what belongs to the compiler or to generated code, a leading `n`.
@@ -133,18 +133,19 @@ def c_identifier(name: str) -> str:
 
 
 def symbol_part(name: str) -> str:
-    """What may follow a prefix in a C symbol and be a file's name: `default` stays `default`.
+    """Return a name that is valid after a prefix in a C symbol and as a file name.
 
-    It has at most `LONGEST_PART` characters: what is longer ends in a digest of the name.
+    Unlike `c_identifier` it keeps keywords such as `default`. It has at most `LONGEST_PART`
+    characters: a longer name is cut and ends in a digest.
     """
     text = _cut(re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed", name, LONGEST_PART)
     return f"{text}_" if FILE_DEVICES.fullmatch(text) else text
 
 
 def plain_file_name(name: str) -> str:
-    """The name of a file in an export: as it is if it needs no quotes in any build system.
+    """Return the name of a file in an export, unchanged if no build system has to quote it.
 
-    Others get underscores, and a digest that tells them apart.
+    In other names special characters become underscores, and a digest keeps them distinct.
 
     Args:
         name: without folders.
@@ -170,9 +171,9 @@ def _digest(name: str) -> str:
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... when it is taken; the answer is added to `taken`.
+    """Return `name`, or `name_2`, `name_3`, ... if it is taken, and add the result to `taken`.
 
-    Names that differ in case only count as equal, because macros are made of them too.
+    The comparison ignores case, because macro names are derived from these names too.
     """
     candidate, number = name, 1
     while candidate.lower() in taken:

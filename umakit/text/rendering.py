@@ -21,11 +21,11 @@ from umakit.errors import UmakitError
 from umakit.text.escaping import c_comment, c_string, markdown_code, shown
 
 PLAIN = re.compile(r"[A-Za-z0-9_.,+/ -]*")
-"""Texts that mean the same in C, CMake, Kconfig, YAML, Markdown, Python and a shell."""
+"""Texts that no target language (C, CMake, Kconfig, YAML, Markdown, Python, shell) has to quote."""
 
 
 class Code(str):
-    """Text that may stand in a template as it is."""
+    """Text that a template may insert unchanged."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
 
 @jinja2.pass_context
 def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
-    """A value that a template shows, refused unless it is plain."""
+    """Return a value that a template inserts; refuse it unless it is plain."""
     numbers = isinstance(value, list) and all(isinstance(item, int) for item in value)
     if not isinstance(value, Code) and not numbers and not PLAIN.fullmatch(str(value)):
         raise UmakitError(
@@ -62,22 +62,22 @@ def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
 
 
 def _visible(value: Any) -> Any:
-    """A value of a page: characters that no page may hold, or that hide others, become escapes."""
+    """Return a value of an HTML page with control and bidirectional characters escaped."""
     if type(value) is not str:
         return value
     return "\n".join(shown(line) for line in value.split("\n"))
 
 
 def template_folder() -> Path:
-    """The folder that holds the templates."""
+    """Return the folder that holds the templates."""
     return Path(str(files("umakit.templates")))
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a template; a value it needs and does not get is an error."""
+    """Render a template of plain text or code; a missing value is an error."""
     return _environment().get_template(template).render(**values)
 
 
 def render_html(template: str, **values: Any) -> str:
-    """The same for HTML: special characters in values are escaped."""
+    """Render a template of HTML; special characters in values are escaped."""
     return _environment(escape=True).get_template(template).render(**values)
