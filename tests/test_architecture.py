@@ -18,8 +18,8 @@ FOLDERS = {
 }
 
 ORDER = tuple(
-    "errors version tvm_api tir sim templates text files floats operators patterns machine backend "
-    "frontend quantized partition lower program memory codegen library devices "
+    "errors version without_torch tvm_api tir sim templates text files floats operators patterns "
+    "machine backend frontend quantized partition lower program memory codegen library devices "
     "pipeline testing tools moved umakit backends cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what

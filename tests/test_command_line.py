@@ -227,6 +227,20 @@ def test_what_does_not_need_tvm_does_not_import_it(
     assert result.returncode == 0, result.stderr
 
 
+def test_compiling_a_network_of_another_format_does_not_import_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import sys; from umakit.cli.main import run_command; "
+        f"run_command(['compile', {str(MODEL)!r}, '-o', 'out']); "
+        "assert 'tvm' in sys.modules and 'torch' not in sys.modules; "
+        "import torch; assert torch.ones(2).sum() == 2"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["nonsense"], ["run"], ["compile", "m.onnx"], ["run", "x", "--inputs", "y", "--repeat", "0"]],

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import tvm
+
+from umakit.errors import all_errors
+from umakit.without_torch import WithoutTorch
+
+with WithoutTorch():
+    import tvm
 import tvm_ffi
 from tvm import s_tir, te, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
@@ -25,8 +30,6 @@ from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.relax.transform import PatternCheckContext
 from tvm.s_tir.schedule import ScheduleError
-
-from umakit.errors import all_errors
 
 if TYPE_CHECKING:
     from umakit.tvm_types import (

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importing TVM without torch.
+
+tvm_ffi imports torch wherever it is installed, which takes longer than all the rest of a short
+command. umakit gives TVM no tensor of torch, and the PyTorch frontend imports torch itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+
+class WithoutTorch:
+    """A context in which its own thread finds no torch, unless torch is imported already.
+
+    Other threads import torch as ever: a name in `sys.modules` would hide it from them too.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def __enter__(self) -> None:
+        if "torch" not in sys.modules:
+            sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Say that torch is not installed; every other module is found as ever.
+
+        Raises:
+            ModuleNotFoundError: torch is asked for.
+        """
+        if name == "torch" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError("torch is imported where it is used", name=name)
