@@ -75,9 +75,9 @@ def compile_(
     notices: list[str] = []
     with progress() as tell:
         tell("loading TVM")
-        from umakit.backend.inputs import input_files
         from umakit.frontend import model_files
         from umakit.pipeline import compile_model
+        from umakit.registration.inputs import input_files
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
 
         options = export_options(pool, planner, weights, records, overlap, force, index_checks)

@@ -134,10 +134,10 @@ def diff(
     _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.backend.inputs import input_files
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files
+        from umakit.registration.inputs import input_files
         from umakit.tools.diff import diff_model
         from umakit.tools.diff.files import DifferenceFiles
 

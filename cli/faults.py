@@ -20,8 +20,8 @@ import typer
 from umakit.cli.console import print_any_character, say
 
 from umakit import errors
-from umakit.backend.code import last_raised
 from umakit.errors import UmakitError, short_path
+from umakit.registration.code import last_raised
 
 T = TypeVar("T")
 

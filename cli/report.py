@@ -77,10 +77,10 @@ def report(
         check_parent(destination)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.backend.inputs import input_files
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.pipeline import ExportOptions
+        from umakit.registration.inputs import input_files
         from umakit.tools.page import make_page
 
         found = find_backends(backend)

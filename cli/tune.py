@@ -103,9 +103,9 @@ def tune(
     shapes = parse_shapes(input_shapes)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.backend.inputs import input_files
         from umakit.frontend import model_files
         from umakit.pipeline import import_network
+        from umakit.registration.inputs import input_files
         from umakit.tools.tuning import Effort, check_records_file, tune_model
         from umakit.tools.tuning.simulate import has_simulator
 

@@ -13,15 +13,16 @@ from umakit.moved import find_moved_modules
 from umakit.version import __version__
 
 if TYPE_CHECKING:
-    from umakit.backend.base import PassPhase, UMABackend
+    from umakit.backend.base import UMABackend
     from umakit.backend.registry import find_backend, list_backends
-    from umakit.backend.strategy import OpStrategy
-    from umakit.backend.target import create_target, target_attributes
     from umakit.devices.run import run_library
     from umakit.errors import UmakitError
     from umakit.frontend import import_model
     from umakit.memory import MemoryPool
     from umakit.pipeline import ExportOptions, compile_model
+    from umakit.registration.backend import PassPhase
+    from umakit.registration.strategy import OpStrategy
+    from umakit.registration.target import create_target, target_attributes
     from umakit.testing.harness import AOTModel, compile_and_run
 
 __all__ = [
@@ -47,18 +48,18 @@ _HOMES = {
     "AOTModel": "testing.harness",
     "ExportOptions": "pipeline",
     "MemoryPool": "memory",
-    "OpStrategy": "backend.strategy",
-    "PassPhase": "backend.base",
+    "OpStrategy": "registration.strategy",
+    "PassPhase": "registration.backend",
     "UMABackend": "backend.base",
     "UmakitError": "errors",
     "compile_and_run": "testing.harness",
     "compile_model": "pipeline",
-    "create_target": "backend.target",
+    "create_target": "registration.target",
     "find_backend": "backend.registry",
     "import_model": "frontend",
     "list_backends": "backend.registry",
     "run_library": "devices.run",
-    "target_attributes": "backend.target",
+    "target_attributes": "registration.target",
 }
 
 find_moved_modules()

@@ -16,7 +16,7 @@ from types import ModuleType
 
 MOVED = {
     "accelerator_config": ("umakit.machine.accelerator_config", "umakit.backend"),
-    "byoc": ("umakit.tools.byoc", "UMABackend.register"),
+    "byoc": ("umakit.backend.byoc", "UMABackend.register"),
     "compile": ("umakit.pipeline", "umakit"),
     "diff": ("umakit.tools.diff", ""),
     "example_networks": ("umakit.testing.example_networks", "umakit.testing"),
@@ -28,9 +28,9 @@ MOVED = {
     "run": ("umakit.devices.run", "umakit"),
     "scaffold": ("umakit.tools.scaffold", "`uma new`"),
     "size": ("umakit.tools.size", "`uma size`"),
-    "strategy": ("umakit.backend.strategy", "umakit.backend"),
+    "strategy": ("umakit.registration.strategy", "umakit.backend"),
     "systolic": ("umakit.machine.systolic", "umakit.machine"),
-    "target": ("umakit.backend.target", "umakit.backend"),
+    "target": ("umakit.registration.target", "umakit.backend"),
     "tiling": ("umakit.machine", "umakit.machine"),
     "tuning": ("umakit.tools.tuning", "`uma tune`"),
     "undecided": ("umakit.backend.undecided", "umakit.backend"),

@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from umakit import tvm_api
-from umakit.backend.base import UMABackend
-from umakit.backend.inputs import input_files
 from umakit.codegen.driver_names import names_taken_by
 from umakit.errors import LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model, model_files
@@ -48,6 +46,8 @@ from umakit.program.overlap import Overlap, overlap_with_cpu
 from umakit.program.program import build_program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
+from umakit.registration.backend import Backend
+from umakit.registration.inputs import input_files
 
 Progress = Callable[[str], None]
 
@@ -165,7 +165,7 @@ def import_network(
 @tvm_api.one_at_a_time
 def partition_model(
     source: str | Path | Any,
-    backends: Sequence[UMABackend],
+    backends: Sequence[Backend],
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -195,7 +195,7 @@ def partition_model(
 
 def compile_model(
     source: str | Path | Any,
-    backends: Sequence[UMABackend],
+    backends: Sequence[Backend],
     output: str | Path,
     *,
     name: str | None = None,
@@ -243,7 +243,7 @@ def compile_model(
 def export_program(
     model: Model,
     partitioned: Partitioned,
-    backends: Sequence[UMABackend],
+    backends: Sequence[Backend],
     destination: Path,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
@@ -288,7 +288,7 @@ def export_program(
 
 
 def lower_to_kernels(
-    model: Model, partitioned: Partitioned, backends: Sequence[UMABackend], options: ExportOptions
+    model: Model, partitioned: Partitioned, backends: Sequence[Backend], options: ExportOptions
 ) -> Lowered:
     """The stage `lower`, with layers cut as the options' tilings and records say.
 

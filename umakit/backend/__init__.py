@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 from umakit.backend.undecided import undecided
 
 if TYPE_CHECKING:
-    from umakit.backend.base import PassPhase, Pattern, UMABackend
+    from umakit.backend.base import UMABackend
     from umakit.backend.registry import find_backend, list_backends, load_backend_folder
-    from umakit.backend.strategy import OpStrategy
-    from umakit.backend.target import create_target, target_attributes
     from umakit.machine.accelerator_config import (
         AcceleratorConfig,
         AcceleratorSection,
@@ -26,6 +24,9 @@ if TYPE_CHECKING:
         DmaSection,
         MemorySection,
     )
+    from umakit.registration.backend import PassPhase, Pattern
+    from umakit.registration.strategy import OpStrategy
+    from umakit.registration.target import create_target, target_attributes
 
 __all__ = [
     "AcceleratorConfig",
@@ -53,15 +54,15 @@ _HOMES = {
     "DeviceSection": "umakit.machine.accelerator_config",
     "DmaSection": "umakit.machine.accelerator_config",
     "MemorySection": "umakit.machine.accelerator_config",
-    "OpStrategy": "umakit.backend.strategy",
-    "PassPhase": "umakit.backend.base",
-    "Pattern": "umakit.backend.base",
+    "OpStrategy": "umakit.registration.strategy",
+    "PassPhase": "umakit.registration.backend",
+    "Pattern": "umakit.registration.backend",
     "UMABackend": "umakit.backend.base",
-    "create_target": "umakit.backend.target",
+    "create_target": "umakit.registration.target",
     "find_backend": "umakit.backend.registry",
     "list_backends": "umakit.backend.registry",
     "load_backend_folder": "umakit.backend.registry",
-    "target_attributes": "umakit.backend.target",
+    "target_attributes": "umakit.registration.target",
 }
 
 

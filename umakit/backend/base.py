@@ -1,326 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`UMABackend`, the base class of backends: UMA's registration interface on Relax.
+"""What a hardware team subclasses: `UMABackend`.
 
-The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
-left TVM together with Relay. A backend registers, in its constructor, its target's attributes,
-Relax passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the
-kit does the rest.
+Stages know what a backend registers, `umakit.registration`. This class stands above them, so that
+its methods may call them.
 """
 
 from __future__ import annotations
 
-import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from umakit.backend.target import (
+from umakit.partition.partitioner import partition_module
+from umakit.registration.backend import Backend
+from umakit.registration.target import (
     AttributeValue,
-    check_attribute,
     check_target_name,
     create_target,
     register_target,
 )
-from umakit.errors import AcceleratorConfigError, BackendError
-from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
-
-if TYPE_CHECKING:
-    from umakit.machine import TilePlanner
-
-Predicate = Callable[[Any], "bool | str"]
-"""A function of TVM's `PatternCheckContext`. True accepts the match; a string refuses it and is
-shown to the user as the reason."""
-
-ReplaceCallExtern = Callable[[Sequence[str]], "str | None"]
-"""A function of the C text of a call's function name and arguments that returns the C text of the
-call to print."""
 
 
-class PassPhase(Enum):
-    """When a registered pass runs.
-
-    Relax passes:
-        PRE_PARTITIONING: on the network, before patterns are matched.
-        POST_PARTITIONING_0: after it, accelerator functions are in place.
-        POST_PARTITIONING_1: after accelerator regions are dissolved into calls of composite
-            functions.
-
-    TIR passes, on the accelerator's prim funcs only:
-        TIR_PHASE_0: loops and blocks as the operator strategy wrote them.
-        TIR_PHASE_1: after buffers are flattened.
-        TIR_PHASE_2: after loop transformations (vectorize, unroll).
-        TIR_PHASE_3: after clean-up, right before C is printed.
-    """
-
-    PRE_PARTITIONING = 0
-    POST_PARTITIONING_0 = 1
-    POST_PARTITIONING_1 = 2
-    TIR_PHASE_0 = 3
-    TIR_PHASE_1 = 4
-    TIR_PHASE_2 = 5
-    TIR_PHASE_3 = 6
-
-
-RELAX_PHASES = (
-    PassPhase.PRE_PARTITIONING,
-    PassPhase.POST_PARTITIONING_0,
-    PassPhase.POST_PARTITIONING_1,
-)
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A composite function that the accelerator offers."""
-
-    name: str
-    pattern: Any
-    annotations: Mapping[str, Any]
-    predicate: Predicate | None
-
-    @property
-    def alternatives(self) -> list[Any]:
-        """TVM's patterns, which are tried in this order."""
-        return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
-
-    @property
-    def binds_constants(self) -> bool:
-        """Whether constants are bound inside the composite, so that its code is self-contained."""
-        return bool(getattr(self.predicate, "binds_constants", False))
-
-
-@dataclass(frozen=True)
-class RegisteredStrategy:
-    """An operator strategy with its priority."""
-
-    strategy: Any
-    plevel: int
-
-
-@dataclass(frozen=True)
-class CodegenHooks:
-    """What a backend adds to the generated C."""
-
-    includes: Callable[[], str] | None = None
-    replace_call_extern: ReplaceCallExtern | None = None
-
-
-@dataclass(frozen=True)
-class Driver:
-    """The C files that a model library needs besides generated code, relative to the backend.
-
-    Attributes:
-        reentrant: whether several calls may run at the same time, so that runs need no lock.
-    """
-
-    sources: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    reentrant: bool = False
-
-
-@dataclass(frozen=True)
-class Transfers:
-    """The driver calls that copy between shared memory and a scratchpad.
-
-    Attributes:
-        load: `int load(const void *source, uint32_t offset, int32_t bytes)`.
-        store: `int store(uint32_t offset, void *destination, int32_t bytes)`.
-    """
-
-    load: str
-    store: str
-
-
-class UMABackend(ABC):
+class UMABackend(Backend):
     """Base class of a backend.
 
     Args:
         merge_compiler_regions: merge neighbouring composite functions into one accelerator
             region (`MergeCompositeFunctions`), as TVM's other BYOC backends do.
     """
-
-    def __init__(self, merge_compiler_regions: bool = True) -> None:
-        self.merge_compiler_regions = merge_compiler_regions
-        self.target_attributes: dict[str, AttributeValue] = {}
-        self.patterns: list[Pattern] = []
-        self.strategies: dict[str, RegisteredStrategy] = {}
-        self.passes: dict[PassPhase, list[Any]] = {phase: [] for phase in PassPhase}
-        self.codegen = CodegenHooks()
-        self.driver = Driver()
-        self.transfers: Transfers | None = None
-        self.tiling: TilePlanner | None = None
-        self.completion: str | None = None
-        self._configuration: AcceleratorConfig | None = None
-
-    @property
-    @abstractmethod
-    def target_name(self) -> str:
-        """Name of the hardware target: a valid C identifier."""
-
-    @property
-    def folder(self) -> Path:
-        """The folder that holds the backend's sources and `accel.toml`."""
-        return Path(inspect.getfile(type(self))).resolve().parent
-
-    @property
-    def configuration(self) -> AcceleratorConfig:
-        """`accel.toml` of the backend's folder.
-
-        Raises:
-            AcceleratorConfigError: the file is missing or invalid, or describes another
-                accelerator.
-        """
-        if self._configuration is None:
-            path = self.folder / "accel.toml"
-            configuration = load_accelerator_config(path)
-            if configuration.accelerator.name != self.target_name:
-                raise AcceleratorConfigError(
-                    f"describes {configuration.accelerator.name}, the backend is "
-                    f"{self.target_name}",
-                    where=str(path),
-                    fix="set accelerator.name",
-                )
-            self._configuration = configuration
-        return self._configuration
-
-    # --- registration -----------------------------------------------------------------------
-
-    def _register_target_attr(self, name: str, default: AttributeValue = "") -> None:
-        """Register an attribute of the target, of type str, int or bool, with its default.
-
-        Raises:
-            TargetAttributeError: None, a float or another type; a name that TVM's target already
-                owns; a name that is registered already.
-        """
-        check_attribute(self.target_name, name, default, taken=self.target_attributes)
-        self.target_attributes[name] = default
-
-    def _register_relax_pass(self, phase: PassPhase, relax_pass: Any) -> None:
-        """Run a Relax pass in a Relax phase, after those registered before it."""
-        if phase not in RELAX_PHASES:
-            raise BackendError(
-                f"{phase.name} is a TIR phase",
-                where=self.target_name,
-                fix="register the pass with _register_tir_pass",
-            )
-        self.passes[phase].append(relax_pass)
-
-    def _register_tir_pass(self, phase: PassPhase, tir_pass: Any) -> None:
-        """Run a TIR pass in a TIR phase, after those registered before it."""
-        if phase in RELAX_PHASES:
-            raise BackendError(
-                f"{phase.name} is a Relax phase",
-                where=self.target_name,
-                fix="register the pass with _register_relax_pass",
-            )
-        self.passes[phase].append(tir_pass)
-
-    def _register_pattern(
-        self,
-        name: str,
-        pattern: Any,
-        predicate: Predicate | None = None,
-        annotations: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Offer a composite function; patterns registered first are matched first.
-
-        Args:
-            name: of the composite; the target's name is put in front of it.
-            pattern: a `tvm.relax.dpl` pattern, or several to try one after the other.
-            predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
-                sentence, refuses. The sentence is shown to the user in the offload table.
-            annotations: sub-patterns that the predicate wants to look up by name.
-        """
-        if any(registered.name == name for registered in self.patterns):
-            raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
-        self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate))
-
-    def _register_operator_strategy(self, op: str, strategy: Any, plevel: int = 11) -> None:
-        """Lower an operator inside this backend's composites in the backend's own way.
-
-        Args:
-            op: for example `relax.nn.conv2d` (`nn.conv2d` is understood too).
-            strategy: function (attrs, inputs, out_type, target) -> `umakit.backend.OpStrategy`.
-            plevel: of several strategies for one operator, the one with the highest level wins;
-                among equals the one registered last.
-        """
-        name = op if op.startswith("relax.") else f"relax.{op}"
-        registered = self.strategies.get(name)
-        if registered is None or plevel >= registered.plevel:
-            self.strategies[name] = RegisteredStrategy(strategy, plevel)
-
-    def _register_codegen(
-        self,
-        fmt: str = "c",
-        includes: Callable[[], str] | None = None,
-        replace_call_extern: ReplaceCallExtern | None = None,
-    ) -> None:
-        """Add to the generated C.
-
-        Args:
-            fmt: only `c`.
-            includes: returns text for the top of each generated source, such as `#include`s.
-            replace_call_extern: receives [function name, arguments...] of an external call as C
-                text and returns the C expression to print instead, or None to leave it.
-        """
-        if fmt != "c":
-            raise BackendError(
-                f"codegen format {fmt!r} is not supported", where=self.target_name, fix="use 'c'"
-            )
-        self.codegen = CodegenHooks(includes, replace_call_extern)
-
-    def _register_driver(
-        self, sources: Sequence[str], headers: Sequence[str] = (), *, reentrant: bool = False
-    ) -> None:
-        """Register C files that are copied into every library that uses this backend.
-
-        A run has exclusive use of the accelerator from its first driver call to its last. A run
-        that begins meanwhile, in another thread, in an interrupt handler or of another network,
-        returns `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
-
-        Args:
-            sources: `.c` files relative to the backend's folder.
-            headers: `.h` files relative to the backend's folder.
-            reentrant: whether the functions keep no state, in memory or in hardware, so that runs
-                need not exclude each other: C functions of a library for the CPU, for example.
-        """
-        self.driver = Driver(tuple(sources), tuple(headers), reentrant)
-
-    def _register_transfers(self, load: str, store: str) -> None:
-        """Name the driver calls that copy whole tensors between shared memory and a scratchpad.
-
-        A result that a later layer of this backend loads again then stays in the scratchpad where
-        it fits, and the copies out and in are omitted. All other driver calls must leave the
-        buffers that were loaded as they are.
-
-        Args:
-            load: name of `int load(const void *source, uint32_t offset, int32_t bytes)`.
-            store: name of `int store(uint32_t offset, void *destination, int32_t bytes)`.
-        """
-        self.transfers = Transfers(load, store)
-
-    def _register_completion(self, function: str) -> None:
-        """Name the driver call that waits until the accelerator is done.
-
-        TIR passes put this call at the end of every kernel. Where steps on the CPU follow that do
-        not depend on the layer, the call moves behind them. All other driver calls must then be
-        able to return before their work is done.
-
-        Args:
-            function: name of `int finish(void)`.
-        """
-        self.completion = function
-
-    def _register_tiling(self, planner: TilePlanner) -> None:
-        """Register the planner that cuts layers into tiles, for tuning and cycle predictions.
-
-        The backend's TIR pass must use the same planner.
-        """
-        self.tiling = planner
-
-    # --- use ----------------------------------------------------------------------------------
 
     def register(self) -> None:
         """Make the backend known to TVM: its target, its patterns and its in-process codegen.
@@ -332,7 +38,8 @@ class UMABackend(ABC):
         Raises:
             TargetAttributeError: the target's name belongs to TVM or to another backend.
         """
-        from umakit.tools import byoc
+        # Needs all stages, which a backend's class does not.
+        from umakit.backend import byoc
 
         check_target_name(self.target_name)
         if register_target(self.target_name, self.target_attributes, owner=self):
@@ -357,6 +64,4 @@ class UMABackend(ABC):
         Returns:
             The partitioned Relax module.
         """
-        from umakit.partition.partitioner import partition_module
-
         return partition_module(mod, [self], params)

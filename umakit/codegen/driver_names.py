@@ -7,21 +7,21 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from umakit.backend.base import UMABackend
+from umakit.registration.backend import Backend
 from umakit.text.names import plain_file_name
 
 MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
 """A macro without parentheses. No tensor is called by capitals only (`umakit.text.names`)."""
 
 
-def exported_name(backend: UMABackend, driver_file: str) -> str:
+def exported_name(backend: Backend, driver_file: str) -> str:
     """`conv2dnchw.c` of a backend becomes `<target>_conv2dnchw.c`, in characters for any build."""
     name = plain_file_name(Path(driver_file).name)
     prefix = f"{backend.target_name}_"
     return name if name.startswith(prefix) else prefix + name
 
 
-def exported_includes(backend: UMABackend, text: str) -> str:
+def exported_includes(backend: Backend, text: str) -> str:
     """C text in which includes of the backend's own headers use their exported names."""
     for header in backend.driver.headers:
         name = Path(header).name
@@ -34,7 +34,7 @@ def exported_includes(backend: UMABackend, text: str) -> str:
     return text
 
 
-def names_taken_by(backends: Mapping[str, UMABackend]) -> list[str]:
+def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:
     """Names that mean something in the files of drivers, which no tensor may have.
 
     Args:

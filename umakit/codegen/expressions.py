@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import integer_range, overflows
 from umakit.errors import LoweringError
 from umakit.operators.numeric import requantize
+from umakit.registration.backend import ReplaceCallExtern
 from umakit.text.escaping import shown
 from umakit.text.names import (
     MATH_HEADER,

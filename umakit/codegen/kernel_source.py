@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.backend.base import ReplaceCallExtern
 from umakit.codegen.c_types import c_type
 from umakit.codegen.expressions import ExpressionPrinter, dtype
 from umakit.codegen.line_breaks import wrapped
@@ -17,6 +16,7 @@ from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import DriverCall
 from umakit.lower.kernels import Kernel
 from umakit.lower.parameters import Parameter
+from umakit.registration.backend import ReplaceCallExtern
 
 tirx = tvm_api.tirx
 INDENT = "    "

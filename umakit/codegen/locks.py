@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umakit.backend.base import UMABackend
 from umakit.lower import Kernel
 from umakit.program.program import Program
+from umakit.registration.backend import Backend
 from umakit.text.names import header_of
 from umakit.text.rendering import render
 
 
-def locked_backends(program: Program, backends: Mapping[str, UMABackend]) -> tuple[str, ...]:
+def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[str, ...]:
     """Names of the accelerators that a run of a program has to itself, in alphabetical order.
 
     These are the ones whose kernels call a driver, unless the backend says that it is reentrant.

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from umakit.backend.base import UMABackend
-from umakit.backend.code import call_replacement, included_text
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes
@@ -31,6 +29,8 @@ from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.registration.backend import Backend
+from umakit.registration.code import call_replacement, included_text
 from umakit.text.names import INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
@@ -178,7 +178,7 @@ class GeneratedCode:
 def generate_code(
     program: Program,
     plan: MemoryPlan,
-    backends: Mapping[str, UMABackend],
+    backends: Mapping[str, Backend],
     layout: WeightsLayout | None = None,
 ) -> GeneratedCode:
     """Print a program.
@@ -267,12 +267,12 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
     }
 
 
-def is_simulated(backend: UMABackend) -> bool:
+def is_simulated(backend: Backend) -> bool:
     """Whether umakit's simulator answers for a backend on the host."""
     return backend.configuration.device.simulator != "none"
 
 
-def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
+def _includes(backends: Mapping[str, Backend]) -> list[str]:
     return [
         exported_includes(backend, included_text(backend, backend.codegen.includes)).rstrip("\n")
         for _, backend in sorted(backends.items())
@@ -281,7 +281,7 @@ def _includes(backends: Mapping[str, UMABackend]) -> list[str]:
 
 
 def _print_kernels(
-    program: Program, plan: MemoryPlan, backends: Mapping[str, UMABackend]
+    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend]
 ) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
     """C functions of all kernels, as they are used; those of equal text share one function."""
     prefix = interface_prefix(program.name)

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from umakit.backend.base import UMABackend
 from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.memory import Lifetime, MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
 from umakit.partition.report import OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.registration.backend import Backend
 from umakit.version import __version__
 
 CPU_DEVICE_TYPE = 1
@@ -29,7 +29,7 @@ def describe(
     program: Program,
     plan: MemoryPlan,
     report: OffloadReport,
-    backends: Mapping[str, UMABackend],
+    backends: Mapping[str, Backend],
     code: GeneratedCode,
 ) -> dict[str, Any]:
     """Everything that a tool may want to know about a library.
@@ -79,7 +79,7 @@ def constants_size(program: Program) -> int:
     return sum(array.nbytes for array in program.constants.values())
 
 
-def backend_view(backend: UMABackend) -> dict[str, Any]:
+def backend_view(backend: Backend) -> dict[str, Any]:
     """An accelerator in the metadata."""
     return {"name": backend.target_name, "simulated": is_simulated(backend)}
 
@@ -109,7 +109,7 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 def _module(
     program: Program,
     plan: MemoryPlan,
-    backends: Mapping[str, UMABackend],
+    backends: Mapping[str, Backend],
     code: GeneratedCode,
 ) -> dict[str, Any]:
     inputs = [program.tensors[name] for name in program.inputs]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from umakit import sim
-from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import exported_includes, exported_name
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
@@ -39,6 +38,7 @@ from umakit.memory import MemoryPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
+from umakit.registration.backend import Backend
 from umakit.text.rendering import render
 
 INCLUDES_ARITHMETIC = re.compile(
@@ -68,7 +68,7 @@ def write_library(
     program: Program,
     plan: MemoryPlan,
     report: OffloadReport,
-    backends: Mapping[str, UMABackend],
+    backends: Mapping[str, Backend],
     relax_text: str,
     weights: str = "c",
     inputs: Sequence[Path] = (),
@@ -179,7 +179,7 @@ def check_destination(
 
 
 def _driver_names(
-    backends: Mapping[str, UMABackend], locked: Sequence[str]
+    backends: Mapping[str, Backend], locked: Sequence[str]
 ) -> dict[str, tuple[list[str], list[str]]]:
     """Sources and headers of each driver, its lock among them, by their names in an export."""
     return {
@@ -193,7 +193,7 @@ def _driver_names(
     }
 
 
-def _driver_files(backends: Mapping[str, UMABackend]) -> dict[str, str]:
+def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
     """Drivers, and the simulator that answers them, by path below `codegen/host`."""
     files: dict[str, str] = {}
     for name, backend in sorted(backends.items()):
@@ -235,7 +235,7 @@ def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
     return {f"src/{requantize.HEADER}": text}
 
 
-def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
+def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
     folder = sim.source_directory()
     kind = sim.KINDS[_simulator(backend)]
     sources = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
@@ -257,6 +257,6 @@ def _simulator_files(name: str, backend: UMABackend) -> dict[str, str]:
     return files
 
 
-def _simulator(backend: UMABackend) -> str:
+def _simulator(backend: Backend) -> str:
     """The kind of its simulated device, a key of `sim.KINDS`."""
     return backend.configuration.device.simulator

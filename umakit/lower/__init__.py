@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import PassPhase, UMABackend
 from umakit.lower.checked_kernels import constant_elements, index_checks
 from umakit.lower.composites import lower_composites
 from umakit.lower.cpu import lower_cpu_operators
@@ -26,6 +25,7 @@ from umakit.machine.tilings import PlannedLayers, planning
 from umakit.partition.partitioner import Partitioned, run_passes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
+from umakit.registration.backend import Backend, PassPhase
 
 __all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "lower"]
 
@@ -49,7 +49,7 @@ class Lowered:
 
 def lower(
     partitioned: Partitioned,
-    backends: Sequence[UMABackend],
+    backends: Sequence[Backend],
     check_indices: bool = True,
     tilings: Mapping[str, Mapping[Layer, Tiling]] | None = None,
 ) -> Lowered:
@@ -76,7 +76,7 @@ def lower(
 
 
 def _lowered(
-    partitioned: Partitioned, backends: Sequence[UMABackend], check_indices: bool
+    partitioned: Partitioned, backends: Sequence[Backend], check_indices: bool
 ) -> tuple[Any, dict[str, Kernel]]:
     by_target = {backend.target_name: backend for backend in backends}
     module = accelerator_kernels(partitioned, backends)
@@ -103,9 +103,7 @@ def _lowered(
     return module["main"], kernels
 
 
-def accelerator_kernels(
-    partitioned: Partitioned, backends: Sequence[UMABackend]
-) -> tvm_api.IRModule:
+def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -> tvm_api.IRModule:
     """The network with a prim func for each composite, before their backends' TIR passes.
 
     Raises:

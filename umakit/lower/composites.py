@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import UMABackend
-from umakit.backend.code import raised
-from umakit.backend.strategy import legalization
-from umakit.backend.target import private_target
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.offload import pattern_of, prepare_offload
+from umakit.registration.backend import Backend
+from umakit.registration.code import raised
+from umakit.registration.strategy import legalization
+from umakit.registration.target import private_target
 
 
-def lower_composites(
-    module: tvm_api.IRModule, backends: Mapping[str, UMABackend]
-) -> tvm_api.IRModule:
+def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) -> tvm_api.IRModule:
     """Replace every composite function by a prim func and its calls by `call_tir`.
 
     Composites that are equal but for their names share one prim func, so that two layers of the
@@ -48,7 +46,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
         self,
         module: tvm_api.IRModule,
         composites: Mapping[Any, Any],
-        backends: Mapping[str, UMABackend],
+        backends: Mapping[str, Backend],
     ) -> None:
         super().__init__(module)
         self._composites = composites
@@ -94,7 +92,7 @@ class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
 
 
 def _lower_composite(
-    name: str, function: tvm_api.Function, backend: UMABackend, defaults: Mapping[str, Any]
+    name: str, function: tvm_api.Function, backend: Backend, defaults: Mapping[str, Any]
 ) -> tvm_api.PrimFunc:
     """The prim func of one composite, after the backend's strategies, before its TIR passes.
 

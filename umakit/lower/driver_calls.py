@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from umakit import tvm_api
-from umakit.backend.base import UMABackend
 from umakit.lower.parameters import Parameter
+from umakit.registration.backend import Backend
 
 TRANSFER_ARGUMENTS = 3
 """Source, destination and bytes."""
@@ -75,7 +75,7 @@ class Transfer:
     place: Parameter
 
 
-def driver_call_kind(function: str, backend: UMABackend | None) -> DriverCallKind:
+def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
     """What a C function does, by what its backend registered."""
     if backend is None:
         return DriverCallKind.OTHER

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit import tir, tvm_api
-from umakit.backend.base import UMABackend
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import (
     DriverCall,
@@ -22,6 +21,7 @@ from umakit.lower.parameters import Parameter
 from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
+from umakit.registration.backend import Backend
 
 LOCAL_ELEMENTS = 1
 """Scratch of at most this many elements stays a local variable; more goes into the arena."""
@@ -148,7 +148,7 @@ def make_kernel(
     target: str,
     function: tvm_api.PrimFunc,
     outputs: int,
-    backend: UMABackend | None = None,
+    backend: Backend | None = None,
 ) -> Kernel:
     """Turn a lowered prim func into a kernel.
 
@@ -198,7 +198,7 @@ def _parameter(variable: tvm_api.Buffer) -> Parameter:
 
 
 def _nodes(
-    body: tvm_api.Stmt, parameters: Sequence[Parameter], backend: UMABackend | None
+    body: tvm_api.Stmt, parameters: Sequence[Parameter], backend: Backend | None
 ) -> tuple[DriverCall | tvm_api.Stmt, ...]:
     """A kernel's body with its driver calls as nodes; driver calls in loops stay TIR."""
     statements = tvm_api.flatten_statements(body)

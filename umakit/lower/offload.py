@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import UMABackend
 from umakit.errors import LoweringError
 from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.operators.offload.matching import NotReadable
@@ -24,6 +23,7 @@ from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import legalizations
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
 from umakit.patterns.serialization import as_text
+from umakit.registration.backend import Backend
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Offloaded:
         return {name: rule}
 
 
-def pattern_of(composite: str, backend: UMABackend) -> OperatorPattern | None:
+def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
     """What a backend registered for a composite `<target>.<pattern>`; None for other patterns."""
     name = composite.partition(".")[2]
     for registered in backend.patterns:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import PassPhase, UMABackend
-from umakit.backend.code import raised
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
+from umakit.registration.backend import Backend, PassPhase
+from umakit.registration.code import raised
 
 
 def without_blocks() -> list[Any]:
@@ -64,7 +64,7 @@ def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
 
 
 def lower_prim_func(
-    name: str, function: tvm_api.PrimFunc, backend: UMABackend | None, checks: Sequence[Any] = ()
+    name: str, function: tvm_api.PrimFunc, backend: Backend | None, checks: Sequence[Any] = ()
 ) -> tvm_api.PrimFunc:
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 

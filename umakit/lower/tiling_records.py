@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
-from umakit.backend.base import UMABackend
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.inputs import is_special
 from umakit.files.outputs import FileKind, check_file
@@ -25,6 +24,7 @@ from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
 from umakit.machine.space import invalid
 from umakit.machine.tilings import PlannedLayers
+from umakit.registration.backend import Backend
 
 FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
@@ -248,7 +248,7 @@ def existing_records(path: Path, owner: Owner) -> Records:
 
 
 def read_tilings(
-    path: Path, model: Model, backends: Sequence[UMABackend]
+    path: Path, model: Model, backends: Sequence[Backend]
 ) -> dict[str, Mapping[Layer, Tiling]]:
     """The tilings in a file, by target and layer.
 

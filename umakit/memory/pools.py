@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from umakit.backend.base import UMABackend
 from umakit.errors import MemoryPlanError
 from umakit.partition.report import CPU
+from umakit.registration.backend import Backend
 from umakit.text.names import is_macro, is_reserved
 
 ALIGNMENT = 16
@@ -90,7 +90,7 @@ def parse_pool(text: str) -> MemoryPool:
 
 
 def memory_pools(
-    backends: Sequence[UMABackend], requested: Sequence[MemoryPool] = ()
+    backends: Sequence[Backend], requested: Sequence[MemoryPool] = ()
 ) -> tuple[MemoryPool, ...]:
     """The pools of a build, in order of preference.
 
@@ -134,7 +134,7 @@ def memory_pools(
     return tuple(pools.values())
 
 
-def _declared_pools(backend: UMABackend) -> list[MemoryPool]:
+def _declared_pools(backend: Backend) -> list[MemoryPool]:
     """The pools in a backend's `accel.toml`."""
     targets = {"cpu": CPU, "accelerator": backend.target_name}
     return [

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.backend.base import PassPhase, Pattern, UMABackend
-from umakit.backend.code import raised
 from umakit.errors import BackendError, UmakitError
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
+from umakit.registration.backend import Backend, PassPhase, Pattern
+from umakit.registration.code import raised
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Refusals:
         return False
 
 
-def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
+def partition(module: Any, backends: Sequence[Backend]) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends take what they can first.
 
     Args:
@@ -75,7 +75,7 @@ def partition(module: Any, backends: Sequence[UMABackend]) -> Partitioned:
 
 
 def partition_module(
-    module: Any, backends: Sequence[UMABackend], parameters: Mapping[str, Any] | None = None
+    module: Any, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
 ) -> Any:
     """The same without a report: exactly what TVM's own passes make of the backends' patterns.
 
@@ -92,13 +92,13 @@ def partition_module(
     return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
 
 
-def _prepare(module: Any, backends: Sequence[UMABackend]) -> Any:
+def _prepare(module: Any, backends: Sequence[Backend]) -> Any:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
     return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
 
 
-def _fuse_all(module: Any, backends: Sequence[UMABackend], refusals: dict[str, _Refusals]) -> Any:
+def _fuse_all(module: Any, backends: Sequence[Backend], refusals: dict[str, _Refusals]) -> Any:
     for backend in backends:
         module = _fuse(module, backend, refusals[backend.target_name])
     if any(backend.merge_compiler_regions for backend in backends):
@@ -106,13 +106,13 @@ def _fuse_all(module: Any, backends: Sequence[UMABackend], refusals: dict[str, _
     return module
 
 
-def _finish(module: Any, backends: Sequence[UMABackend]) -> Any:
+def _finish(module: Any, backends: Sequence[Backend]) -> Any:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
     return module
 
 
-def run_passes(module: Any, backend: UMABackend, phase: PassPhase) -> Any:
+def run_passes(module: Any, backend: Backend, phase: PassPhase) -> Any:
     """Run a backend's passes of one phase in the order of their registration."""
     for registered in backend.passes[phase]:
         try:
@@ -166,7 +166,7 @@ def _placement(
     )
 
 
-def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
+def _fuse(module: Any, backend: Backend, refusals: _Refusals) -> Any:
     patterns = [
         (
             f"{backend.target_name}.{pattern.name}",
@@ -189,7 +189,7 @@ def _fuse(module: Any, backend: UMABackend, refusals: _Refusals) -> Any:
     return fused
 
 
-def _check(backend: UMABackend, pattern: Pattern, refusals: _Refusals) -> Callable[[Any], bool]:
+def _check(backend: Backend, pattern: Pattern, refusals: _Refusals) -> Callable[[Any], bool]:
     """TVM's check function for a pattern: leaks, then the backend's predicate."""
 
     def check(context: Any) -> bool:

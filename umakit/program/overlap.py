@@ -13,19 +13,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from umakit.backend.base import UMABackend
 from umakit.lower.driver_calls import DriverCall, DriverCallKind
 from umakit.lower.kernels import Kernel
 from umakit.partition.report import CPU
 from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
 from umakit.program.program import Completion, KernelCall, Program
+from umakit.registration.backend import Backend
 
 Overlap = Literal["free", "always", "never"]
 """Whether steps on the CPU overlap with accelerators: where that costs no memory, or even if."""
 
 
 def overlap_with_cpu(
-    program: Program, backends: Mapping[str, UMABackend], when: Overlap = "free"
+    program: Program, backends: Mapping[str, Backend], when: Overlap = "free"
 ) -> Program:
     """Let steps on the CPU run while accelerators work.
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from umakit.backend.base import UMABackend
 from umakit.lower.driver_calls import DriverCall, DriverCallKind
 from umakit.lower.kernels import Kernel
 from umakit.program.program import Kept, KernelCall, Program, Role, Traffic
+from umakit.registration.backend import Backend
 
 Fits = Callable[[Program], bool]
 """Whether everything that a program has in scratchpads finds a place there."""
@@ -65,9 +65,7 @@ class _Candidate:
         return len(self.readers) + self.drops_store
 
 
-def keep_in_scratchpads(
-    program: Program, backends: Mapping[str, UMABackend], fits: Fits
-) -> Program:
+def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits: Fits) -> Program:
     """Drop copies of tensors that can stay in a scratchpad from one layer to another.
 
     The tensors that save most bytes are tried first.

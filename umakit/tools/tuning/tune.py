@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from umakit.backend.base import UMABackend
-from umakit.backend.inputs import input_files
 from umakit.errors import BackendError, RecordsError
 from umakit.lower.tiling_records import (
     Effort,
@@ -21,6 +20,7 @@ from umakit.lower.tiling_records import (
 )
 from umakit.machine import Layer
 from umakit.pipeline import Network
+from umakit.registration.inputs import input_files
 from umakit.tools.tuning.layers import tiled_layers
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import Pattern, UMABackend
 from umakit.devices.build import compile_c, library_sources
 from umakit.errors import BackendError
 from umakit.frontend.model import Model, type_specification
 from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import export_program
+from umakit.registration.backend import Backend, Pattern
 from umakit.text.escaping import shown
 from umakit.text.names import is_identifier, symbol_part
 from umakit.text.rendering import render
@@ -32,7 +32,7 @@ from umakit.text.rendering import render
 _numbers = itertools.count()
 
 
-def register_backend(backend: UMABackend) -> None:
+def register_backend(backend: Backend) -> None:
     """Register a backend's patterns and its codegen with TVM.
 
     The backend's patterns are found by `get_patterns_with_prefix(target_name)`; those registered
@@ -60,14 +60,14 @@ def _check(pattern: Pattern) -> Callable[[Any], bool]:
     return check
 
 
-def _codegen(backend: UMABackend) -> Callable[[Any, Any, Any], list[Any]]:
+def _codegen(backend: Backend) -> Callable[[Any, Any, Any], list[Any]]:
     def compile_functions(functions: Any, options: Any, constant_names: Any) -> list[Any]:
         return [build_function(function, backend) for function in functions]
 
     return compile_functions
 
 
-def build_function(function: Any, backend: UMABackend) -> Any:
+def build_function(function: Any, backend: Backend) -> Any:
     """A runtime module with one accelerator function, ready to be called.
 
     Args:

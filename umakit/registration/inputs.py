@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from umakit.backend.base import UMABackend
+from umakit.registration.backend import Backend
 
 
 def input_files(
-    *paths: Path | None, backends: Iterable[UMABackend] = (), model: Iterable[Path] = ()
+    *paths: Path | None, backends: Iterable[Backend] = (), model: Iterable[Path] = ()
 ) -> list[Path]:
     """Return the files that a command reads.
 
@@ -28,7 +28,7 @@ def input_files(
     return found
 
 
-def _files_of(backend: UMABackend) -> Iterator[Path]:
+def _files_of(backend: Backend) -> Iterator[Path]:
     """Return the files in a backend's folder, and C files and Python modules in its subfolders."""
     yield from (path for path in backend.folder.iterdir() if path.is_file())
     yield from (backend.folder / name for name in backend.driver.sources)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from umakit.errors import BackendError, UmakitError, short_path
 
 if TYPE_CHECKING:
-    from umakit.backend.base import ReplaceCallExtern, UMABackend
+    from umakit.registration.backend import Backend, ReplaceCallExtern
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def last_raised() -> BaseException | None:
     return _last_described[-1] if _last_described else None
 
 
-def raised(error: BaseException, backend: UMABackend | None) -> str:
+def raised(error: BaseException, backend: Backend | None) -> str:
     """Describe an exception: type, text, and the line in the backend's folder that raised it.
 
     Args:
@@ -45,7 +45,7 @@ def raised(error: BaseException, backend: UMABackend | None) -> str:
     return f"{named} ({place})" if place else named
 
 
-def included_text(backend: UMABackend, includes: Callable[[], str]) -> str:
+def included_text(backend: Backend, includes: Callable[[], str]) -> str:
     """Return the text that a backend adds to the top of generated C files.
 
     Raises:
@@ -55,7 +55,7 @@ def included_text(backend: UMABackend, includes: Callable[[], str]) -> str:
     return _checked(backend, "includes", text)
 
 
-def call_replacement(backend: UMABackend | None) -> ReplaceCallExtern | None:
+def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
     """Return a backend's hook for external calls, with checks of what it raises and returns.
 
     Returns:
@@ -74,7 +74,7 @@ def call_replacement(backend: UMABackend | None) -> ReplaceCallExtern | None:
     return replace_call_extern
 
 
-def _checked(backend: UMABackend, what: str, text: object) -> str:
+def _checked(backend: Backend, what: str, text: object) -> str:
     if not isinstance(text, str):
         raise BackendError(
             f"{what} returned {type(text).__name__}, which is no text", where=backend.target_name
@@ -82,7 +82,7 @@ def _checked(backend: UMABackend, what: str, text: object) -> str:
     return text
 
 
-def _called(backend: UMABackend, what: str, function: Callable[[], T]) -> T:
+def _called(backend: Backend, what: str, function: Callable[[], T]) -> T:
     """Call a function of a backend and return its result.
 
     Args:

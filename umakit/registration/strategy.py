@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.backend.base import RegisteredStrategy
 from umakit.errors import LoweringError
+from umakit.registration.backend import RegisteredStrategy
 
 Compute = Callable[[Any, list[Any], Any], Any]
 """A function (operator attributes, input te tensors, output type) -> te tensor or list of them."""
