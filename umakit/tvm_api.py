@@ -23,12 +23,8 @@ from umakit.without_torch import WithoutTorch
 with WithoutTorch():
     import tvm
 import tvm_ffi
-from tvm import s_tir, te, topi
+from tvm import s_tir, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
-from tvm.relax.backend.utils import has_leaking_intermediate_variables
-from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
-from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm.relax.transform import PatternCheckContext
 from tvm.s_tir.schedule import ScheduleError
 
 if TYPE_CHECKING:
@@ -38,7 +34,9 @@ if TYPE_CHECKING:
         BlockBuilder,
         Buffer,
         Call,
+        DFPattern,
         Expr,
+        ExprOp,
         Function,
         GenericConst,
         GlobalVar,
@@ -46,8 +44,10 @@ if TYPE_CHECKING:
         Node,
         Op,
         Pass,
+        PatternCheckContext,
         PrimExpr,
         PrimFunc,
+        PyExprMutator,
         RelaxTuple,
         Schedule,
         Sequential,
@@ -56,14 +56,26 @@ if TYPE_CHECKING:
         StringImm,
         Target,
         TensorLoad,
+        TensorType,
         TupleGetItem,
+        TupleType,
         Type,
         Var,
+        VarBinding,
+        has_leaking_intermediate_variables,
+        is_const,
+        is_op,
+        mutator,
         relax,
+        relax_transform,
+        s_tir_transform,
+        te,
         tirx,
+        tirx_transform,
+        wildcard,
     )
 else:
-    from tvm import relax, tirx
+    from tvm import relax, te, tirx
     from tvm.ir import BaseFunc as BaseFunction
     from tvm.ir import (
         Call,
@@ -76,19 +88,28 @@ else:
         StringImm,
         TensorLoad,
         TupleGetItem,
+        TupleType,
         Type,
         Var,
     )
     from tvm.ir import Tuple as RelaxTuple
-    from tvm.relax import Binding, BlockBuilder, Function
+    from tvm.relax import Binding, BlockBuilder, Function, TensorType, VarBinding
+    from tvm.relax.backend.utils import has_leaking_intermediate_variables
+    from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+    from tvm.relax.transform import PatternCheckContext
     from tvm.s_tir import Schedule
     from tvm.tirx import Buffer, PrimFunc, Stmt
+    from tvm.tirx.expr import ExprOp
 
     IRModule = tvm.IRModule
     Pass = tvm.transform.Pass
     PrimExpr = Expr
     Sequential = tvm.transform.Sequential
     Target = tvm.target.Target
+    relax_transform = relax.transform
+    s_tir_transform = s_tir.transform
+    tirx_transform = tirx.transform
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,10 +133,7 @@ def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
     return alone
 
 
-relax_transform = relax.transform
-s_tir_transform = s_tir.transform
 SBlockRealize = s_tir.SBlockRealize
-tirx_transform = tirx.transform
 
 VERSION: str = tvm.__version__
 FFI_VERSION: str = tvm_ffi.__version__
@@ -134,6 +152,7 @@ __all__ = [
     "Call",
     "DFPattern",
     "Expr",
+    "ExprOp",
     "Function",
     "GenericConst",
     "GlobalVar",
@@ -155,9 +174,12 @@ __all__ = [
     "StringImm",
     "Target",
     "TensorLoad",
+    "TensorType",
     "TupleGetItem",
+    "TupleType",
     "Type",
     "Var",
+    "VarBinding",
     "get_patterns_with_prefix",
     "has_leaking_intermediate_variables",
     "is_const",

@@ -7,7 +7,10 @@ own classes under the same names when it runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar, overload
+
+_C = TypeVar("_C", bound=type)
+_E = TypeVar("_E", bound="Expr")
 
 class Node:
     def __getattr__(self, name: str) -> Any: ...
@@ -16,11 +19,23 @@ class Node:
 class Span(Node): ...
 class Type(Node): ...
 
-class Expr(Node):
-    """A Relax or TIR expression; TVM has one class for both."""
+class TensorType(Type):
+    """The type of a tensor of Relax."""
 
-    ty: Any
-    span: Span | None
+    shape: Any
+    dtype: Any
+    ndim: int
+    def __init__(
+        self, shape: object = None, dtype: str = ..., vdevice: Any = None, span: Any = None
+    ) -> None: ...
+
+class TupleType(Type):
+    fields: Sequence[Type]
+    def __init__(self, fields: Sequence[Type]) -> None: ...
+
+class ExprOp(Node):
+    """What the operators of Python make expressions of."""
+
     def __add__(self, other: object) -> Expr: ...
     def __radd__(self, other: object) -> Expr: ...
     def __sub__(self, other: object) -> Expr: ...
@@ -53,6 +68,12 @@ class Expr(Node):
     def __ne__(self, other: object) -> Any: ...
     def __hash__(self) -> int: ...
     def astype(self, dtype: str) -> Expr: ...
+
+class Expr(ExprOp):
+    """A Relax or TIR expression; TVM has one class for both."""
+
+    ty: Any
+    span: Span | None
 
 PrimExpr = Expr
 """An expression of TIR: a number, or a pointer."""
@@ -108,6 +129,7 @@ class RelaxTuple(Expr):
 class TupleGetItem(Expr):
     tuple_value: Expr
     index: int
+    def __init__(self, tuple_value: Expr, index: int, span: Span | None = None) -> None: ...
 
 class Stmt(Node):
     """A statement of TIR."""
@@ -148,11 +170,15 @@ class Binding(Node):
     var: Var
     value: Expr
 
+class VarBinding(Binding):
+    def __init__(self, var: Var, value: Expr) -> None: ...
+
 class IRModule(Node):
     functions: Mapping[GlobalVar, BaseFunction]
     attrs: Any
     def __init__(self, functions: Mapping[Any, Any] | None = None, attrs: Any = None) -> None: ...
     def __getitem__(self, variable: GlobalVar | str) -> Any: ...
+    def get_global_var(self, name: str) -> GlobalVar: ...
     def update_func(self, variable: GlobalVar, function: BaseFunction) -> None: ...
 
 class BlockBuilder(Node):
@@ -161,6 +187,61 @@ class BlockBuilder(Node):
     def add_func(self, function: BaseFunction, name: str) -> GlobalVar: ...
     def emit(self, value: object, name_hint: str = "") -> Var: ...
     def emit_output(self, value: object, name_hint: str = "") -> Var: ...
+    def emit_te(self, function: Callable[..., object], *arguments: Any, **options: Any) -> Var: ...
+    def call_te(self, function: Callable[..., object], *arguments: Any, **options: Any) -> Call: ...
+    def normalize(self, expression: _E) -> _E: ...
+    def update_func(self, variable: GlobalVar, function: BaseFunction) -> None: ...
+    def lookup_binding(self, variable: Var) -> Expr | None: ...
+    def current_block_is_dataflow(self) -> bool: ...
+
+def mutator(class_: _C) -> _C: ...
+
+class PyExprMutator:
+    """Rewrites Relax functions; what a node becomes is said by the method of its class."""
+
+    builder_: BlockBuilder
+    def __init__(self, module: IRModule | None = None) -> None: ...
+    @overload
+    def visit_expr(self, expression: Function) -> Function: ...
+    @overload
+    def visit_expr(self, expression: Expr) -> Expr: ...
+    def visit_expr_post_order(self, expression: _E) -> _E: ...
+    def visit_var_binding_(self, binding: VarBinding) -> None: ...
+    def visit_call_(self, call: Call) -> Expr: ...
+    def visit_function_(self, function: Function) -> Expr: ...
+    def visit_tuple_(self, tuple_: RelaxTuple) -> Expr: ...
+    def visit_tuple_getitem_(self, item: TupleGetItem) -> Expr: ...
+    def visit_var_(self, variable: Var) -> Expr: ...
+    def visit_dataflow_var_(self, variable: Var) -> Expr: ...
+    def visit_generic_const_(self, constant: GenericConst) -> Expr: ...
+    def visit_span(self, span: Span) -> Span: ...
+    def lookup_binding(self, variable: Var) -> Expr | None: ...
+    def set_var_remap(self, old: Var, new: Var) -> None: ...
+    def get_var_remap(self, variable: Var) -> Var: ...
+
+class DFPattern(Node):
+    """A pattern of Relax expressions."""
+
+    def __call__(self, *arguments: DFPattern) -> DFPattern: ...
+    def __or__(self, other: DFPattern) -> DFPattern: ...
+    def __and__(self, other: DFPattern) -> DFPattern: ...
+    def has_attr(self, attributes: Mapping[str, object]) -> DFPattern: ...
+    def has_dtype(self, dtype: str) -> DFPattern: ...
+
+def is_op(name: str) -> DFPattern: ...
+def is_const() -> DFPattern: ...
+def wildcard() -> DFPattern: ...
+
+class PatternCheckContext(Node):
+    """What the check of a pattern receives."""
+
+    matched_expr: Expr
+    annotated_expr: Mapping[str, Expr]
+    matched_bindings: Mapping[Var, Expr]
+    var_usages: Mapping[Var, Sequence[Var]]
+    value_to_bound_var: Mapping[Expr, Var]
+
+def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool: ...
 
 class Pass(Node):
     """A transformation of modules."""
@@ -185,8 +266,141 @@ class Schedule(Node):
 class _Namespace(type):
     def __getattr__(cls, name: str) -> Any: ...
 
+class _Passes(type):
+    def __getattr__(cls, name: str) -> Callable[..., Pass]: ...
+
+class relax_transform(metaclass=_Passes):
+    """`tvm.relax.transform`: what its functions return is a pass."""
+
+class s_tir_transform(metaclass=_Passes):
+    """`tvm.s_tir.transform`, in the same way."""
+
+class tirx_transform(metaclass=_Passes):
+    """`tvm.tirx.transform`, in the same way."""
+
+_Binding = Binding
+_Call = Call
+_Function = Function
+_GlobalVar = GlobalVar
+_TupleGetItem = TupleGetItem
+_TensorType = TensorType
+_TupleType = TupleType
+_Var = Var
+_VarBinding = VarBinding
+
+class _Calls(type):
+    """The functions of `relax.op` make calls, which their own annotations call expressions."""
+
+    def __getattr__(cls, name: str) -> Callable[..., Call]: ...
+
+class relax(metaclass=_Namespace):
+    """The names of `tvm.relax` that make or tell apart expressions and types."""
+
+    class op(metaclass=_Calls):
+        """The functions that make calls of operators."""
+
+        class grad(metaclass=_Calls): ...
+        class image(metaclass=_Calls): ...
+        class nn(metaclass=_Calls): ...
+        class vision(metaclass=_Calls): ...
+
+    Binding: TypeAlias = _Binding
+    Call: TypeAlias = _Call
+    Function: TypeAlias = _Function
+    GlobalVar: TypeAlias = _GlobalVar
+    Tuple: TypeAlias = RelaxTuple
+    TupleGetItem: TypeAlias = _TupleGetItem
+    TensorType: TypeAlias = _TensorType
+    TupleType: TypeAlias = _TupleType
+    Var: TypeAlias = _Var
+    VarBinding: TypeAlias = _VarBinding
+
+    class DataflowVar(_Var): ...
+
+    class ShapeExpr(Expr):
+        values: Sequence[Expr]
+        def __init__(self, values: Sequence[object], span: Span | None = None) -> None: ...
+
+    class SeqExpr(Expr):
+        blocks: Sequence[Any]
+        body: Expr
+        def __init__(self, blocks: Sequence[Any], body: Expr) -> None: ...
+
+    @staticmethod
+    def const(value: object, dtype: str | None = None) -> GenericConst: ...
+    @staticmethod
+    def call_tir(gvar: GlobalVar, args: Expr, out_ty: Type | Sequence[Type]) -> _Call: ...
+
+class te(metaclass=_Namespace):
+    """The names of `tvm.te`, the language of tensor expressions."""
+
+    class Tensor(Expr):
+        shape: Sequence[Expr]
+        dtype: str
+        name: str
+        ndim: int
+        def __call__(self, *indices: object) -> Expr: ...
+        def __getitem__(self, indices: object) -> te.TensorSlice: ...
+
+    class TensorSlice(ExprOp):
+        """An element of a tensor, or a part that is yet to be indexed."""
+
+        dtype: str
+        def __getitem__(self, indices: object) -> te.TensorSlice: ...
+
+    @staticmethod
+    def placeholder(
+        shape: Sequence[object], dtype: str | None = None, name: str = ...
+    ) -> te.Tensor: ...
+    @overload
+    @staticmethod
+    def compute(
+        shape: Sequence[object],
+        element: Callable[..., ExprOp],
+        name: str = ...,
+        tag: str = ...,
+        attrs: Mapping[str, object] | None = ...,
+        varargs_names: Sequence[str] | None = ...,
+    ) -> te.Tensor: ...
+    @overload
+    @staticmethod
+    def compute(
+        shape: Sequence[object],
+        element: Callable[..., Sequence[ExprOp]],
+        name: str = ...,
+        tag: str = ...,
+        attrs: Mapping[str, object] | None = ...,
+        varargs_names: Sequence[str] | None = ...,
+    ) -> Sequence[te.Tensor]: ...
+    @staticmethod
+    def extern(
+        shape: object, inputs: Sequence[te.Tensor], body: Callable[..., object], **options: Any
+    ) -> te.Tensor: ...
+    @staticmethod
+    def reduce_axis(range_: tuple[object, object], name: str = ...) -> tirx.IterVar: ...
+    @staticmethod
+    def comm_reducer(
+        combine: Callable[..., object], identity: Callable[..., object], name: str = ...
+    ) -> Callable[..., Any]: ...
+    @staticmethod
+    def sum(value: object, axis: object, **options: Any) -> Expr: ...
+    @staticmethod
+    def max(value: object, axis: object, **options: Any) -> Expr: ...
+    @staticmethod
+    def min(value: object, axis: object, **options: Any) -> Expr: ...
+    @staticmethod
+    def create_prim_func(tensors: Sequence[te.Tensor], **options: Any) -> PrimFunc: ...
+
 class tirx(metaclass=_Namespace):
     """The names of `tvm.tirx` that make or tell apart expressions and statements."""
+
+    class IterVar(ExprOp):
+        """The variable of a loop or of a sum."""
+
+        CommReduce: int
+        var: Var
+        dom: Any
+        iter_type: int
 
     class IntImm(Expr):
         value: int
@@ -342,41 +556,3 @@ class tirx(metaclass=_Namespace):
     def call_pure_extern(dtype: str, name: str, *arguments: object) -> Call: ...
     @staticmethod
     def call_intrin(dtype: str, name: str, *arguments: object) -> Call: ...
-
-class _Operators(type):
-    """The functions of `relax.op` make calls, which their own annotations call expressions."""
-
-    def __getattr__(cls, name: str) -> Callable[..., Call]: ...
-
-_Call = Call
-_Function = Function
-_Var = Var
-
-class relax(metaclass=_Namespace):
-    """The names of `tvm.relax` that make or tell apart expressions and types."""
-
-    Call: TypeAlias = _Call
-    Function: TypeAlias = _Function
-    Tuple: TypeAlias = RelaxTuple
-    Var: TypeAlias = _Var
-
-    class DataflowVar(_Var): ...
-
-    class TensorType(Type):
-        shape: Any
-        dtype: Any
-        ndim: int
-        def __init__(self, shape: Any = None, dtype: str = ...) -> None: ...
-
-    class TupleType(Type):
-        fields: Sequence[Type]
-        def __init__(self, fields: Sequence[Type], span: Span | None = None) -> None: ...
-
-    class op(metaclass=_Operators):
-        class nn(metaclass=_Operators): ...
-        class image(metaclass=_Operators): ...
-
-    @staticmethod
-    def const(value: object, dtype: str | None = None) -> GenericConst: ...
-    @staticmethod
-    def call_tir(gvar: GlobalVar, args: Expr, out_ty: Type | Sequence[Type]) -> _Call: ...

@@ -52,7 +52,7 @@ def _use_counts(function: Any) -> dict[Any, int]:
 
 
 @tvm_api.mutator
-class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
+class _Folder(tvm_api.PyExprMutator):
     def __init__(self, module: Any, uses: dict[Any, int], where: str) -> None:
         super().__init__(module)
         self._uses = uses
@@ -104,7 +104,7 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         if operator == "shape_to_tensor":
             shape = call.args[0]
             shape = self.lookup_binding(shape) if isinstance(shape, tvm_api.Var) else shape
-            if tvm_api.operator_name(shape) != "shape_of":
+            if not isinstance(shape, tvm_api.Call) or tvm_api.operator_name(shape) != "shape_of":
                 return call
             extents = tvm_api.static_shape(shape.args[0])
             return call if extents is None else relax.const(np.array(extents, "int64"), "int64")
@@ -195,9 +195,8 @@ class _Folder(tvm_api.PyExprMutator):  # type: ignore[misc]
         result = self.builder_.emit(new)
         shifts = np.broadcast_to(shift, scale.shape).reshape(bias_shape).copy()
         bias = relax.const(shifts, str(shifts.dtype))
-        total = relax.op.add(result, bias)
-        total = self.builder_.emit(tvm_api.make_call(total, span=call.span))
-        return relax.Tuple([total, call.args[3], call.args[4]])
+        total = tvm_api.make_call(relax.op.add(result, bias), span=call.span)
+        return relax.Tuple([self.builder_.emit(total), call.args[3], call.args[4]])
 
 
 def _channels(layer: Any) -> tuple[int, int] | None:

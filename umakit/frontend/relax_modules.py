@@ -110,7 +110,7 @@ def rename_operators(module: Any, name_of: Callable[[Any], str]) -> Any:
     """
 
     @tvm_api.mutator
-    class Renamer(tvm_api.PyExprMutator):  # type: ignore[misc]
+    class Renamer(tvm_api.PyExprMutator):
         def visit_var_binding_(self, binding: Any) -> None:
             value = self.visit_expr(binding.value)
             if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value):

@@ -39,7 +39,7 @@ def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) 
 
 
 @tvm_api.mutator
-class _CallRewriter(tvm_api.PyExprMutator):  # type: ignore[misc]
+class _CallRewriter(tvm_api.PyExprMutator):
     """Lowers the composites that `main` calls, in the order of the calls."""
 
     def __init__(

@@ -35,7 +35,7 @@ def dissolve_regions(module: tvm_api.IRModule) -> tvm_api.IRModule:
 
 
 @tvm_api.mutator
-class _RegionInliner(tvm_api.PyExprMutator):  # type: ignore[misc]
+class _RegionInliner(tvm_api.PyExprMutator):
     def __init__(self, module: tvm_api.IRModule, regions: dict[Any, Any]) -> None:
         super().__init__(module)
         self._regions = regions

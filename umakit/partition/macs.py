@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.registry import operator_of
@@ -13,7 +12,7 @@ CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
 
-def multiply_accumulates(operator: str, call: Any, result: Any) -> int:
+def multiply_accumulates(operator: str, call: tvm_api.Call, result: tvm_api.Expr) -> int:
     """MACs of one operator; 0 for operators without multiply-accumulates or of symbolic shape.
 
     Args:

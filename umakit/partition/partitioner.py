@@ -33,7 +33,7 @@ class Partitioned:
         provenance: finds the rows of the report for calls of the module; None when unknown.
     """
 
-    module: Any
+    module: tvm_api.IRModule
     report: OffloadReport
     provenance: Provenance | None = None
 
@@ -46,7 +46,7 @@ class _Refusals:
     accepted: set[int] = field(default_factory=set)
     error: UmakitError | None = None
 
-    def refuse(self, context: Any, reason: str) -> bool:
+    def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
         for number in _matched_operators(context):
             reasons = self.reasons.setdefault(number, [])
             if reason not in reasons:
@@ -54,7 +54,7 @@ class _Refusals:
         return False
 
 
-def partition(module: Any, backends: Sequence[Backend]) -> Partitioned:
+def partition(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends take what they can first.
 
     Args:
@@ -75,8 +75,10 @@ def partition(module: Any, backends: Sequence[Backend]) -> Partitioned:
 
 
 def partition_module(
-    module: Any, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
-) -> Any:
+    module: tvm_api.IRModule,
+    backends: Sequence[Backend],
+    parameters: Mapping[str, Any] | None = None,
+) -> tvm_api.IRModule:
     """The same without a report: exactly what TVM's own passes make of the backends' patterns.
 
     Args:
@@ -92,13 +94,15 @@ def partition_module(
     return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
 
 
-def _prepare(module: Any, backends: Sequence[Backend]) -> Any:
+def _prepare(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
     return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
 
 
-def _fuse_all(module: Any, backends: Sequence[Backend], refusals: dict[str, _Refusals]) -> Any:
+def _fuse_all(
+    module: tvm_api.IRModule, backends: Sequence[Backend], refusals: dict[str, _Refusals]
+) -> tvm_api.IRModule:
     for backend in backends:
         module = _fuse(module, backend, refusals[backend.target_name])
     if any(backend.merge_compiler_regions for backend in backends):
@@ -106,13 +110,13 @@ def _fuse_all(module: Any, backends: Sequence[Backend], refusals: dict[str, _Ref
     return module
 
 
-def _finish(module: Any, backends: Sequence[Backend]) -> Any:
+def _finish(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
     return module
 
 
-def run_passes(module: Any, backend: Backend, phase: PassPhase) -> Any:
+def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> tvm_api.IRModule:
     """Run a backend's passes of one phase in the order of their registration."""
     for registered in backend.passes[phase]:
         try:
@@ -127,16 +131,18 @@ def run_passes(module: Any, backend: Backend, phase: PassPhase) -> Any:
     return module
 
 
-def _number_operators(module: Any) -> tuple[Any, list[OperatorPlacement]]:
+def _number_operators(
+    module: tvm_api.IRModule,
+) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
     """List the operators of `main`, and note on each call which row of the list it is."""
     operators: list[OperatorPlacement] = []
 
     @tvm_api.mutator
-    class Numberer(tvm_api.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
+    class Numberer(tvm_api.PyExprMutator):
+        def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             call = binding.value
             name = tvm_api.operator_name(call)
-            if name:
+            if isinstance(call, tvm_api.Call) and name:
                 node = tvm_api.name_of(call) or str(binding.var.name)
                 call = tvm_api.make_call(call, span=tvm_api.rows_span([len(operators)]))
                 operators.append(_placement(name, node, call, binding.var, module))
@@ -150,7 +156,7 @@ def _number_operators(module: Any) -> tuple[Any, list[OperatorPlacement]]:
 
 
 def _placement(
-    operator: str, name: str, call: Any, variable: Any, module: Any
+    operator: str, name: str, call: tvm_api.Call, variable: tvm_api.Var, module: tvm_api.IRModule
 ) -> OperatorPlacement:
     first = tvm_api.tuple_fields(variable.ty)[0]
     if operator == "call_tir":
@@ -166,7 +172,7 @@ def _placement(
     )
 
 
-def _fuse(module: Any, backend: Backend, refusals: _Refusals) -> Any:
+def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: _Refusals) -> tvm_api.IRModule:
     patterns = [
         (
             f"{backend.target_name}.{pattern.name}",
@@ -189,10 +195,12 @@ def _fuse(module: Any, backend: Backend, refusals: _Refusals) -> Any:
     return fused
 
 
-def _check(backend: Backend, pattern: Pattern, refusals: _Refusals) -> Callable[[Any], bool]:
+def _check(
+    backend: Backend, pattern: Pattern, refusals: _Refusals
+) -> Callable[[tvm_api.PatternCheckContext], bool]:
     """TVM's check function for a pattern: leaks, then the backend's predicate."""
 
-    def check(context: Any) -> bool:
+    def check(context: tvm_api.PatternCheckContext) -> bool:
         if refusals.error is not None:
             return False
         if tvm_api.has_leaking_intermediate_variables(context):
@@ -229,7 +237,7 @@ def _check(backend: Backend, pattern: Pattern, refusals: _Refusals) -> Callable[
     return check
 
 
-def _matched_operators(context: Any) -> set[int]:
+def _matched_operators(context: tvm_api.PatternCheckContext) -> set[int]:
     calls = [context.matched_expr, *context.matched_bindings.values()]
     return {row for call in calls for row in tvm_api.rows_of(call)}
 
@@ -264,7 +272,7 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
     )
 
 
-def _offloaded_rows(module: Any, provenance: Provenance) -> dict[int, str]:
+def _offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int, str]:
     """Target by row, for the operators inside accelerator functions."""
     where: dict[int, str] = {}
     calls = [

@@ -27,7 +27,9 @@ class Provenance:
         rows_for: (number of the call in `main`, binding) -> rows of the report that it stands for.
     """
 
-    def __init__(self, main: Any, rows_for: Callable[[int, Any], Sequence[int]]) -> None:
+    def __init__(
+        self, main: tvm_api.Function, rows_for: Callable[[int, tvm_api.Binding], Sequence[int]]
+    ) -> None:
         self._known: dict[Key, list[tuple[Rows, Key]]] = {}
         values: dict[Any, Any] = {p: ("parameter", number) for number, p in enumerate(main.params)}
         number = 0
@@ -41,16 +43,16 @@ class Provenance:
             else:
                 values[binding.var] = _value(binding.value, values)
 
-    def rows_of_calls(self, module: Any) -> list[Rows]:
+    def rows_of_calls(self, module: tvm_api.IRModule) -> list[Rows]:
         """For each call of `main` in order, the rows that it or what it calls stands for."""
         return _Replay(self._known, module).calls_of_main()
 
-    def note(self, module: Any) -> Any:
+    def note(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
         """The module with the rows of each call of `main` as its source span."""
         return note_rows(module, self.rows_of_calls(module))
 
 
-def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
+def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModule:
     """Put rows on the calls of `main` in order, as source spans, and give each its own name.
 
     Args:
@@ -60,10 +62,10 @@ def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
     left = iter(enumerate(rows))
 
     @tvm_api.mutator
-    class Noter(tvm_api.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
+    class Noter(tvm_api.PyExprMutator):
+        def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             value, name = self.visit_expr(binding.value), None
-            if isinstance(binding.value, tvm_api.Call):
+            if isinstance(value, tvm_api.Call):
                 number, found = next(left)
                 value = tvm_api.make_call(value, span=tvm_api.rows_span(found))
                 name = f"call{number}"
@@ -79,7 +81,9 @@ def note_rows(module: Any, rows: Sequence[Rows]) -> Any:
 class _Replay:
     """Walks a fused module as it would be executed and looks every computation up."""
 
-    def __init__(self, origins: dict[Key, list[tuple[Rows, Key]]], module: Any) -> None:
+    def __init__(
+        self, origins: dict[Key, list[tuple[Rows, Key]]], module: tvm_api.IRModule
+    ) -> None:
         # Equal computations on equal data cannot be told apart, and need not be: first come.
         self._left = {key: list(entries) for key, entries in origins.items()}
         self._functions = dict(tvm_api.relax_functions(module))
@@ -92,7 +96,7 @@ class _Replay:
         self._run(self._main, arguments, found)
         return found
 
-    def _run(self, function: Any, arguments: Sequence[Key], calls: list[Rows]) -> Key:
+    def _run(self, function: tvm_api.Function, arguments: Sequence[Key], calls: list[Rows]) -> Key:
         """The value that a function returns; the rows of each of its calls go into `calls`."""
         values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
         for binding in tvm_api.bindings_of(function):
@@ -107,7 +111,7 @@ class _Replay:
                 values[binding.var] = _value(value, values)
         return _value(function.body.body, values)
 
-    def _call(self, call: Any, values: dict[Any, Any]) -> tuple[Rows, Key]:
+    def _call(self, call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Rows, Key]:
         called = self._functions.get(call.op) or values.get(call.op)
         if isinstance(called, tvm_api.Function):
             inside: list[Rows] = []
@@ -121,13 +125,13 @@ class _Replay:
         return (), ("unknown", self._unknown)
 
 
-def _computation(call: Any, values: dict[Any, Any]) -> Key:
+def _computation(call: tvm_api.Call, values: dict[Any, Any]) -> Key:
     """What a call computes from what."""
     attributes = tvm_api.tvm_ffi.structural_hash(call.attrs) if call.attrs is not None else 0
     return (_value(call.op, values), attributes, *(_value(a, values) for a in call.args))
 
 
-def _value(expression: Any, values: dict[Any, Any]) -> Key:
+def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
     """An identity for a value: equal for the same data before and after fusion."""
     if isinstance(expression, tvm_api.Var):
         return values.get(expression, ("free", str(expression.name)))

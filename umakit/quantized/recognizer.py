@@ -44,7 +44,7 @@ class LeftInFloat:
 
 
 @tvm_api.mutator
-class IslandRecognizer(tvm_api.PyExprMutator):  # type: ignore[misc]
+class IslandRecognizer(tvm_api.PyExprMutator):
     """Rewrites `main`; afterwards dead code is left over.
 
     Args:

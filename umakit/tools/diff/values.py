@@ -59,7 +59,7 @@ def every_value(model: Model) -> EveryValue:
 
 
 @tvm_api.mutator
-class _Exposer(tvm_api.PyExprMutator):  # type: ignore[misc]
+class _Exposer(tvm_api.PyExprMutator):
     """Binds every value to a variable that may leave its block.
 
     Attributes:

@@ -30,7 +30,7 @@ def _kth_value(graph: Graph, node: Node, given: Arguments) -> Expr:
     axis, last = axis_of(graph, given["self"], given["dim"]), given["k"] - 1
     fields = []
     for number, (shape, _) in enumerate(graph.types_of(node)):
-        field = relax.TupleGetItem(smallest, number)
+        field: Expr = relax.TupleGetItem(smallest, number)
         if graph.type_of(given["self"])[0]:
             field = op.strided_slice(field, [axis], [last], [last + 1])
         fields.append(graph.block_builder.emit(op.reshape(field, list(shape))))
