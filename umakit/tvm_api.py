@@ -357,8 +357,8 @@ def tensor_type(shape: Iterable[int], dtype: str) -> Type:
 def register_operator(
     name: str,
     description: str,
-    infer: Callable[[Any, Any], Any],
-    legalize: Callable[[Any, Any], Any] | None = None,
+    infer: Callable[[Call, BlockBuilder], Type],
+    legalize: Callable[[BlockBuilder, Call], Expr] | None = None,
 ) -> None:
     """Make a Relax operator `relax.<name>` that has no side effects.
 
@@ -379,8 +379,8 @@ def register_operator(
 
 
 def operator_call(
-    name: str, operands: Iterable[Any], attributes: Mapping[str, Any], span: Any = None
-) -> Any:
+    name: str, operands: Iterable[Expr], attributes: Mapping[str, Any], span: Span | None = None
+) -> Call:
     """A call of an operator of `register_operator`.
 
     Args:

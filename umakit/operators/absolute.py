@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -18,7 +16,7 @@ from umakit.operators.tflite_integers import TFLM, as_refusals, lookup, result_f
 relax = tvm_api.relax
 
 
-def absolute(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """The magnitude of each element; of int8 a table, of int16 a change of scale."""
     value = converter.value(operator.inputs[0])
     dtype = converter.tensor(operator.inputs[0]).dtype

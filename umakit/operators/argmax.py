@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class ArgMax(Parameters):
     axis: int
 
 
-def replace_by(kind: type[ArgMax], call: Any, network: Network) -> Any:
+def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_api.Call:
     """A call of an argmax or argmin of integers; of other data, the call itself.
 
     TVM's own finds -1 where all integers are the least there are.
@@ -66,18 +67,18 @@ def replace_by(kind: type[ArgMax], call: Any, network: Network) -> Any:
     return parameters.call([call.args[0]], call.span)
 
 
-def as_int32(kind: type[ArgMax], cast: Any, network: Network) -> Any:
+def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_api.Call:
     """A call whose result is cast to int32 has that dtype itself."""
     call = network.definition(cast.args[0])
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
-    if not is_one or tvm_api.dtype_of(cast) != "int32":
+    if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
         return cast
     return replace(kind.of(call), output_dtype="int32").call(list(call.args), cast.span)
 
 
 def extreme_kernel(
     parameters: ArgMax, shapes: Shapes, dtypes: list[str], least: bool = False
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, output) of the place of the largest or least element along an axis.
 
     Args:
@@ -94,11 +95,11 @@ def extreme_kernel(
         tirx.decl_buffer([1], "int32", name, scope="local") for name in ("best", "place")
     )
 
-    def one(i: Any, j: Any) -> Any:
-        def element(k: Any) -> Any:
+    def one(i: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def element(k: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return int32(data[(*unflatten(i, outer), k, *unflatten(j, inner))])
 
-        def compare(k: Any) -> Any:
+        def compare(k: tvm_api.PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
             worse = value < best[zero]
             better = worse if least else value > best[zero]
@@ -141,10 +142,10 @@ register(
 )
 
 
-def place_of_extreme(function: Any) -> Convert:
+def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
     """ARG_MAX or ARG_MIN along a constant axis, as int32."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         rank = len(converter.shape(operator.inputs[0]))
         axis = one_axis(converter.integers(operator, 1), rank)
         places = function(converter.value(operator.inputs[0]), axis)

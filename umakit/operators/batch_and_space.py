@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -13,7 +12,7 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_al
 relax = tvm_api.relax
 
 
-def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Blocks of [N, (H, W) or H, C] as batches; borders are padded with what stands for 0.
 
     So TensorFlow Lite's space_to_batch_nd.cc says; TensorFlow Lite Micro's leaves the padded value
@@ -37,7 +36,7 @@ def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.reshape(moved, (batch * math.prod(block), *outer, depth))
 
 
-def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """The inverse, `batch_to_space_nd.h`; borders are cropped."""
     block, borders = _blocks(converter, operator)
     space = len(block)

@@ -20,6 +20,7 @@ from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
     TILE,
+    Extent,
     accumulators,
     add_to,
     buffer,
@@ -68,7 +69,7 @@ class BatchMatmul(Parameters):
     adjoint: Pair
 
 
-def _derive_for_tflm(island: Island) -> Any:
+def _derive_for_tflm(island: Island) -> tvm_api.Expr:
     result = island.result
     (left, left_adjoint), (right, right_adjoint) = (
         _matrix(island, argument) for argument in island.call.args
@@ -87,7 +88,7 @@ def _derive_for_tflm(island: Island) -> Any:
     return parameters.call([left.integers, right.integers], result.span)
 
 
-def _matrix(island: Island, expression: Any) -> tuple[Quantized, int]:
+def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
     """A dequantized tensor, and 1 if its last two axes are exchanged."""
     call = island.definition(expression)
     if tvm_api.operator_name(call) != "permute_dims":
@@ -100,7 +101,7 @@ def _matrix(island: Island, expression: Any) -> tuple[Quantized, int]:
     return island.dequantized(call.args[0]), 1
 
 
-def _derive_for_ort(island: Island) -> Any:
+def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
     """None where the right operand is constant."""
     definition = island.definition(island.call.args[1])
     if tvm_api.operator_name(definition) != "dequantize":
@@ -127,7 +128,7 @@ def _derive_for_ort(island: Island) -> Any:
     return parameters.call([left.integers, right.integers], result.span)
 
 
-def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (left, right, output) of products of matrices, whose leading axes broadcast.
 
     Where rows of the right matrix are contiguous, the accumulators of a tile of a row of the
@@ -146,7 +147,9 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
     accumulator = _accumulators(width, wide)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def element(side: int, number: Any, outer: Any, inner: Any) -> Any:
+    def element(
+        side: int, number: tvm_api.PrimExpr, outer: tvm_api.PrimExpr, inner: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         shape = shapes[side]
         places = broadcast(unflatten(number, batch), shape[:-2]) if batch else []
         if parameters.adjoint[side]:
@@ -154,9 +157,9 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
         value = int32(operands[side][(*places, outer, inner)]) - int32(parameters.zero_points[side])
         return int64(value) if wide else value
 
-    def one_row(number: Any, row: Any) -> Any:
-        def one_tile(first: Any, count: Any) -> Any:
-            def term(k: Any, c: Any) -> Any:
+    def one_row(number: tvm_api.PrimExpr, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def one_tile(first: tvm_api.PrimExpr, count: Extent) -> tvm_api.Stmt:
+            def term(k: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
                 product = element(0, number, row, k) * element(1, number, k, first + c)
                 return add_to(accumulator, c, product)
 
@@ -178,7 +181,7 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> Any:
     return kernel([*operands, output], body)
 
 
-def _accumulators(count: int, wide: bool) -> Any:
+def _accumulators(count: int, wide: bool) -> tvm_api.Buffer:
     """A local array of accumulators, of 64 bits for products of 16-bit numbers, as references have.
 
     Those do not overflow. Were they unsigned, TVM would take what is cast from them for positive.
@@ -186,7 +189,7 @@ def _accumulators(count: int, wide: bool) -> Any:
     return tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else accumulators(count)
 
 
-def _macs(call: Any, output: tuple[int, ...]) -> int:
+def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     left = tvm_api.static_shape(call.args[0])
     adjoint = int(call.attrs["adjoint"][0])
     return math.prod(output) * left[-2 if adjoint else -1] if left else 0
@@ -211,7 +214,7 @@ MOST_MATMUL_AXES = 5
 """Of an operand of BATCH_MATMUL."""
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BATCH_MATMUL of matrices whose leading axes broadcast."""
     options = converter.options(operator, "BatchMatMulOptions")
     operands = []

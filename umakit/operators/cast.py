@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -13,7 +12,7 @@ RESULTS = ("int8", "int16", "int32", "float32")
 SOURCES = (*RESULTS, "bool")
 
 
-def cast(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """C's conversion of each element; undefined there for float32 out of range, but not here."""
     result = converter.tensor(operator.outputs[0]).dtype
     return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)

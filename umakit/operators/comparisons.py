@@ -7,7 +7,7 @@ kernels/internal/reference/comparisons.h.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,10 +25,10 @@ LEFT_SHIFT = 8
 INT32 = (-(2**31), 2**31 - 1)
 
 
-def comparison(function: Any) -> Convert:
+def comparison(function: Callable[..., tvm_api.Expr]) -> Convert:
     """A comparison of two inputs whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         numbers = operator.inputs
         if converter.tensor(numbers[0]).dtype != "int8":
             return function(*(converter.value(number) for number in numbers))
@@ -37,7 +37,7 @@ def comparison(function: Any) -> Convert:
     return convert
 
 
-def _on_fixed_point(converter: TfliteConverter, number: int) -> Any:
+def _on_fixed_point(converter: TfliteConverter, number: int) -> tvm_api.Expr:
     """What int8 of a tensor stands for, as int32 with fractional bits."""
     scale = scale_of(converter, number)
     factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, imported, register_all
@@ -12,7 +10,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, import
 relax = tvm_api.relax
 
 
-def pack(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PACK of tensors of one shape along a new axis."""
     options = converter.options(operator, "PackOptions")
     result = converter.shape(operator.outputs[0])

@@ -76,7 +76,7 @@ class QConv2dAdd(QConv2d):
             **self._then_arguments(),
         }
 
-    def reference_kernel(self) -> Any:
+    def reference_kernel(self) -> tvm_api.PrimFunc:
         return with_addition(super().reference_kernel(), self, total_of_both)
 
 
@@ -104,19 +104,19 @@ class qconv2d_add(qconv2d):
         annotations = {ANNOTATION: convolution, **dict(zip(SIDES, additions, strict=True))}
         return iter((self.name, alternatives, self, annotations))
 
-    def __call__(self, context: Any) -> bool | str:
+    def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
         answer = super().__call__(context)
         # The row of the addition is told what the convolution is refused for; that of the
         # convolution only if no other pattern says more.
         return OtherOperator(f"{self.name}: {answer}") if isinstance(answer, str) else answer
 
-    def _match(self, context: Any) -> Match:
+    def _match(self, context: tvm_api.PatternCheckContext) -> Match:
         found, root = context.annotated_expr, context.matched_expr
         (side,) = (position for position, name in enumerate(SIDES) if name in found)
         addition = found[SIDES[side]]
         return Match(found[ANNOTATION], addition, side, None if root.same_as(addition) else root)
 
-    def match_of(self, function: Any) -> Match | None:
+    def match_of(self, function: tvm_api.Function) -> Match | None:
         calls = calls_of(function)
         names = (self.operator_name, ADD)
         if not 2 <= len(calls) <= 3 or not all(
@@ -127,10 +127,10 @@ class qconv2d_add(qconv2d):
         side = int(addition.args[1].same_as(variable))
         return Match(convolution, addition, side, calls[2][1] if len(calls) > 2 else None)
 
-    def _last_operator(self, parameters: Any, match: Match) -> Any:
+    def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
         return _addition(parameters, match)
 
-    def _operator_fields(self, parameters: Any, last: Any) -> dict[str, Any]:
+    def _operator_fields(self, parameters: Parameters, last: Parameters) -> dict[str, Any]:
         return {**asdict(parameters), "addition": last}
 
 
@@ -141,8 +141,9 @@ SIDES = ("left", "right")
 """Under these names the predicate finds the addition; on which side the convolution is."""
 
 
-def _addition(parameters: Any, match: Match) -> Add:
+def _addition(parameters: Parameters, match: Match) -> Add:
     """How the result of an operator and the addend are added, with the result on the left."""
+    assert match.addition is not None
     added, addend = Add.of(match.addition), match.addend
     left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)
     if match.addition.args[0].same_as(match.addition.args[1]):
@@ -158,15 +159,12 @@ def _addition(parameters: Any, match: Match) -> Add:
     if added.rounding != parameters.rounding:
         raise NotReadable(f"rounding {parameters.rounding}, and {added.rounding} of the sum")
     if match.side == 1:
-
-        def turned(values: Any) -> Any:
-            return (values[1], values[0], *values[2:])
-
+        (first, second), by, shifts = added.zero_points, added.multipliers, added.shifts
         added = replace(
             added,
-            zero_points=turned(added.zero_points),
-            multipliers=turned(added.multipliers),
-            shifts=turned(added.shifts),
+            zero_points=(second, first),
+            multipliers=(by[1], by[0], by[2]),
+            shifts=(shifts[1], shifts[0], shifts[2]),
         )
     if added.zero_points[0] != parameters.output_zero_point:
         raise NotReadable(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,12 +68,12 @@ class Dense(Parameters):
     input_zero_point: int
 
 
-def _derive_biased(island: Island) -> Any:
+def _derive_biased(island: Island) -> tvm_api.Call | None:
     found = read_layer(island, ("matmul",))
     return None if found is None else _layer(*found)
 
 
-def _derive_with_weights(island: Island) -> Any:
+def _derive_with_weights(island: Island) -> tvm_api.Call | None:
     return _derive_biased(island) if _has_weights(island) else None
 
 
@@ -88,7 +88,7 @@ def _has_weights(island: Island) -> bool:
     return weights is not None and weights.ndim == 2
 
 
-def _layer(island: Island, layer: Layer) -> Any:
+def _layer(island: Island, layer: Layer) -> tvm_api.Call:
     """The call, between reshapes if the data has more than two dimensions."""
     result, source = island.result, layer.source
     if layer.weights.integers.ndim != 2:
@@ -110,7 +110,7 @@ def _layer(island: Island, layer: Layer) -> Any:
     return tvm_api.make_call(reshape(island.emit(call), result.shape), span=result.span)
 
 
-def _kernel(parameters: Dense, call: Any) -> tuple[Any, list[Any]]:
+def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
     data = call.args[0]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
@@ -119,7 +119,7 @@ def _kernel(parameters: Dense, call: Any) -> tuple[Any, list[Any]]:
 
 def _loops(
     parameters: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a fully connected layer.
 
     The data's zero point is expected in the bias.
@@ -131,7 +131,7 @@ def _loops(
     block = min(BLOCK, parameters.output_shape[1])
     accumulator = accumulators(block, layer.bits)
 
-    def one_block(row: Any, first: Any) -> Any:
+    def one_block(row: tvm_api.PrimExpr, first: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return sequence(
             tirx.AllocBuffer(accumulator),
             loop("c", block, lambda c: set_to(accumulator, c, bias[first + c])),
@@ -152,7 +152,7 @@ def _loops(
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
-def _macs(call: Any, output: tuple[int, ...]) -> int:
+def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     weights = tvm_api.static_shape(call.args[1])
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
@@ -192,7 +192,7 @@ class QDense(Dense, Weighted):
             **self.ending(),
         }
 
-    def reference_kernel(self) -> Any:
+    def reference_kernel(self) -> tvm_api.PrimFunc:
         return dense_loops(self)
 
 
@@ -247,7 +247,7 @@ WEIGHTS_NOT_SHUFFLED = 0
 """Of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FULLY_CONNECTED of rows; TVM does not flatten data of more dimensions."""
     options = converter.options(operator, "FullyConnectedOptions")
     check_wide_bias(converter, operator, operator.inputs[0], 2, options)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -15,7 +13,7 @@ ROWS_COLUMNS_INSIDE = [0, 1, 3, 2, 4, 5]
 """(n, y, block row, x, block column, c) from (n, y, x, block row, block column, c), and back."""
 
 
-def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Blocks of rows and columns from channels of [N, H, W, C]."""
     size = converter.options(operator, "DepthToSpaceOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
@@ -29,7 +27,7 @@ def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.reshape(moved, (batch, rows * size, columns * size, rest))
 
 
-def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Channels from blocks of rows and columns of [N, H, W, C]."""
     size = converter.options(operator, "SpaceToDepthOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from umakit import tvm_api
 from umakit.operators.derivation.pools import pool_fields, pool_of_images
 from umakit.operators.derivation.windows import Window
 from umakit.operators.islands import Island, Result
@@ -29,12 +30,12 @@ class DilatedMaxPool2d(Pool2d):
     dilation: Pair
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     window = Window.of(island.call.attrs)
     if window.dilation == (1, 1):
         return None
 
-    def parameters(result: Result, data: Any) -> Pool2d:
+    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
         fields = pool_fields(window, result, data)
         return DilatedMaxPool2d(**result.common(Arithmetic.ORT), **fields, dilation=window.dilation)
 

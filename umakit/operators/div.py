@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -53,7 +53,7 @@ class Divide(Parameters):
     shift: int
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Of float32 as it is, of int8 with the reciprocal of the divisor in fixed point."""
     activation = converter.options(operator, "DivOptions").FusedActivationFunction()
     values = [converter.value(number) for number in operator.inputs]
@@ -83,12 +83,12 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return parameters.call(values, None)
 
 
-def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (left, right, output)."""
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = unflatten(i, parameters.output_shape)
         elements = [
             int32(operand[tuple(broadcast(place, shape))]) - int32(zero_point)

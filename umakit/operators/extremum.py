@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from umakit import tvm_api
 from umakit.operators.tflite import (
@@ -18,10 +18,10 @@ from umakit.operators.tflite import (
 relax = tvm_api.relax
 
 
-def extremum(function: Any) -> Convert:
+def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
     """MAXIMUM or MINIMUM of integers of one scale, or of real numbers."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return function(*(converter.value(number) for number in operator.inputs))
 
     return convert

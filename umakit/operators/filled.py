@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -14,7 +12,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, regist
 relax = tvm_api.relax
 
 
-def fill(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FILL of (shape, scalar)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 0):
@@ -22,18 +20,18 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.broadcast_to(converter.value(operator.inputs[1]), shape)
 
 
-def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ZEROS_LIKE; the integer 0, whatever the zero point."""
     tensor = converter.tensor(operator.outputs[0])
     return relax.const(np.zeros(tensor.shape, tensor.dtype))
 
 
-def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SHAPE, which is a constant."""
     return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
 
 
-def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BROADCAST_TO of (data, shape)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 1):
@@ -41,7 +39,7 @@ def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.broadcast_to(converter.value(operator.inputs[0]), shape)
 
 
-def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BROADCAST_ARGS of two constant shapes."""
     shapes = [converter.integers(operator, position) for position in (0, 1)]
     try:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from umakit import tvm_api
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, float32, register_all
@@ -11,16 +11,16 @@ from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, fl
 relax = tvm_api.relax
 
 
-def function(of: Any) -> Convert:
+def function(of: Callable[..., tvm_api.Expr]) -> Convert:
     """An operator that is one Relax operator of its input."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return of(converter.value(operator.inputs[0]))
 
     return convert
 
 
-def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ROUND to the nearest integer, ties to even; `round.h` with its `floor`."""
     data = converter.value(operator.inputs[0])
     below = converter.emit(relax.op.floor(data))
@@ -40,7 +40,7 @@ def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> Any:
 def limited(low: float, high: float) -> Convert:
     """An operator that keeps its input between two numbers."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))
         return relax.op.clip(converter.value(operator.inputs[0]), *bounds)
 

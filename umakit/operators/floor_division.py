@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, float32, register_all
 
 relax = tvm_api.relax
 
 
-def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FLOOR_DIV: the floor of the float32 quotient."""
     operands = [converter.value(number) for number in operator.inputs]
     return relax.op.floor(converter.emit(relax.op.divide(*operands)))
 
 
-def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FLOOR_MOD: C's `fmod`, plus the divisor where its sign is another; `floor_mod.h`."""
     emit = converter.emit
     left, right = (converter.value(number) for number in operator.inputs)

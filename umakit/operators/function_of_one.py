@@ -8,7 +8,6 @@ lines between the values of a table (`interpolation`, of 16 bits), or a change o
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +21,13 @@ from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognit
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
+from umakit.operators.tensors import Array
 
 HALF_AN_LSB = 0.51
 """How far an exact result is from its integer, with room for float32's rounding."""
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     """The quantize of a constant or of such a function; None for anything else.
 
     Constants, which an exporter may leave as quantize(weights), are folded.
@@ -50,7 +50,7 @@ def _derive(island: Island) -> Any:
     return Lookup(**result.common(Arithmetic.ORT)).call(operands, result.span)
 
 
-def _of_16_bits(function: FunctionOfOne, table: Any, result: Result) -> Any:
+def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_api.Call:
     """A change of scale with limits, or a table with straight lines."""
     source, target = function.source.scale, result.scale
     clip = int(table.min()), int(table.max())

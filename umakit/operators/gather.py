@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, one_axis, register_all
@@ -12,7 +10,7 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, one_axis, r
 relax = tvm_api.relax
 
 
-def gather(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """GATHER of (data, positions int32) along an axis, for each place of the batch dimensions."""
     options = converter.options(operator, "GatherOptions")
     data, indices = _data_and_positions(converter, operator)
@@ -36,13 +34,15 @@ def gather(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.permute_dims(found, back)
 
 
-def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """GATHER_ND of (data, positions int32[..., depth]) in the first `depth` dimensions."""
     data, indices = _data_and_positions(converter, operator)
     return relax.op.gather_nd(data, converter.emit(relax.op.astype(indices, "int64")))
 
 
-def _data_and_positions(converter: TfliteConverter, operator: TfliteOperator) -> tuple[Any, Any]:
+def _data_and_positions(
+    converter: TfliteConverter, operator: TfliteOperator
+) -> tuple[tvm_api.Expr, tvm_api.Expr]:
     """Both inputs.
 
     Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class GlobalAveragePool(Parameters):
     shift: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     """None for means over other axes than those of whole images."""
     result, source = island.result, island.operand()
     shape = tvm_api.static_shape(source.integers) or ()
@@ -75,7 +75,7 @@ def _derive(island: Island) -> Any:
     return parameters.call([source.integers], result.span)
 
 
-def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data [N, C, ...], output)."""
     (shape,) = shapes
     data = buffer("data", shape, dtypes[0])
@@ -84,8 +84,8 @@ def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) ->
     total, zero = accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(channel: Any) -> Any:
-        def element(i: Any) -> Any:
+    def one(channel: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
             return value - int32(parameters.input_zero_point)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -29,7 +29,7 @@ class Interpolation(Parameters):
     step_bits: int
 
 
-def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, table, output) of straight lines between a table's values.
 
     Args:
@@ -43,7 +43,7 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> Any
     least = 2**15 if dtypes[0] == "int16" else 0
     step = 1 << parameters.step_bits
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
         index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
         begin, end = (int32(table[at]) for at in (index, index + int32(1)))

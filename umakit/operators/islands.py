@@ -44,12 +44,12 @@ class Result:
         span: of the quantize.
     """
 
-    call: Any
+    call: tvm_api.Call
     scale: Scale
     clip: tuple[int, int]
     activation: bool
     shape: tuple[int, ...]
-    span: Any
+    span: tvm_api.Span | None
 
     def common(self, arithmetic: Arithmetic) -> dict[str, Any]:
         """The fields that all `Parameters` have."""
@@ -62,7 +62,7 @@ class Result:
         }
 
     @classmethod
-    def of(cls, call: Any, scale: Scale) -> Result:
+    def of(cls, call: tvm_api.Call, scale: Scale) -> Result:
         """A call whose whole value is the result, without an activation."""
         shape = tvm_api.static_shape(call) or ()
         return cls(call, scale, scale.limits, False, shape, call.span)
@@ -83,14 +83,14 @@ class Network:
         rounded_biases: names of layers whose real biases became integers; derivations append.
     """
 
-    builder: Any
+    builder: tvm_api.BlockBuilder
     definition: Definition
     arithmetic: Arithmetic
     within_nodes: bool = False
     means_reals: bool = False
     rounded_biases: list[str] = field(default_factory=list)
 
-    def scale(self, call: Any, dtype: str) -> Scale:
+    def scale(self, call: tvm_api.Expr, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call.
 
         Raises:
@@ -99,7 +99,7 @@ class Network:
         tflm = self.arithmetic is Arithmetic.TFLM
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
-    def check_node(self, call: Any, span: Any) -> None:
+    def check_node(self, call: tvm_api.Expr, span: tvm_api.Span | None) -> None:
         """Refuse a call of another node than that of the island, where islands are single nodes.
 
         Raises:
@@ -108,7 +108,7 @@ class Network:
         if self.within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):
             raise FloatInTheModel("the model computes it in floating point")
 
-    def clipping(self, value: Any) -> tuple[float, float] | None:
+    def clipping(self, value: tvm_api.Expr) -> tuple[float, float] | None:
         """Least and largest value that an activation lets through; None for other operators.
 
         Raises:
@@ -141,7 +141,7 @@ class Island:
     network: Network
 
     @property
-    def call(self) -> Any:
+    def call(self) -> tvm_api.Call:
         """Of the operator whose result is quantized."""
         return self.result.call
 
@@ -160,11 +160,11 @@ class Island:
             return self.arithmetic
         return arithmetic_of(*(source.scale for source in sources), self.result.scale)
 
-    def definition(self, expression: Any) -> Any:
+    def definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
         """What a variable is bound to; anything else is its own definition."""
         return self.network.definition(expression)
 
-    def emit(self, call: Any) -> Any:
+    def emit(self, call: tvm_api.Call) -> tvm_api.Var:
         """A variable for a call that becomes part of the network."""
         return self.network.builder.emit(call)
 
@@ -180,7 +180,7 @@ class Island:
         """All operands of the operator, as integers."""
         return [self.dequantized(argument) for argument in self.call.args]
 
-    def dequantized(self, expression: Any) -> Quantized:
+    def dequantized(self, expression: tvm_api.Expr) -> Quantized:
         """An expression of real numbers as the integers that were dequantized.
 
         Raises:
@@ -191,17 +191,17 @@ class Island:
             raise NotAnIsland("an operand is no dequantized integer tensor")
         return self.integers_of(call)
 
-    def integers_of(self, call: Any) -> Quantized:
+    def integers_of(self, call: tvm_api.Expr) -> Quantized:
         """The integers of a dequantize call."""
         self.check_node(call)
         scale = self.network.scale(call, tvm_api.dtype_of(call.args[0]))
         return Quantized(call.args[0], scale)
 
-    def check_node(self, call: Any) -> None:
+    def check_node(self, call: tvm_api.Expr) -> None:
         """Refuse a call of another node, where islands are single nodes."""
         self.network.check_node(call, self.result.span)
 
-    def weights(self, expression: Any, *, symmetric: bool) -> Weights:
+    def weights(self, expression: tvm_api.Expr, *, symmetric: bool) -> Weights:
         """A constant, dequantized tensor.
 
         Args:
@@ -211,7 +211,7 @@ class Island:
         symmetric = symmetric and self.arithmetic is Arithmetic.TFLM
         return dequantized_weights(expression, self.definition, symmetric=symmetric)
 
-    def bias(self, expression: Any) -> Weights | Array:
+    def bias(self, expression: tvm_api.Expr) -> Weights | Array:
         """Dequantized integers, or the real numbers of a constant."""
         array = tvm_api.constant_array(self.definition(expression))
         if self.network.means_reals and array is not None and array.dtype == np.float32:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -52,7 +52,7 @@ class L2Normalization(Parameters):
     input_zero_point: int
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Of float32 with a least norm of 1e-6; of int8 in fixed point."""
     if converter.options(operator, "L2NormOptions").FusedActivationFunction():
         raise ModelError("it has a fused activation")
@@ -77,24 +77,24 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return parameters.call([value], None)
 
 
-def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     total, zero = accumulators(1), int32(0)
 
-    def row(number: Any) -> Any:
-        def place(i: Any) -> list[Any]:
+    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def element(i: Any) -> Any:
+        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return int32(data[tuple(place(i))]) - int32(parameters.input_zero_point)
 
         statements, multiplier, shift = in_fixed_point(total_of(total, zero))
         factor = (multiplier, shift + int32(RESULT_BITS))
 
-        def add(i: Any) -> Any:
+        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
             return sequence(tirx.Bind(value, element(i)), add_to(total, zero, value * value))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class LeakyRelu(Parameters):
     negated: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     source = island.operand()
     slope = float(island.call.attrs.alpha)
     return tflm_activation(
@@ -98,7 +98,7 @@ def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
 
 
-def _of_16_bits(island: Island, source: Quantized) -> Any:
+def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
     result, arithmetic = island.result, island.arithmetic
     slope = float(np.float32(result.call.attrs.alpha))
     ratio, factor = _factors(source.scale, result.scale, slope)
@@ -115,12 +115,12 @@ def _of_16_bits(island: Island, source: Quantized) -> Any:
     return parameters.call([source.integers], result.span)
 
 
-def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         value = tirx.Var("value", "int32")
         element = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
@@ -150,7 +150,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LEAKY_RELU."""
     slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
     if not math.isfinite(slope):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class LogSoftmax(Parameters):
     shift: int
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Of float32 as it is, of int8 in fixed point."""
     value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
     if converter.tensor(operator.inputs[0]).dtype == "float32":
@@ -101,7 +101,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return parameters.call([value, *tables], None)
 
 
-def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, exponentials, differences, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
@@ -112,16 +112,16 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> Any:
     largest = tirx.decl_buffer([1], dtypes[0], "largest", scope="local")
     total, zero, (low, high) = accumulators(1), int32(0), parameters.clip
 
-    def row(number: Any) -> Any:
-        def element(i: Any) -> Any:
+    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return data[(*unflatten(number, outer), i)]
 
-        def distance(i: Any) -> Any:
+        def distance(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return int32(largest[zero]) - int32(element(i))
 
         statements, logarithm, limit = _logarithm(parameters, total_of(total, zero))
 
-        def store(i: Any) -> Any:
+        def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             difference = int64(differences[distance(i)]) - int64(logarithm)
             places = FRACTION - RESULT_BITS
             rounded = header_call(
@@ -150,7 +150,9 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> Any:
     return kernel([data, exponentials, differences, output], body, inside=True)
 
 
-def _logarithm(parameters: LogSoftmax, total: Any) -> tuple[list[Any], Any, Any]:
+def _logarithm(
+    parameters: LogSoftmax, total: tvm_api.PrimExpr
+) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr, tvm_api.PrimExpr]:
     """Statements, the logarithm of a sum, and the difference that results end below.
 
     Args:
@@ -161,9 +163,9 @@ def _logarithm(parameters: LogSoftmax, total: Any) -> tuple[list[Any], Any, Any]
     names = ("sum", "part", "ratio", "square", "power", "log", "limit")
     parts = tirx.decl_buffer([len(names)], "int32", "log_parts", scope="local")
     sum_, part, ratio, square, power, log, limit = (parts[int32(n)] for n in range(len(names)))
-    statements: list[Any] = [tirx.AllocBuffer(parts)]
+    statements: list[tvm_api.Stmt] = [tirx.AllocBuffer(parts)]
 
-    def keep(name: str, value: Any) -> None:
+    def keep(name: str, value: tvm_api.PrimExpr) -> None:
         statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
 
     product, zeros = _product, _leading_zeros
@@ -195,15 +197,15 @@ def _logarithm(parameters: LogSoftmax, total: Any) -> tuple[list[Any], Any, Any]
     return statements, log, limit
 
 
-def _product(left: Any, right: Any) -> Any:
+def _product(left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
     return header_call("high_product", left, right)
 
 
-def _leading_zeros(value: Any) -> Any:
+def _leading_zeros(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
     return header_call("leading_zeros", value)
 
 
-def _shifted(value: Any, bits: Any) -> Any:
+def _shifted(value: tvm_api.PrimExpr, bits: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
     """A value shifted left, limited to 32 bits."""
     return header_call("saturate", int64(value) << int64(bits))
 

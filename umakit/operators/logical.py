@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from umakit import tvm_api
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
@@ -11,10 +11,10 @@ from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, re
 relax = tvm_api.relax
 
 
-def logical(function: Any) -> Convert:
+def logical(function: Callable[..., tvm_api.Expr]) -> Convert:
     """A function of all inputs, whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return function(*(converter.value(number) for number in operator.inputs))
 
     return convert

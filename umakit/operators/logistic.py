@@ -7,7 +7,6 @@ Sources are TensorFlow Lite Micro's `logistic.h` and `logistic_common.cc`.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
@@ -22,7 +21,7 @@ from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, 
 relax = tvm_api.relax
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     return tflm_activation(
         "logistic", island, island.operand(), _table, partial(lookup_call, "logistic")
     )
@@ -51,7 +50,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LOGISTIC."""
     return converter.island(operator, relax.op.sigmoid)
 

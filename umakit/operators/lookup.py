@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +40,9 @@ class Lookup(Parameters):
 
     function: str = ""
 
-    def clipped(self, operands: Sequence[Any], clip: Pair) -> tuple[Lookup, list[Any]]:
+    def clipped(
+        self, operands: Sequence[tvm_api.Expr], clip: Pair
+    ) -> tuple[Lookup, list[tvm_api.Expr]]:
         data, table = operands
         values = tvm_api.constant_array(table)
         assert values is not None
@@ -52,8 +54,8 @@ def tflm_activation(
     island: Island,
     source: Quantized,
     table_of: Callable[[Scale, Scale], Array],
-    of_16_bits: Callable[[Island, Quantized], Any] | None = None,
-) -> Any:
+    of_16_bits: Callable[[Island, Quantized], tvm_api.Expr] | None = None,
+) -> tvm_api.Expr:
     """A call for an activation function as TensorFlow Lite Micro computes it.
 
     One of 8 bits is a table; that of uint8 is that of int8, 128 higher.
@@ -85,7 +87,7 @@ def tflm_activation(
 
 def _table_call(
     name: str, island: Island, source: Quantized, table_of: Callable[[Scale, Scale], Array]
-) -> Any:
+) -> tvm_api.Expr:
     result = island.result
     offset = 128 if result.scale.dtype == "uint8" else 0
     scales = [replace(scale, zero_point=scale.zero_point - offset, dtype="int8")
@@ -96,7 +98,7 @@ def _table_call(
     return parameters.call([source.integers, constant], result.span)
 
 
-def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
@@ -104,7 +106,7 @@ def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> Any:
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     least = 128 if dtypes[0] == "int8" else 0
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         index = int32(data[tuple(unflatten(i, shape))]) + int32(least)
         return tirx.BufferStore(output, table[index], unflatten(i, parameters.output_shape))
 

@@ -7,9 +7,10 @@ The formulas are those of TensorFlow Lite Micro's `reduce_common.cc` and `refere
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -17,6 +18,7 @@ from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     TILE,
+    Extent,
     accumulators,
     add_element_to,
     buffer,
@@ -65,7 +67,7 @@ class Mean(Parameters):
     shift: int
 
 
-def derive_as(kind: type[Mean], island: Island) -> Any:
+def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
     """A call of a mean, or of a sum.
 
     The number of terms of a mean becomes part of the multiplier.
@@ -110,7 +112,7 @@ def _mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
     return (multiplier << shift) // terms, output_shift - shift
 
 
-def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any:
+def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, output) of a mean or sum over some axes.
 
     Accumulators of the last axis's elements are kept side by side where that axis stays.
@@ -130,18 +132,22 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> Any
     accumulator = accumulators(min(TILE, channels))
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def source(fixed: tuple[Any, ...], moving: tuple[Any, ...], channel: Any) -> tuple[Any, ...]:
+    def source(
+        fixed: tuple[tvm_api.PrimExpr, ...],
+        moving: tuple[tvm_api.PrimExpr, ...],
+        channel: tvm_api.PrimExpr,
+    ) -> tuple[tvm_api.PrimExpr, ...]:
         kept, summed = iter((*fixed, channel)), iter(moving)
         return tuple(
             next(summed if axis in parameters.axes else kept) for axis in range(len(shape))
         )
 
-    def rows(*fixed: Any) -> Any:
+    def rows(*fixed: tvm_api.PrimExpr) -> tvm_api.Stmt:
         number = int32(0)
         for index, (_, extent) in zip(fixed, outer, strict=True):
             number = number * int32(extent) + index
 
-        def one_tile(first: Any, width: Any) -> Any:
+        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
             return sequence(
                 tirx.AllocBuffer(accumulator),
                 loop("c", width, lambda c: set_to(accumulator, c, int32(0))),
@@ -173,10 +179,10 @@ register(
 )
 
 
-def over_axes(function: Any) -> Convert:
+def over_axes(function: Callable[..., tvm_api.Expr]) -> Convert:
     """MEAN or SUM over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         axes, keep = reduced_axes(converter, operator)
         return converter.island(operator, lambda data: function(data, axes, keep))
 

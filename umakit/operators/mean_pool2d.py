@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -52,11 +52,11 @@ class MeanPool2d(Pool2d):
     counts_padding: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     return on_images(island, island.operand(), _pool)
 
 
-def _pool(image: Island, source: Quantized) -> Any:
+def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     """The call for data [N, C, H, W]."""
     result = image.result
     window = Window.of(result.call.attrs)
@@ -90,7 +90,7 @@ def _pool(image: Island, source: Quantized) -> Any:
     return parameters.call([source.integers, *constants], result.span)
 
 
-def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, multipliers, shifts, output) of a mean with another scale than the data's.
 
     Args:
@@ -100,7 +100,7 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> Any:
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def mean(channels: int, _: Any) -> WindowReduction:
+    def mean(channels: int, _: tvm_api.PrimExpr) -> WindowReduction:
         total = accumulators(channels)
         return WindowReduction(
             total,
@@ -109,7 +109,9 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> Any:
             lambda c, store: store(int32(total[c])),
         )
 
-    def store(at: list[Any], value: Any, elements: Any) -> Any:
+    def store(
+        at: list[tvm_api.PrimExpr], value: tvm_api.PrimExpr, elements: tvm_api.PrimExpr
+    ) -> tvm_api.Stmt:
         index = int32(0) if parameters.counts_padding else elements - int32(1)
         return store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
 

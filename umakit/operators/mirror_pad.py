@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -17,7 +15,7 @@ REFLECT = 0
 """Of the schema's enumeration `MirrorPadMode`; 1 is SYMMETRIC, which repeats the border."""
 
 
-def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Borders that mirror the elements next to them, by constant widths."""
     mode = converter.options(operator, "MirrorPadOptions").Mode()
     shape, widths = converter.shape(operator.inputs[0]), converter.integers(operator, 1)

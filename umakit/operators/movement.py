@@ -6,8 +6,6 @@ For ONNX Runtime's results, integers of another scale are converted first.
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.floats import resampling
 from umakit.operators.derivation.conversions import integers_of_result
@@ -25,7 +23,7 @@ ORT_OPERATORS = tuple(
 )
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     operands = _operands(island)
     if island.result.activation or any(
         operand.scale != island.result.scale for operand in operands
@@ -34,7 +32,7 @@ def _derive(island: Island) -> Any:
     return _moved(island, [operand.integers for operand in operands])
 
 
-def _derive_for_ort(island: Island) -> Any:
+def _derive_for_ort(island: Island) -> tvm_api.Expr:
     integers = [integers_of_result(island, operand) for operand in _operands(island)]
     operator = tvm_api.operator_name(island.call)
     if operator == resampling.OPERATOR and not resampling.moves_only(island.call):
@@ -49,7 +47,7 @@ def _operands(island: Island) -> list[Quantized]:
     return [island.dequantized(item) for item in items]
 
 
-def _moved(island: Island, integers: list[Any]) -> Any:
+def _moved(island: Island, integers: list[tvm_api.Expr]) -> tvm_api.Call:
     call = island.call
     together = isinstance(call.args[0], tvm_api.RelaxTuple)
     moved = tvm_api.relax.Tuple(integers) if together else integers[0]

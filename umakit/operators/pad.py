@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -19,7 +17,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, regist
 relax = tvm_api.relax
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     call, result = island.call, island.result
     moved = integers_of_result(island, island.operand())
     attributes = call.attrs
@@ -40,7 +38,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PAD with zeros, in integers the zero point; PADV2 with a given constant."""
     tensor = converter.tensor(operator.inputs[0])
     data = converter.value(operator.inputs[0])

@@ -11,7 +11,7 @@ Multipliers (int32) and shifts (int8) have one element or one for each output ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -51,11 +51,11 @@ class Parameters:
         return Arithmetic(self.rounding)
 
     @classmethod
-    def of(cls: type[P], call: Any) -> P:
+    def of(cls: type[P], call: tvm_api.Call) -> P:
         """The parameters of a call of this operator."""
         return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
 
-    def call(self, operands: Sequence[Any], span: Any) -> Any:
+    def call(self, operands: Sequence[tvm_api.Expr], span: tvm_api.Span | None) -> tvm_api.Call:
         """A call of the operator.
 
         Args:
@@ -64,7 +64,9 @@ class Parameters:
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
 
-    def clipped(self: P, operands: Sequence[Any], clip: Pair) -> tuple[P, list[Any]]:
+    def clipped(
+        self: P, operands: Sequence[tvm_api.Expr], clip: Pair
+    ) -> tuple[P, list[tvm_api.Expr]]:
         """The operator and its operands with other bounds of the result.
 
         Args:
@@ -124,7 +126,7 @@ def _plain(value: Any) -> Any:
     return int(value)
 
 
-def _result_type(call: Any, builder: Any) -> Any:
+def _result_type(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
     return tvm_api.tensor_type(
         [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
     )
@@ -132,6 +134,5 @@ def _result_type(call: Any, builder: Any) -> Any:
 
 def register_relax_operators(kinds: Sequence[type[Parameters]]) -> None:
     """Make Relax operators of kinds of parameters."""
-    infer: Callable[[Any, Any], Any] = _result_type
     for kind in kinds:
-        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), infer)
+        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), _result_type)

@@ -54,7 +54,7 @@ class Prelu(Parameters):
     shifts: Pair
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     """Importers write relu(x) + min(x, 0) * slopes."""
     positive, negative = (island.definition(argument) for argument in island.call.args)
     if tvm_api.operator_name(positive) != "nn.relu":
@@ -66,7 +66,7 @@ def _derive(island: Island) -> Any:
     return _call(island.result, source, island.dequantized(slopes), island.arithmetic)
 
 
-def _slopes(call: Any, x: Any, definition: Definition) -> Any | None:
+def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> Any | None:
     """Slopes of an expression min(x, 0) * slopes, None if it is none."""
     if tvm_api.operator_name(call) != "multiply":
         return None
@@ -76,7 +76,9 @@ def _slopes(call: Any, x: Any, definition: Definition) -> Any | None:
     return call.args[1]
 
 
-def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic) -> Any:
+def _call(
+    result: Result, source: Quantized, slopes: Quantized, arithmetic: Arithmetic
+) -> tvm_api.Call:
     """A `quantized.prelu` call.
 
     Raises:
@@ -101,12 +103,12 @@ def _call(result: Result, source: Quantized, slopes: Quantized, arithmetic: Arit
     return parameters.call([source.integers, slopes.integers], result.span)
 
 
-def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, slopes, output)."""
     data, slopes = buffers(("data", "slopes"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         value, slope = tirx.Var("value", "int32"), tirx.Var("slope", "int32")
         place = unflatten(i, parameters.output_shape)
         element = data[tuple(broadcast(place, shapes[0]))]
@@ -133,7 +135,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
     data, slopes = (converter.dequantized(number) for number in operator.inputs)
     emit, zero = converter.emit, relax.const(0.0, "float32")

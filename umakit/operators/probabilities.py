@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Probabilities(Parameters):
     exponent: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     """A call.
 
     `QLinearSoftmax` takes the reciprocal of the result's scale without its fraction; softmax in
@@ -100,7 +100,7 @@ def _exponentials(scale: Scale) -> Array:
     return np.rint(values).astype(np.int32)
 
 
-def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, table, output) of a softmax over an axis.
 
     Each element takes a division of 64 bits. Sums and products stay below 2**62.
@@ -121,18 +121,18 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> Any
     total = tirx.decl_buffer([1], "int64", "total", scope="local")
     zero = int32(0)
 
-    def row(outer: Any, inner: Any) -> Any:
-        def at(i: Any) -> list[Any]:
+    def row(outer: tvm_api.PrimExpr, inner: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def at(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
             return [*unflatten(outer, before), i, *unflatten(inner, after)]
 
-        def element(i: Any) -> Any:
+        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return int32(data[tuple(at(i))])
 
-        def add(i: Any) -> Any:
+        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             return sequence(*statements, set_to(total, zero, total[zero] + value))
 
-        def quotient(i: Any) -> Any:
+        def quotient(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             more, rounded = _quotient(
                 value * int64(parameters.numerator), total[zero], parameters.exponent
@@ -155,7 +155,9 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> Any
     return kernel([data, table, output], loops(extents, row), inside=True)
 
 
-def _exponential(table: Any, size: int, distance: Any) -> tuple[list[Any], Any]:
+def _exponential(
+    table: tvm_api.Buffer, size: int, distance: tvm_api.PrimExpr
+) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
     """Statements and exp(-distance), int64, from a table of a size."""
     if size == 256:
         return bound("exponential", int64(table[distance]))
@@ -164,7 +166,9 @@ def _exponential(table: Any, size: int, distance: Any) -> tuple[list[Any], Any]:
     return bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
 
 
-def _quotient(numerator: Any, total: Any, exponent: int) -> tuple[list[Any], Any]:
+def _quotient(
+    numerator: tvm_api.PrimExpr, total: tvm_api.PrimExpr, exponent: int
+) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
     """numerator / (total * 2**exponent) to the nearest integer, ties to even; int32."""
     first, above = bound("numerator", numerator)
     second, below = bound("denominator", total << int64(exponent))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,20 +36,20 @@ class Quantize(Parameters):
     operator: ClassVar[str] = "quantize"
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     result = island.result
     divisor = tvm_api.relax.const(np.array([result.scale.scale], np.float32))
     parameters = Quantize(**result.common(island.arithmetic))
     return parameters.call([result.call.args[0], divisor], result.span)
 
 
-def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, scale, output) from float32 to integers, ties away from zero."""
     shape = shapes[0]
     data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         quotient, whole = tirx.Var("quotient", "float32"), tirx.Var("whole", "float32")
         rest, half = quotient - whole, tvm_api.float_value(0.5)
         up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
@@ -79,7 +79,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """QUANTIZE, of integers a change of scale; the islands decide how reals are rounded."""
     return converter.island(operator, lambda data: data)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from umakit import tvm_api
 from umakit.operators.mean import reduced_axes
@@ -12,17 +12,17 @@ from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, re
 relax = tvm_api.relax
 
 
-def extreme(function: Any) -> Convert:
+def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
     """The largest or least element over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         axes, keep = reduced_axes(converter, operator)
         return function(converter.value(operator.inputs[0]), axes, keep)
 
     return convert
 
 
-def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Whether all elements over constant axes are true."""
     axes, keep = reduced_axes(converter, operator)
     numbers = converter.emit(relax.op.astype(converter.value(operator.inputs[0]), "int8"))

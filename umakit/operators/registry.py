@@ -18,14 +18,16 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
 
 Shapes = list[tuple[int, ...]]
-Derivation = Callable[[Island], Any]
+Derivation = Callable[[Island], tvm_api.Expr | None]
 """Returns a Relax expression, None where the island is another operator's, or raises
 `NotAnIsland`."""
 
-Kernel = Callable[[Any, Any], tuple[Any, list[Any]]]
-"""(parameters, call) -> prim func, and the Relax expressions that it is called with."""
+Kernel = Callable[[Any, tvm_api.Call], tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]]
+"""(parameters, call) -> prim func, and the Relax expressions that it is called with.
 
-Rule = Callable[[Any, Any], Any]
+The parameters are of the operator's own class, which `Any` stands for."""
+
+Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]
 """(block builder, call) -> call_tir."""
 
 QUANTIZE = "quantize"
@@ -75,7 +77,7 @@ class IntegerCall:
     """
 
     relax: str
-    replace: Callable[[Any, Network], Any]
+    replace: Callable[[tvm_api.Call, Network], tvm_api.Expr]
     without_quantize: bool = False
 
 
@@ -102,7 +104,7 @@ class IntegerOperator:
     recognitions: tuple[Recognition, ...] = ()
     integer_calls: tuple[IntegerCall, ...] = ()
     takes_clip: bool = False
-    macs: Callable[[Any, tuple[int, ...]], int] | None = None
+    macs: Callable[[tvm_api.Call, tuple[int, ...]], int] | None = None
     patterns: tuple[type[Any], ...] = ()
     composites: tuple[type[Any], ...] = ()
 
@@ -133,7 +135,7 @@ def operators() -> tuple[IntegerOperator, ...]:
     return tuple(_OPERATORS[name] for name in sorted(_OPERATORS))
 
 
-def operator_of(call: Any) -> IntegerOperator | None:
+def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
     """The operator of a Relax call, None for other operators."""
     name = tvm_api.operator_name(call)
     return _OPERATORS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
@@ -194,7 +196,7 @@ def legalizations() -> dict[str, Rule]:
 
 
 def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
         function, operands = kernel(kind.of(call), call)
         name = tvm_api.operator_name(call).replace(".", "_")
         variable = builder.add_func(function, name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from umakit import tvm_api
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
@@ -50,19 +51,19 @@ def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -
     )
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     source = island.integers_of(island.call)
     parameters = change_of_scale(island.result, source, island.arithmetic_of(source))
     return parameters.call([source.integers], island.result.span)
 
 
-def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         value = int32(data[tuple(unflatten(i, shapes[0]))]) - int32(parameters.input_zero_point)
         place = unflatten(i, parameters.output_shape)
         return store_rescaled(output, place, value, factor, parameters)

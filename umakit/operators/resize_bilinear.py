@@ -8,7 +8,7 @@ Positions are in fixed point, as in TensorFlow Lite's `ResizeBilinearInteger`; s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -56,7 +56,7 @@ class ResizeBilinear(Parameters):
     half_pixel_centers: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     result, source = island.result, island.operand()
     attributes = result.call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -102,7 +102,7 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
     return last >> RESIZE_BITS >= size or result * scale >= 2**31
 
 
-def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
 
     Args:
@@ -114,11 +114,11 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> An
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one_position(n: Any, y: Any, x: Any) -> Any:
+    def one_position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
         down, vertical = _neighbours(parameters, y, (height, rows), "y")
         across, horizontal = _neighbours(parameters, x, (width, columns), "x")
 
-        def one(c: Any) -> Any:
+        def one(c: tvm_api.PrimExpr) -> tvm_api.Stmt:
             corners = [
                 int32(data[n, iy, ix, c]) * by * bx for iy, by in vertical for ix, bx in horizontal
             ]
@@ -138,8 +138,8 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> An
 
 
 def _neighbours(
-    parameters: ResizeBilinear, place: Any, sizes: tuple[int, int], name: str
-) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    parameters: ResizeBilinear, place: tvm_api.PrimExpr, sizes: tuple[int, int], name: str
+) -> tuple[list[tvm_api.Stmt], list[tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]]]:
     """Statements, and the two neighbours of a place with their weights.
 
     Args:
@@ -154,7 +154,7 @@ def _neighbours(
     position, lower, upper, weight = (
         tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
     )
-    steps = [
+    steps: list[tvm_api.Stmt] = [
         tirx.Bind(position, place * int32(scale) + int32(offset)),
         tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
         tirx.Bind(upper, tirx.min(
@@ -165,7 +165,7 @@ def _neighbours(
     return steps, [(lower, int32(ONE) - weight), (upper, weight)]
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
     options = converter.options(operator, "ResizeBilinearOptions")
     source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
@@ -178,7 +178,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     if options.HalfPixelCenters():
         mode = "half_pixel"
 
-    def function(data: Any) -> Any:
+    def function(data: tvm_api.Expr) -> tvm_api.Expr:
         return tvm_api.relax.op.image.resize2d(
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.tensors import Array
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     result = island.result
     attributes, shape = island.call.attrs, tvm_api.static_shape(island.call.args[0]) or ()
     moved = integers_of_result(island, island.operand())
@@ -36,7 +36,7 @@ def _derive(island: Island) -> Any:
     return moved
 
 
-def _places(size: int, result: int, mode: str, method: str) -> Any:
+def _places(size: int, result: int, mode: str, method: str) -> Array:
     """Which elements of an axis a nearest-neighbour resize takes, int64[result].
 
     Raises:
@@ -68,7 +68,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the neighbours are computed here."""
     options = converter.options(operator, "ResizeNearestNeighborOptions")
     source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
@@ -12,7 +10,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, regist
 relax = tvm_api.relax
 
 
-def reverse(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """The elements in reverse order along constant axes."""
     rank, axes = len(converter.shape(operator.inputs[0])), converter.integers(operator, 1)
     if any(not -rank <= axis < rank for axis in axes):

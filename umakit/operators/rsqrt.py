@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -20,7 +18,7 @@ KEPT_BITS = 20
 LARGEST = 127
 
 
-def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """1 / sqrt(x), of int8 a table.
 
     Integers that stand for 0 have the largest result. Below them, where TensorFlow Lite Micro ends

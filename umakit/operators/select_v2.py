@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -12,7 +10,7 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_al
 relax = tvm_api.relax
 
 
-def select(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Elements of the second input where the first is true, else of the third; they broadcast."""
     condition, *choices = operator.inputs
     dtypes = [converter.tensor(number).dtype for number in operator.inputs]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -13,7 +12,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, regist
 relax = tvm_api.relax
 
 
-def reshape(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the result's shape says it all."""
     shape, data = converter.shape(operator.outputs[0]), converter.value(operator.inputs[0])
     if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
@@ -21,7 +20,7 @@ def reshape(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return relax.op.reshape(data, shape)
 
 
-def transpose(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """TRANSPOSE by a constant permutation."""
     order = converter.integers(operator, 1)
     if sorted(order) != list(range(len(converter.shape(operator.inputs[0])))):

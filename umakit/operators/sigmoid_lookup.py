@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
@@ -54,7 +54,7 @@ class SigmoidLookup(Parameters):
     shift: int
 
 
-def lookup_call(name: str, island: Island, source: Quantized) -> Any:
+def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
     """A call for `logistic` or `tanh`.
 
     Raises:
@@ -72,7 +72,7 @@ def lookup_call(name: str, island: Island, source: Quantized) -> Any:
     return parameters.call([source.integers, table], result.span)
 
 
-def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
 
     Args:
@@ -86,7 +86,7 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> Any
     bits = 8 if tanh else 9
     rounding = 1 << (parameters.shift - 1) if parameters.shift else 0
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         steps = Statements()
         product = int32(data[tuple(unflatten(i, shape))]) * int32(parameters.multiplier)
         position = steps.bind("position", (product + int32(rounding)) >> int32(parameters.shift))

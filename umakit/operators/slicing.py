@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
@@ -12,7 +10,7 @@ from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_ax
 relax = tvm_api.relax
 
 
-def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """STRIDED_SLICE with constant bounds, `strided_slice_logic.h`; ellipses are refused."""
     options = converter.options(operator, "StridedSliceOptions")
     if options.EllipsisMask() or options.NewAxisMask():
@@ -35,7 +33,7 @@ def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return _sliced(converter, operator, places)
 
 
-def slice_(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SLICE with constant first elements and sizes; -1 is all that is left."""
     shape = converter.shape(operator.inputs[0])
     begins, sizes = (converter.integers(operator, position) for position in (1, 2))
@@ -48,14 +46,16 @@ def slice_(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return _sliced(converter, operator, places)
 
 
-def _sliced(converter: TfliteConverter, operator: TfliteOperator, places: list[range]) -> Any:
+def _sliced(
+    converter: TfliteConverter, operator: TfliteOperator, places: list[range]
+) -> tvm_api.Expr:
     """Elements at some places of each axis, in the result's shape."""
     number = operator.inputs[0]
     value = take_ranges(converter, number, places)
     return relax.op.reshape(value, converter.shape(operator.outputs[0]))
 
 
-def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> Any:
+def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> tvm_api.Expr:
     """A slice of a tensor; not bound yet, so that each result of a SPLIT ends where it is bound.
 
     Raises:
@@ -76,21 +76,22 @@ def take_ranges(converter: TfliteConverter, number: int, places: list[range]) ->
     )  # fmt: skip
 
 
-def split(converter: TfliteConverter, operator: TfliteOperator) -> list[Any]:
+def split(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """SPLIT of (axis, data) in equal parts."""
     return _split(converter, operator, 1, converter.integers(operator, 0))
 
 
-def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[Any]:
+def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """SPLIT_V of (data, sizes, axis); the sizes are those of the results."""
     return _split(converter, operator, 0, converter.integers(operator, 2))
 
 
 def _split(
     converter: TfliteConverter, operator: TfliteOperator, data: int, axes: list[int]
-) -> list[Any]:
+) -> list[tvm_api.Expr]:
     shape = converter.shape(operator.inputs[data])
-    axis, start, values = one_axis(axes, len(shape)), 0, []
+    axis, start = one_axis(axes, len(shape)), 0
+    values: list[tvm_api.Expr] = []
     for number in operator.outputs:
         result = converter.shape(number)
         if len(result) != len(shape):
@@ -104,14 +105,14 @@ def _split(
     return values
 
 
-def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[Any]:
+def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """UNPACK of all places along an axis, which is dropped."""
     options = converter.options(operator, "UnpackOptions")
     shape = converter.shape(operator.inputs[0])
     axis = options.Axis() + (len(shape) if options.Axis() < 0 else 0)
     if not 0 <= axis < len(shape) or len(operator.outputs) != shape[axis]:
         raise ModelError(f"its axis is {options.Axis()}, with {len(operator.outputs)} results")
-    values = []
+    values: list[tvm_api.Expr] = []
     for place, number in enumerate(operator.outputs):
         places = [range(extent) for extent in shape]
         places[axis] = range(place, place + 1)

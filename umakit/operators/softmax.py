@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -61,7 +61,7 @@ class Softmax(Parameters):
     operator: ClassVar[str] = "softmax"
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     result, source = island.result, island.operand()
     check_last_axis(result)
     low, _ = result.scale.limits
@@ -76,7 +76,7 @@ def _derive(island: Island) -> Any:
     return parameters.call([source.integers, tvm_api.relax.const(table)], result.span)
 
 
-def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, table, output) of a softmax over the last axis.
 
     Args:
@@ -92,20 +92,20 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> Any:
     total, zero = accumulators(1), int32(0)
     bits = RESULT_BITS[parameters.output_dtype]
 
-    def row(number: Any) -> Any:
-        def place(i: Any) -> list[Any]:
+    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def exponential(i: Any) -> Any:
+        def exponential(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             return table[int32(largest[zero]) - int32(data[tuple(place(i))])]
 
-        def rounded(i: Any) -> Any:
+        def rounded(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
             """An exponential with the fractional bits of the sum."""
             return header_call("divide_by_power_of_two", exponential(i), SUM_INTEGER_BITS)
 
         scale, right = tirx.Var("scale", "int32"), tirx.Var("right", "int32")
 
-        def store(i: Any) -> Any:
+        def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", scale, exponential(i))
             statements, probability = bound(
                 "probability", header_call("divide_by_power_of_two", product, right)
@@ -146,7 +146,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SOFTMAX over the last axis, with a factor of 1."""
     beta = converter.options(operator, "SoftmaxOptions").Beta()
     if beta != 1.0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
@@ -61,7 +61,7 @@ class SoftmaxLookup(Parameters):
     shift: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     result, arithmetic = island.result, island.arithmetic
     source = island.operand()
     if source.scale.dtype != "int16":
@@ -83,7 +83,7 @@ def _derive(island: Island) -> Any:
     return parameters.call([source.integers, *tables], result.span)
 
 
-def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
     Exponentials are computed twice, so that no memory is needed for them.
@@ -111,7 +111,7 @@ class _Softmax:
             for name in ("largest", "total", "leading_zeros")
         )
 
-    def row(self, row: Any) -> Any:
+    def row(self, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
         """All results of a row."""
         zero, length = int32(0), self._length
         largest, total, zeros = self._largest, self._total, self._zeros
@@ -134,10 +134,12 @@ class _Softmax:
             loop("i", length, lambda i: self._store(row, i, reciprocal)),
         )  # fmt: skip
 
-    def _element(self, row: Any, i: Any) -> Any:
+    def _element(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
 
-    def _exponential(self, steps: Statements, row: Any, i: Any) -> Any:
+    def _exponential(
+        self, steps: Statements, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr
+    ) -> tvm_api.PrimExpr:
         """exp of an element's difference to the largest, with 15 fractional bits."""
         parameters = self._parameters
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
@@ -145,13 +147,13 @@ class _Softmax:
         scaled = steps.bind("scaled", requantize(difference, *factor, parameters.arithmetic))
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
-    def _add(self, row: Any, i: Any) -> Any:
+    def _add(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         """Add an exponential to the sum."""
         steps = Statements()
         value = self._exponential(steps, row, i)
         return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
 
-    def _reciprocal(self, steps: Statements) -> Any:
+    def _reciprocal(self, steps: Statements) -> tvm_api.PrimExpr:
         """1 / sum, once the sum without leading zeros is a number between 1 and 2."""
         shift = int64(self._zeros[int32(0)] - int32(1))
         aligned = int64(self._total[int32(0)]) << shift
@@ -159,7 +161,9 @@ class _Softmax:
         excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
         return _between(steps, self.tables[1], excess)
 
-    def _store(self, row: Any, i: Any, reciprocal: Any) -> Any:
+    def _store(
+        self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr, reciprocal: tvm_api.PrimExpr
+    ) -> tvm_api.Stmt:
         """Store exp / sum."""
         steps = Statements()
         value = self._exponential(steps, row, i)
@@ -171,7 +175,9 @@ class _Softmax:
         return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._parameters))
 
 
-def _between(steps: Statements, table: Any, argument: Any) -> Any:
+def _between(
+    steps: Statements, table: tvm_api.Buffer, argument: tvm_api.PrimExpr
+) -> tvm_api.PrimExpr:
     """`LUTLookup`: the function of an argument that is limited to 16 bits.
 
     Args:

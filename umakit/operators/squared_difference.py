@@ -7,7 +7,7 @@ The source is TensorFlow Lite Micro's squared_difference.cc.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class SquaredDifference(Parameters):
     left_shift: int
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Of float32 and int32 as they are, of integers with scales in fixed point."""
     values = [converter.value(number) for number in operator.inputs]
     dtype = converter.tensor(operator.inputs[0]).dtype
@@ -78,10 +78,10 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return parameters.call(values, None)
 
 
-def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (left, right, output)."""
 
-    def combine(*elements: Any) -> tuple[list[Any], Any]:
+    def combine(*elements: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
         statements, values = [], []
         for name, element, zero_point, multiplier, shift in zip(
             ("left", "right"), elements, parameters.zero_points, parameters.multipliers[:2],

@@ -8,8 +8,6 @@ TensorFlow Lite's reference. What they call 0 at the start is the integer 0, whi
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -27,7 +25,7 @@ LEFT_SHIFT = 20
 INT32_BITS = 31
 
 
-def add_n(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ADD_N of tensors of one shape and scale."""
     numbers = operator.inputs
     if any(converter.shape(number) != converter.shape(numbers[0]) for number in numbers):
@@ -47,7 +45,7 @@ def add_n(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return _rescaled(converter, operator, total, scales[0], len(numbers))
 
 
-def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """CUMSUM along a constant axis, from either end, with or without the element itself."""
     options = converter.options(operator, "CumsumOptions")
     shape = converter.shape(operator.inputs[0])
@@ -71,8 +69,12 @@ def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> Any:
 
 
 def _rescaled(
-    converter: TfliteConverter, operator: TfliteOperator, total: Any, source: Scale, terms: int
-) -> Any:
+    converter: TfliteConverter,
+    operator: TfliteOperator,
+    total: tvm_api.Expr,
+    source: Scale,
+    terms: int,
+) -> tvm_api.Expr:
     """Integers of the result's scale from int32 sums of `terms` integers less zero points."""
     if (terms * source.magnitude + abs(source.zero_point)) << (LEFT_SHIFT - 1) >= 2**INT32_BITS:
         raise ModelError(

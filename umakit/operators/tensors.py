@@ -15,7 +15,7 @@ from umakit.operators.numeric.fixed_point import round_half_away
 from umakit.operators.refusals import NotAnIsland
 
 Array = npt.NDArray[Any]
-Definition = Callable[[Any], Any]
+Definition = Callable[[tvm_api.Expr], tvm_api.Expr]
 """The value that a variable is bound to, or the expression itself if it is no variable."""
 
 
@@ -67,7 +67,7 @@ class Quantized:
         scale: of it.
     """
 
-    integers: Any
+    integers: tvm_api.Expr
     scale: Scale
 
 
@@ -107,7 +107,7 @@ class Weights:
 INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
-def scale_of(call: Any, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
+def scale_of(call: tvm_api.Expr, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
     """The scale of a quantize or dequantize call.
 
     Args:
@@ -132,7 +132,7 @@ def scale_of(call: Any, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
 
 
 def dequantized_weights(
-    expression: Any, definition: Definition, *, symmetric: bool = False
+    expression: tvm_api.Expr, definition: Definition, *, symmetric: bool = False
 ) -> Weights:
     """A constant, dequantized tensor, looked at through reshapes and transpositions.
 
@@ -196,7 +196,7 @@ def _signed(integers: Array) -> Array:
     return integers.astype(np.int8 if fit else np.int16)
 
 
-def _constant(expression: Any, definition: Definition) -> Array | None:
+def _constant(expression: tvm_api.Expr, definition: Definition) -> Array | None:
     """The values of a constant, looked at through reshapes, transpositions and casts.
 
     A cast of a constant is what becomes of a bias of 64 bits; it keeps its dtype here.
@@ -219,7 +219,7 @@ def _constant(expression: Any, definition: Definition) -> Array | None:
     return None if shape is None else inner.reshape(shape)
 
 
-def _order(call: Any, rank: int) -> list[int]:
+def _order(call: tvm_api.Expr, rank: int) -> list[int]:
     """The axes of a permute_dims call."""
     axes = call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(axis) for axis in axes]

@@ -85,7 +85,7 @@ class TfliteOperator:
 class TfliteConverter(Protocol):
     """What a conversion gets to read its operator and to build Relax expressions."""
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> tvm_api.Expr:
         """The Relax expression of a tensor, which may be a constant."""
 
     def tensor(self, number: int) -> TfliteTensor:
@@ -103,26 +103,32 @@ class TfliteConverter(Protocol):
     def options(self, operator: TfliteOperator, kind: str) -> Any:
         """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
 
-    def emit(self, value: Any) -> Any:
+    def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
         """A variable that is bound to an expression."""
 
-    def dequantized(self, number: int) -> Any:
+    def dequantized(self, number: int) -> tvm_api.Var:
         """The real numbers of a tensor, bound to a variable."""
 
-    def quantized(self, operator: TfliteOperator, value: Any, activation: int = 0) -> Any:
+    def quantized(
+        self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
+    ) -> tvm_api.Expr:
         """Real numbers as the operator's result, after a fused activation of the schema."""
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
         """Least and largest integer of the result that a fused activation lets through."""
 
-    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
+    def island(
+        self, operator: TfliteOperator, function: Callable[[tvm_api.Expr], tvm_api.Expr]
+    ) -> tvm_api.Expr:
         """A function of the first input's real numbers, as the operator's result."""
 
-    def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Any:
+    def imported(
+        self, operator: TfliteOperator, values: Mapping[int, tvm_api.Expr] | None = None
+    ) -> tvm_api.Expr:
         """What TVM's own converter makes of an operator; `values` stand for some tensors."""
 
 
-Convert = Callable[[TfliteConverter, TfliteOperator], Any]
+Convert = Callable[[TfliteConverter, TfliteOperator], tvm_api.Expr | list[tvm_api.Expr]]
 """(converter, operator) -> the expression of its result, a list for several results."""
 
 Dtypes = str | tuple[str, str]
@@ -190,7 +196,7 @@ CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 """All conversions by code; the package imports every file that registers some."""
 
 
-def imported(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def imported(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """An operator that TVM's own converter imports as TensorFlow Lite computes it."""
     return converter.imported(operator)
 
@@ -222,7 +228,7 @@ def one_axis(axes: list[int], rank: int) -> int:
     return axes[0] % rank
 
 
-def float32(value: float) -> Any:
+def float32(value: float) -> tvm_api.Expr:
     """A float32 scalar for Relax operators."""
     return tvm_api.relax.const(np.float32(value))
 

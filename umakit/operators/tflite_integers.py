@@ -65,7 +65,7 @@ def result_fields(
 
 def lookup(
     converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
-) -> Any:
+) -> tvm_api.Expr:
     """A function of the first input, int8, as a table.
 
     Args:

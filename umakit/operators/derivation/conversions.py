@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
@@ -15,7 +14,7 @@ from umakit.operators.tables.functions import conversion, is_identity
 from umakit.operators.tensors import Quantized
 
 
-def integers_of_result(island: Island, source: Quantized) -> Any:
+def integers_of_result(island: Island, source: Quantized) -> tvm_api.Expr:
     """Integers of the result's scale, within what its activation lets through.
 
     Rounded as ONNX Runtime does: by a table for 8 bits, once and to even for 16.

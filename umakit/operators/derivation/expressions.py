@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.operators.tensors import Definition
 
 
-def with_scalar(call: Any, operator: str, definition: Definition) -> tuple[Any, float] | None:
+def with_scalar(
+    call: tvm_api.Expr, operator: str, definition: Definition
+) -> tuple[tvm_api.Expr, float] | None:
     """Operand and number of an operator with a constant scalar as its second operand."""
     if tvm_api.operator_name(call) != operator:
         return None

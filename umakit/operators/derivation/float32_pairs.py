@@ -288,7 +288,7 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
 
 def derive_pair(
     kind: type[P], fused: Callable[..., P] | None, island: Island, sign: int = 1
-) -> Any:
+) -> tvm_api.Expr:
     """A call of a sum, difference or product; ONNX Runtime fuses it if all types are the same.
 
     Args:
@@ -309,12 +309,12 @@ def derive_pair(
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> Any:
+def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (left, right, output) of a sum or product."""
     left, right = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = unflatten(i, parameters.output_shape)
         a, b = (
             int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
@@ -329,7 +329,9 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> A
     return kernel([left, right, output], loop("i", math.prod(parameters.output_shape), one))
 
 
-def _combined(parameters: Float32Pair, a: Any, b: Any) -> Any:
+def _combined(
+    parameters: Float32Pair, a: tvm_api.PrimExpr, b: tvm_api.PrimExpr
+) -> tvm_api.PrimExpr:
     """The int32 result of two expressions, before the offset.
 
     The expressions are int32, or int64 where their product has more than 32 bits.

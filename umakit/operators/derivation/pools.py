@@ -18,7 +18,7 @@ from umakit.operators.tensors import Quantized
 P = TypeVar("P", bound=Pool2d)
 
 
-def plain_pool(kind: type[P], result: Result, call: Any, arithmetic: Arithmetic) -> P:
+def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Arithmetic) -> P:
     """Parameters of a pool that is not dilated.
 
     Args:
@@ -43,7 +43,7 @@ def plain_pool(kind: type[P], result: Result, call: Any, arithmetic: Arithmetic)
     )
 
 
-def tflm_pool(kind: type[Pool2d], island: Island) -> Any:
+def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
     """A call of a pool whose data and result have one scale.
 
     Raises:
@@ -57,7 +57,9 @@ def tflm_pool(kind: type[Pool2d], island: Island) -> Any:
     return parameters.call([source.integers], island.result.span)
 
 
-def pool_of_images(island: Island, parameters_of: Callable[[Result, Any], Pool2d]) -> Any:
+def pool_of_images(
+    island: Island, parameters_of: Callable[[Result, tvm_api.Expr], Pool2d]
+) -> tvm_api.Call:
     """A call of a pool that compares integers of the result's scale, of images or rows.
 
     Args:
@@ -65,7 +67,7 @@ def pool_of_images(island: Island, parameters_of: Callable[[Result, Any], Pool2d
         parameters_of: (result of rank 4, integers [N, C, H, W]) -> parameters.
     """
 
-    def pool(image: Island, source: Quantized) -> Any:
+    def pool(image: Island, source: Quantized) -> tvm_api.Call:
         integers = integers_of_result(image, source)
         parameters = parameters_of(image.result, integers)
         return parameters.call([integers], image.result.span)
@@ -73,7 +75,7 @@ def pool_of_images(island: Island, parameters_of: Callable[[Result, Any], Pool2d
     return on_images(island, island.operand(), pool)
 
 
-def pool_fields(window: Window, result: Result, data: Any) -> dict[str, Any]:
+def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> dict[str, Any]:
     """The fields of all pools; a size that was rounded up is reached by padding."""
     sizes = (tvm_api.static_shape(data) or ())[2:]
     top, left, *after = window.padding

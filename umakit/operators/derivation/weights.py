@@ -91,7 +91,7 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
     return island, Layer(source, weights, biases, island.arithmetic_of(source))
 
 
-def constant_operands(result: Result, layer: Layer) -> list[Any]:
+def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
     """Weights, bias, multipliers and shifts as constants.
 
     Raises:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsInt
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
@@ -69,7 +69,9 @@ class Window:
         return weights.transposed([layout.index(axis) for axis in order])
 
 
-def on_images(island: Island, source: Quantized, make: Callable[[Island, Quantized], Any]) -> Any:
+def on_images(
+    island: Island, source: Quantized, make: Callable[[Island, Quantized], tvm_api.Call]
+) -> tvm_api.Call:
     """A call of an operator of images, between two reshapes where the data is [N, C, W].
 
     Args:
@@ -91,14 +93,14 @@ def on_images(island: Island, source: Quantized, make: Callable[[Island, Quantiz
     return tvm_api.make_call(reshape(island.emit(call), shape), span=span)
 
 
-def _pair(values: Any) -> Pair:
+def _pair(values: Iterable[SupportsInt]) -> Pair:
     """Of rows and columns; a single number is of columns."""
     numbers = [int(value) for value in values]
     first, second = [1] * (2 - len(numbers)) + numbers
     return first, second
 
 
-def _four(values: Any, flat: bool) -> tuple[int, int, int, int]:
+def _four(values: Iterable[SupportsInt], flat: bool) -> tuple[int, int, int, int]:
     """Padding as top, left, bottom, right."""
     numbers = [int(value) for value in values]
     if flat:

@@ -10,8 +10,11 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.operators.registry import Kernel, Shapes
 
+KernelOfOperands = Callable[[Any, Shapes, list[str]], tvm_api.PrimFunc]
+"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
 
-def shape_of(expression: Any) -> tuple[int, ...]:
+
+def shape_of(expression: tvm_api.Expr) -> tuple[int, ...]:
     """The shape of an operand.
 
     Raises:
@@ -23,14 +26,14 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     return shape
 
 
-def kernel_of_operands(function: Callable[[Any, Shapes, list[str]], Any]) -> Kernel:
+def kernel_of_operands(function: KernelOfOperands) -> Kernel:
     """A kernel that gets the operands of the call as they are.
 
     Args:
-        function: (parameters, shapes of the operands, their dtypes) -> prim func.
+        function: makes the prim func.
     """
 
-    def kernel(parameters: Any, call: Any) -> tuple[Any, list[Any]]:
+    def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
         shapes = [shape_of(operand) for operand in call.args]
         dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
         return function(parameters, shapes, dtypes), list(call.args)

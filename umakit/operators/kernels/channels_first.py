@@ -9,12 +9,12 @@ loop runs along a row of the image.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.kernels.convolution import Constants, product, window_axes
 from umakit.operators.kernels.loops import (
     TILE,
+    Extent,
     accumulators,
     add_to,
     buffer,
@@ -28,7 +28,7 @@ from umakit.operators.kernels.loops import (
     tiles,
     total_of,
 )
-from umakit.operators.kernels.windows import Axis
+from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters
 
 tirx = tvm_api.tirx
@@ -43,7 +43,7 @@ def conv2d(
     data_dtype: str,
     layer: Constants,
     zero_point: int,
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
     Args:
@@ -61,17 +61,19 @@ def conv2d(
     outputs, per_group_in = layer.weights.shape[:2]
     per_group_out = outputs // parameters.groups
 
-    def one_row(n: Any, o: Any, y: Any) -> Any:
+    def one_row(n: tvm_api.PrimExpr, o: tvm_api.PrimExpr, y: tvm_api.PrimExpr) -> tvm_api.Stmt:
         channel = tirx.floordiv(o, int32(per_group_out)) * int32(per_group_in)
         first_row, row_count = vertical.clipped(y)
 
-        def one_tile(first: Any, width: Any) -> Any:
-            def add_term(c: Any, ky: Any, kx: Any, x: Any) -> Any:
+        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
+            def add_term(
+                c: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, x: tvm_api.PrimExpr
+            ) -> tvm_api.Stmt:
                 iy, ix = vertical.source(y, ky), horizontal.source(first + x, kx)
                 value = data[n, channel + c, iy, ix]
                 return add_to(accumulator, x, product(value, weights[o, c, ky, kx], zero_point))
 
-            def weight_row(c: Any, row: Any) -> Any:
+            def weight_row(c: tvm_api.PrimExpr, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
                 return _along_row(
                     horizontal, first, width, lambda kx, x: add_term(c, first_row + row, kx, x)
                 )
@@ -92,7 +94,12 @@ def conv2d(
     return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one_row))
 
 
-def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any], Any]) -> Any:
+def _along_row(
+    axis: Axis,
+    first: tvm_api.PrimExpr,
+    width: Extent,
+    add_term: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
+) -> tvm_api.Stmt:
     """The products of a row of the window with all positions of a tile.
 
     Where the whole row of the window is inside the image, which is so but for a few positions at
@@ -105,8 +112,10 @@ def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any]
         add_term: (element of the window, position in the tile) -> statements.
     """
 
-    def one_by_one(elements: Callable[[Any], list[tuple[Any, Any]]]) -> Any:
-        def between(kx: Any, begin: Any, end: Any) -> Any:
+    def one_by_one(elements: Callable[[tvm_api.PrimExpr], list[Span]]) -> tvm_api.Stmt:
+        def between(
+            kx: tvm_api.PrimExpr, begin: tvm_api.PrimExpr, end: tvm_api.PrimExpr
+        ) -> tvm_api.Stmt:
             return loop("x", end - begin, lambda x: add_term(kx, begin + x))
 
         return loop(
@@ -119,7 +128,7 @@ def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any]
     _, last = _positions(axis, int32(axis.extent - 1), first, width)
     end = tirx.max(begin, last)
 
-    def outside(kx: Any) -> list[tuple[Any, Any]]:
+    def outside(kx: tvm_api.PrimExpr) -> list[Span]:
         first_of, end_of = _positions(axis, kx, first, width)
         before = [(first_of, tirx.min(begin, end_of))] if axis.reaches_before else []
         return [*before, (end, end_of)] if axis.reaches_after else before
@@ -130,7 +139,9 @@ def _along_row(axis: Axis, first: Any, width: Any, add_term: Callable[[Any, Any]
     return inside if axis.inside else sequence(inside, one_by_one(outside))
 
 
-def _positions(axis: Axis, element: Any, first: Any, width: Any) -> tuple[Any, Any]:
+def _positions(
+    axis: Axis, element: tvm_api.PrimExpr, first: tvm_api.PrimExpr, width: Extent
+) -> Span:
     """At which positions of a tile an element of the window is inside the image.
 
     Args:
@@ -151,7 +162,7 @@ def _positions(axis: Axis, element: Any, first: Any, width: Any) -> tuple[Any, A
     return begin, end
 
 
-def _ceiling(distance: Any, stride: int) -> Any:
+def _ceiling(distance: tvm_api.PrimExpr, stride: int) -> tvm_api.PrimExpr:
     """max(0, distance) / stride, rounded up."""
     positive = tirx.max(distance, int32(0))
     if stride == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from umakit import tvm_api
 from umakit.operators.kernels.loops import (
     BLOCK,
     TILE,
+    Extent,
     accumulators,
     add_products,
     add_to,
@@ -28,15 +28,17 @@ from umakit.operators.kernels.loops import (
     tiles,
     total_of,
 )
-from umakit.operators.kernels.windows import Axis
+from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters, WindowParameters
 from umakit.operators.tensors import Array
 
 tirx = tvm_api.tirx
 
 
-Span = tuple[Any, Any]
-"""First element of a window's axis that is inside the image, and how many there are."""
+PositionBody = Callable[
+    [tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr, Span, Span], tvm_api.Stmt
+]
+"""(image, row, column, rows of the window, its columns) -> statements."""
 
 
 SHORT_RUN = 32
@@ -84,7 +86,7 @@ class Constants:
         """The constants in the order of a kernel's parameters."""
         return [self.weights, self.bias, self.multipliers, self.shifts]
 
-    def buffers(self) -> list[Any]:
+    def buffers(self) -> list[tvm_api.Buffer]:
         """Parameters for them."""
         names = ("weights", "bias", "multipliers", "shifts")
         return [
@@ -92,30 +94,32 @@ class Constants:
             for name, array in zip(names, self.arrays(), strict=True)
         ]
 
-    def factor(self, multipliers: Any, shifts: Any, channel: Any) -> tuple[Any, Any]:
+    def factor(
+        self, multipliers: tvm_api.Buffer, shifts: tvm_api.Buffer, channel: tvm_api.PrimExpr
+    ) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
         """What a channel's accumulator is multiplied with."""
         index = channel if self.multipliers.size > 1 else int32(0)
         return multipliers[index], shifts[index]
 
 
-def constants_of(call: Any) -> Constants:
+def constants_of(call: tvm_api.Call) -> Constants:
     """The constants among the operands of a call: all but the data."""
     arrays = [tvm_api.constant_array(argument) for argument in call.args[1:]]
     weights, bias, multipliers, shifts = (array for array in arrays if array is not None)
     return Constants(weights, bias, multipliers, shifts)
 
 
-def as_operands(arrays: Sequence[Array]) -> list[Any]:
+def as_operands(arrays: Sequence[Array]) -> list[tvm_api.GenericConst]:
     """Arrays as constants of Relax."""
     return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
-def product(data: Any, weight: Any, zero_point: int) -> Any:
+def product(data: tvm_api.PrimExpr, weight: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
     """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
     return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
 
 
-def shifted(data: Any, zero_point: int) -> Any:
+def shifted(data: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
     """data - zero point in 16 bits, or in 32 where those do not hold it."""
     dtype = tvm_api.dtype_of(data)
     if dtype == "uint16" or (dtype == "int16" and zero_point):
@@ -134,7 +138,13 @@ def channel_count(parameters: WindowParameters, shape: tuple[int, ...]) -> int:
     return shape[1] if parameters.layout == "NCHW" else shape[3]
 
 
-def place(parameters: WindowParameters, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+def place(
+    parameters: WindowParameters,
+    n: tvm_api.PrimExpr,
+    y: tvm_api.PrimExpr,
+    x: tvm_api.PrimExpr,
+    c: tvm_api.PrimExpr,
+) -> list[tvm_api.PrimExpr]:
     """Indices of an element of data or a result in the operator's layout."""
     return [n, c, y, x] if parameters.layout == "NCHW" else [n, y, x, c]
 
@@ -160,7 +170,7 @@ def conv2d(
     data_dtype: str,
     layer: Constants,
     zero_point: int,
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
     The accumulators of a block of output channels are in registers, so that an element of the
@@ -184,11 +194,15 @@ def conv2d(
     accumulator = accumulators(block, layer.bits)
     contiguous = parameters.groups == 1 and horizontal.dilation == 1
 
-    def one_position(n: Any, y: Any, x: Any, rows: Span, columns: Span) -> Any:
-        def one_block(first: Any) -> Any:
+    def one_position(
+        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, rows: Span, columns: Span
+    ) -> tvm_api.Stmt:
+        def one_block(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
             channel = tirx.floordiv(first, int32(outputs)) * int32(inputs)
 
-            def terms(row: Any, column: Any, i: Any) -> Any:
+            def terms(
+                row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, i: tvm_api.PrimExpr
+            ) -> tvm_api.Stmt:
                 ky, kx = rows[0] + row, columns[0] + column
                 iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
                 return add_products(
@@ -216,8 +230,12 @@ def conv2d(
 
 
 def window_loops(
-    rows: Any, columns: Any, channels: int, contiguous: bool, body: Callable[..., Any]
-) -> Any:
+    rows: tvm_api.PrimExpr,
+    columns: tvm_api.PrimExpr,
+    channels: int,
+    contiguous: bool,
+    body: Callable[..., tvm_api.Stmt],
+) -> tvm_api.Stmt:
     """Loops over a window.
 
     Args:
@@ -230,22 +248,22 @@ def window_loops(
     if not contiguous:
         return loops([("row", rows), ("column", columns), ("i", channels)], body)
 
-    def run(row: Any, i: Any) -> Any:
+    def run(row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
 
     return loops([("row", rows), ("i", columns * channels)], run)
 
 
-def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: Any) -> Any:
+def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBody) -> tvm_api.Stmt:
     """Loops over all positions of a window.
 
     Args:
         batch: number of images.
         vertical, horizontal: the window.
-        body: (image, row, column, (first, count) of rows, (first, count) of columns) -> statements.
+        body: of a position.
     """
 
-    def position(n: Any, y: Any, x: Any) -> Any:
+    def position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
 
     extents = [("n", batch), ("y", vertical.outputs), ("x", horizontal.outputs)]
@@ -258,7 +276,7 @@ def tiled_conv2d(
     data_dtype: str,
     layer: Constants,
     zero_point: int,
-) -> Any:
+) -> tvm_api.PrimFunc:
     """The same, with the accumulators of a tile of output channels at once.
 
     It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
@@ -275,8 +293,15 @@ def tiled_conv2d(
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     accumulator = accumulators(min(TILE, outputs), layer.bits)
 
-    def one_position(n: Any, y: Any, x: Any, rows: Any, columns: Any) -> Any:
-        def term(row: Any, column: Any, i: Any, channel: Any) -> Any:
+    def one_position(
+        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, rows: Span, columns: Span
+    ) -> tvm_api.Stmt:
+        def term(
+            row: tvm_api.PrimExpr,
+            column: tvm_api.PrimExpr,
+            i: tvm_api.PrimExpr,
+            channel: tvm_api.PrimExpr,
+        ) -> tvm_api.PrimExpr:
             ky, kx = rows[0] + row, columns[0] + column
             source = i
             if is_depthwise(parameters, data_shape):
@@ -285,7 +310,7 @@ def tiled_conv2d(
             value = data[tuple(place(parameters, n, iy, ix, source))]
             return product(value, weights[ky, kx, i, channel], zero_point)
 
-        def one_tile(first: Any, width: Any) -> Any:
+        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
             window = [("row", rows[1]), ("column", columns[1]), ("i", last.shape[2])]
             return sequence(
                 tirx.AllocBuffer(accumulator),

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from umakit import tvm_api
 from umakit.operators.kernels.loops import (
@@ -23,7 +22,9 @@ from umakit.operators.registry import Shapes
 
 tirx = tvm_api.tirx
 
-Combine = Callable[[Any, Any], tuple[list[Any], Any]]
+Combine = Callable[
+    [tvm_api.PrimExpr, tvm_api.PrimExpr], tuple[Sequence[tvm_api.Stmt], tvm_api.PrimExpr]
+]
 """(left element, right element) -> statements, int32 value to rescale."""
 
 
@@ -33,7 +34,7 @@ def binary_kernel(
     dtypes: list[str],
     combine: Combine,
     by: tuple[int, int],
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (left, right, output) that combines elements of tensors that broadcast.
 
     Args:
@@ -46,7 +47,7 @@ def binary_kernel(
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(by[0]), int32(by[1]))
 
-    def one(i: Any) -> Any:
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = unflatten(i, parameters.output_shape)
         left, right = (
             operand[tuple(broadcast(place, shape))]
@@ -59,8 +60,8 @@ def binary_kernel(
 
 
 def factor_by_sign(
-    value: Any, multipliers: tuple[int, int], shifts: tuple[int, int]
-) -> tuple[Any, Any]:
+    value: tvm_api.PrimExpr, multipliers: tuple[int, int], shifts: tuple[int, int]
+) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
     """The first factor for values of at least 0, the second for those below."""
     multiplier, shift = (
         tirx.Select(value < int32(0), int32(below), int32(above))
@@ -69,7 +70,7 @@ def factor_by_sign(
     return multiplier, shift
 
 
-def broadcast(place: list[Any], shape: tuple[int, ...]) -> list[Any]:
+def broadcast(place: Sequence[tvm_api.PrimExpr], shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
     """Indices into an operand for a place of the result; axes of one element repeat."""
     own = place[len(place) - len(shape) :]
     return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

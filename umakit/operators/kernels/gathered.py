@@ -11,7 +11,6 @@ products with all output channels, and makes one contiguous run of a window in e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.kernels.convolution import (
@@ -43,7 +42,7 @@ from umakit.operators.parameters import ConvolutionParameters
 
 tirx = tvm_api.tirx
 
-Position = tuple[Any, Any, Any]
+Position = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr]
 """Image, row and column of the result."""
 
 POSITIONS = 2
@@ -68,7 +67,7 @@ def conv2d(
     data_dtype: str,
     layer: Constants,
     zero_point: int,
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of an ungrouped convolution.
 
     Args:
@@ -89,12 +88,14 @@ def conv2d(
     kind = tvm_api.dtype_of(shifted(data[(int32(0),) * 4], zero_point))
     windows = tirx.decl_buffer([count, elements], kind, "windows", scope="local")
 
-    def position(first: Any, p: Any) -> Position:
+    def position(first: tvm_api.PrimExpr, p: tvm_api.PrimExpr) -> Position:
         n, y, x = unflatten(first + p, (data_shape[0], rows, columns))
         return n, y, x
 
-    def one_block(first: Any, channel: Any) -> Any:
-        def each(body: Callable[[Any, Any, Any], Any]) -> Any:
+    def one_block(first: tvm_api.PrimExpr, channel: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def each(
+            body: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
+        ) -> tvm_api.Stmt:
             return loops(
                 [("p", count), ("c", BLOCK)], lambda p, c: body(p, c, p * int32(BLOCK) + c)
             )
@@ -117,7 +118,7 @@ def conv2d(
             )),
         )  # fmt: skip
 
-    def at_positions(first: Any) -> Any:
+    def at_positions(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
         axes = window_axes(parameters, data_shape, layer)
         copy = loop("p", count, lambda p: _copy(
             parameters, data, zero_point, windows, axes, (position(first, p), p)
@@ -132,12 +133,12 @@ def conv2d(
 
 def _copy(
     parameters: ConvolutionParameters,
-    data: Any,
+    data: tvm_api.Buffer,
     zero_point: int,
-    windows: Any,
+    windows: tvm_api.Buffer,
     axes: tuple[Axis, Axis],
-    where: tuple[Position, Any],
-) -> Any:
+    where: tuple[Position, tvm_api.PrimExpr],
+) -> tvm_api.Stmt:
     """Copy a window, in the order of its weights.
 
     Args:
@@ -154,7 +155,7 @@ def _copy(
     channels = elements // (vertical.extent * horizontal.extent)
     (first_row, rows), (first_column, columns) = vertical.clipped(y), horizontal.clipped(x)
 
-    def move(row: Any, column: Any, i: Any) -> Any:
+    def move(row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         ky, kx = first_row + row, first_column + column
         index = (ky * int32(horizontal.extent) + kx) * int32(channels) + i
         if parameters.layout == "NCHW":

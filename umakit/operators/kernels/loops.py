@@ -9,7 +9,6 @@ and no padded copy is kept, and accumulators that live in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,30 +32,33 @@ TILE = 64
 BLOCK = 4
 """Output channels whose accumulators are in registers at once, as a Cortex-M3 has room for."""
 
+Extent = int | tvm_api.PrimExpr
+"""A number of turns or elements: a constant, or an expression of int32."""
 
-def int32(value: Any) -> Any:
+
+def int32(value: Extent) -> tvm_api.PrimExpr:
     """A 32-bit constant, or an expression converted to 32 bits."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
 
 
-def int64(value: Any) -> Any:
+def int64(value: Extent) -> tvm_api.PrimExpr:
     """A 64-bit constant, or an expression converted to 64 bits."""
     return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
-def buffer(name: str, shape: Sequence[int], dtype: str) -> Any:
+def buffer(name: str, shape: Sequence[int], dtype: str) -> tvm_api.Buffer:
     """A parameter of a kernel."""
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
 def buffers(
     names: Sequence[str], shapes: Sequence[Sequence[int]], dtypes: Sequence[str]
-) -> list[Any]:
+) -> list[tvm_api.Buffer]:
     """Parameters of a kernel, as many as there are names."""
     return [buffer(*each) for each in zip(names, shapes, dtypes, strict=True)]
 
 
-def accumulators(count: int, bits: int = 32) -> Any:
+def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
     """A local array of accumulators.
 
     They are unsigned, which wraps around by C's rules. Accumulators of int32 that go through casts
@@ -65,12 +67,16 @@ def accumulators(count: int, bits: int = 32) -> Any:
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
 
-def set_to(accumulator: Any, index: Any, value: Any) -> Any:
+def set_to(
+    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
+) -> tvm_api.Stmt:
     """`accumulator[index] = value`, for a signed value of no more bits."""
     return tirx.BufferStore(accumulator, value.astype(tvm_api.buffer_dtype(accumulator)), [index])
 
 
-def total_of(accumulator: Any, index: Any, less: int = 0) -> Any:
+def total_of(
+    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, less: int = 0
+) -> tvm_api.PrimExpr:
     """`accumulator[index] - less`, signed."""
     dtype = tvm_api.buffer_dtype(accumulator)
     amount = tirx.const(abs(less), dtype)
@@ -84,13 +90,15 @@ def total_of(accumulator: Any, index: Any, less: int = 0) -> Any:
     return total.astype(dtype.removeprefix("u"))
 
 
-def sequence(*statements: Any) -> Any:
+def sequence(*statements: tvm_api.Stmt) -> tvm_api.Stmt:
     """Statements one after the other."""
     flat = [inner for statement in statements for inner in tvm_api.flatten_statements(statement)]
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
-def loop(name: str, extent: Any, body: Callable[[Any], Any]) -> Any:
+def loop(
+    name: str, extent: Extent, body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt]
+) -> tvm_api.Stmt:
     """`for name in range(extent)`; a loop of one turn is its body.
 
     Args:
@@ -105,7 +113,7 @@ def loop(name: str, extent: Any, body: Callable[[Any], Any]) -> Any:
     return tirx.For(variable, int32(0), count, tirx.ForKind.SERIAL, body(variable))
 
 
-def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
+def loops(extents: Sequence[tuple[str, Extent]], body: Callable[..., tvm_api.Stmt]) -> tvm_api.Stmt:
     """Nested loops, the first one outermost."""
     if not extents:
         return body()
@@ -113,13 +121,19 @@ def loops(extents: Sequence[tuple[str, Any]], body: Callable[..., Any]) -> Any:
     return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
 
 
-def add_to(accumulator: Any, index: Any, value: Any) -> Any:
+def add_to(
+    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
+) -> tvm_api.Stmt:
     """`accumulator[index] += value`, for a signed value of no more bits."""
     total = accumulator[index] + value.astype(tvm_api.buffer_dtype(accumulator))
     return tirx.BufferStore(accumulator, total, [index])
 
 
-def add_products(accumulator: Any, elements: Sequence[Any], weights: Sequence[Any]) -> Any:
+def add_products(
+    accumulator: tvm_api.Buffer,
+    elements: Sequence[tvm_api.PrimExpr],
+    weights: Sequence[tvm_api.PrimExpr],
+) -> tvm_api.Stmt:
     """Add the products of each element of the data with each weight to a sum of their own.
 
     One load serves several products. Factors have 16 bits for compilers to see; gcc sees them if
@@ -137,7 +151,9 @@ def add_products(accumulator: Any, elements: Sequence[Any], weights: Sequence[An
     return sequence(*bindings, *additions)
 
 
-def add_element_to(accumulator: Any, index: Any, value: Any) -> Any:
+def add_element_to(
+    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
+) -> tvm_api.Stmt:
     """`accumulator[index] += value`, for an int32 value no larger than an element of the data.
 
     By way of a variable: gcc takes the sum of a cast load for a change of sign.
@@ -146,7 +162,7 @@ def add_element_to(accumulator: Any, index: Any, value: Any) -> Any:
     return sequence(tirx.Bind(element, value), add_to(accumulator, index, element))
 
 
-def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:
+def unflatten(index: tvm_api.PrimExpr, shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
     """Indices of the element of a tensor that is number `index` in memory."""
     indices = []
     for extent in reversed(shape):
@@ -155,7 +171,7 @@ def unflatten(index: Any, shape: Sequence[int]) -> list[Any]:
     return indices[::-1]
 
 
-def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
+def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) -> tvm_api.Stmt:
     """`count` channels in tiles of at most `TILE`.
 
     Args:
@@ -166,7 +182,7 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
         return body(int32(0), count)
     number = -(-count // TILE)
 
-    def tile(index: Any) -> Any:
+    def tile(index: tvm_api.PrimExpr) -> tvm_api.Stmt:
         first = index * int32(TILE)
         if count % TILE == 0:
             return body(first, TILE)
@@ -175,7 +191,9 @@ def tiles(count: int, body: Callable[[Any, Any], Any]) -> Any:
     return loop("tile", number, tile)
 
 
-def blocks(count: int, body: Callable[[Any], Any], size: int = BLOCK) -> Any:
+def blocks(
+    count: int, body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt], size: int = BLOCK
+) -> tvm_api.Stmt:
     """`count` channels or positions in blocks, or all in one if there are fewer.
 
     The last block ends with the last one: it may compute some a second time, which takes no code
@@ -189,7 +207,7 @@ def blocks(count: int, body: Callable[[Any], Any], size: int = BLOCK) -> Any:
     if count <= size:
         return body(int32(0))
 
-    def block(index: Any) -> Any:
+    def block(index: tvm_api.PrimExpr) -> tvm_api.Stmt:
         first = index * int32(size)
         return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
 
@@ -197,12 +215,12 @@ def blocks(count: int, body: Callable[[Any], Any], size: int = BLOCK) -> Any:
 
 
 def store_rescaled(
-    output: Any,
-    indices: Sequence[Any],
-    value: Any,
-    factor: tuple[Any, Any],
+    output: tvm_api.Buffer,
+    indices: Sequence[tvm_api.PrimExpr],
+    value: tvm_api.PrimExpr,
+    factor: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
     parameters: Parameters,
-) -> Any:
+) -> tvm_api.Stmt:
     """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
 
     Args:
@@ -217,7 +235,7 @@ def store_rescaled(
     return sequence(*statements, store)
 
 
-def bound(name: str, value: Any) -> tuple[list[Any], Any]:
+def bound(name: str, value: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
     """A variable for a value that reads data, and its binding.
 
     TVM puts other values in the place of their variables, which would be left without a use.
@@ -229,14 +247,23 @@ def bound(name: str, value: Any) -> tuple[list[Any], Any]:
 
 
 def store_shifted(
-    output: Any, indices: Sequence[Any], value: Any, zero_point: int, parameters: Parameters
-) -> Any:
+    output: tvm_api.Buffer,
+    indices: Sequence[tvm_api.PrimExpr],
+    value: tvm_api.PrimExpr,
+    zero_point: int,
+    parameters: Parameters,
+) -> tvm_api.Stmt:
     """Store an int32 value plus a zero point, clipped to the output's range."""
     clipped = add_and_clamp(value, zero_point, *parameters.clip)
     return tirx.BufferStore(output, clipped.astype(parameters.output_dtype), list(indices))
 
 
-def store_clipped(output: Any, indices: Sequence[Any], value: Any, parameters: Parameters) -> Any:
+def store_clipped(
+    output: tvm_api.Buffer,
+    indices: Sequence[tvm_api.PrimExpr],
+    value: tvm_api.PrimExpr,
+    parameters: Parameters,
+) -> tvm_api.Stmt:
     """Store an int32 value that the output's dtype can hold, clipped to its range."""
     low, high = parameters.clip
     limits = np.iinfo(parameters.output_dtype)
@@ -247,7 +274,9 @@ def store_clipped(output: Any, indices: Sequence[Any], value: Any, parameters: P
     return tirx.BufferStore(output, value.astype(parameters.output_dtype), list(indices))
 
 
-def kernel(parameters: Sequence[Any], body: Any, *, inside: bool = False) -> Any:
+def kernel(
+    parameters: Sequence[tvm_api.Buffer], body: tvm_api.Stmt, *, inside: bool = False
+) -> tvm_api.PrimFunc:
     """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules.
 
     Args:
@@ -260,4 +289,4 @@ def kernel(parameters: Sequence[Any], body: Any, *, inside: bool = False) -> Any
         attributes[INSIDE] = True
     # TVM's passes over Relax expect a root block.
     root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
-    return tirx.PrimFunc(list(parameters), root).with_attrs(attributes)
+    return tvm_api.PrimFunc(list(parameters), root).with_attrs(attributes)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.operators.kernels.calls import KernelOfOperands
 from umakit.operators.kernels.convolution import at_positions, channel_count, image_size, place
 from umakit.operators.kernels.loops import (
     TILE,
+    Extent,
     buffer,
     int32,
     kernel,
@@ -20,7 +22,7 @@ from umakit.operators.kernels.loops import (
     store_clipped,
     tiles,
 )
-from umakit.operators.kernels.windows import Axis
+from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import Pair, Pool2d
 from umakit.operators.registry import Shapes
 
@@ -28,14 +30,16 @@ tirx = tvm_api.tirx
 
 
 def pool_of_operands(
-    reduction: Callable[[int, Any], WindowReduction],
-) -> Callable[[Any, Shapes, list[str]], Any]:
+    reduction: Callable[[int, tvm_api.PrimExpr], WindowReduction],
+) -> KernelOfOperands:
     """What makes the kernel (data, output) of a pool whose results keep the data's scale."""
 
-    def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> Any:
+    def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
         output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-        def store(at: list[Any], value: Any, _: Any) -> Any:
+        def store(
+            at: list[tvm_api.PrimExpr], value: tvm_api.PrimExpr, _: tvm_api.PrimExpr
+        ) -> tvm_api.Stmt:
             return store_clipped(output, at, value, parameters)
 
         dilation = getattr(parameters, "dilation", (1, 1))
@@ -45,10 +49,14 @@ def pool_of_operands(
 
 
 def pool_kernel(
-    parameters: Pool2d, data_shape: tuple[int, ...], data_dtype: str, results: list[Any],
-    reduction: Callable[[int, Any], WindowReduction],
-    store: Callable[[list[Any], Any, Any], Any], dilation: Pair = (1, 1),
-) -> Any:  # fmt: skip
+    parameters: Pool2d,
+    data_shape: tuple[int, ...],
+    data_dtype: str,
+    results: list[tvm_api.Buffer],
+    reduction: Callable[[int, tvm_api.PrimExpr], WindowReduction],
+    store: Callable[[list[tvm_api.PrimExpr], tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
+    dilation: Pair = (1, 1),
+) -> tvm_api.PrimFunc:
     """Kernel (data, results) of a pool.
 
     In NHWC the channels of a position are computed side by side, in NCHW one after the other.
@@ -67,16 +75,24 @@ def pool_kernel(
     data = buffer("data", data_shape, data_dtype)
     vertical, horizontal = _axes(parameters, data_shape, dilation)
 
-    def one_position(image: Any, y: Any, x: Any, in_rows: Any, in_columns: Any) -> Any:
+    def one_position(
+        image: tvm_api.PrimExpr,
+        y: tvm_api.PrimExpr,
+        x: tvm_api.PrimExpr,
+        in_rows: Span,
+        in_columns: Span,
+    ) -> tvm_api.Stmt:
         elements = in_rows[1] * in_columns[1]
         n = tirx.floordiv(image, int32(channels)) if planes else image
 
-        def element(row: Any, column: Any, c: Any) -> Any:
+        def element(
+            row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, c: tvm_api.PrimExpr
+        ) -> tvm_api.PrimExpr:
             iy = vertical.source(y, in_rows[0] + row)
             ix = horizontal.source(x, in_columns[0] + column)
             return int32(data[tuple(place(parameters, n, iy, ix, c))])
 
-        def one_tile(first: Any, width: Any) -> Any:
+        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
             kind = reduction(1 if planes else min(TILE, channels), elements)
             window = [("row", in_rows[1]), ("column", in_columns[1]), ("c", width)]
             return sequence(
@@ -127,13 +143,13 @@ class WindowReduction:
         finish: (channel, int32 result -> statement) -> statements after the window.
     """
 
-    results: Any
-    start: Callable[[Any], Any]
-    update: Callable[[Any, Any], Any]
-    finish: Callable[[Any, Callable[[Any], Any]], Any]
+    results: tvm_api.Buffer
+    start: Callable[[tvm_api.PrimExpr], tvm_api.Stmt]
+    update: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt]
+    finish: Callable[[tvm_api.PrimExpr, Callable[[tvm_api.PrimExpr], tvm_api.Stmt]], tvm_api.Stmt]
 
 
-def largest(channels: int, count: Any) -> WindowReduction:
+def largest(channels: int, count: tvm_api.PrimExpr) -> WindowReduction:
     """The largest of each window."""
     results = tirx.decl_buffer([channels], "int32", "largest", scope="local")
     return WindowReduction(

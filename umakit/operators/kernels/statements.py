@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 
 tirx = tvm_api.tirx
@@ -14,10 +12,10 @@ class Statements:
     """Statements that bind 32-bit intermediate values of a formula."""
 
     def __init__(self) -> None:
-        self.list: list[Any] = []
+        self.list: list[tvm_api.Stmt] = []
 
-    def bind(self, name: str, value: Any) -> Any:
+    def bind(self, name: str, value: tvm_api.PrimExpr) -> tvm_api.Var:
         """A variable for a value."""
-        variable = tirx.Var(name, "int32")
+        variable: tvm_api.Var = tirx.Var(name, "int32")
         self.list.append(tirx.Bind(variable, value))
         return variable

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.kernels.loops import int32
 
 tirx = tvm_api.tirx
+
+
+Span = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]
+"""First element of a window's axis that is inside the image, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class Axis:
         """Whether all windows lie inside the image."""
         return not (self.reaches_before or self.reaches_after)
 
-    def source(self, position: Any, element: Any) -> Any:
+    def source(self, position: tvm_api.PrimExpr, element: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """The image's index of an element of the window at a position."""
         return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
 
-    def clipped(self, position: Any) -> tuple[Any, Any]:
+    def clipped(self, position: tvm_api.PrimExpr) -> Span:
         """First element of the window that is inside the image, and how many there are.
 
         Args:
@@ -69,7 +72,7 @@ class Axis:
             count = tirx.min(count, self._steps(int32(self.size + self.before) - start))
         return first, count - first
 
-    def _steps(self, distance: Any) -> Any:
+    def _steps(self, distance: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """How many elements lie before a distance, which may be negative."""
         positive = tirx.max(distance, int32(0))
         if self.dilation == 1:

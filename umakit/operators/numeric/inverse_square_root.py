@@ -7,8 +7,6 @@ integers for tables, `in_fixed_point` with TIR for kernels.
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import high_product, shift_right_rounding
 from umakit.operators.numeric.requantize import header_call
@@ -53,7 +51,9 @@ def _saturated(value: int) -> int:
     return min(max(value, -(2**31)), INT32_MAX)
 
 
-def in_fixed_point(value: Any) -> tuple[list[Any], Any, Any]:
+def in_fixed_point(
+    value: tvm_api.PrimExpr,
+) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr, tvm_api.PrimExpr]:
     """Statements, and int32 expressions of multiplier and shift of 1 / sqrt(value).
 
     Args:
@@ -99,10 +99,10 @@ def in_fixed_point(value: Any) -> tuple[list[Any], Any, Any]:
     return statements, x, half
 
 
-def _int32(value: int) -> Any:
+def _int32(value: int) -> tvm_api.PrimExpr:
     return tirx.IntImm("int32", value)
 
 
-def _widened(expression: Any, bits: int) -> Any:
+def _widened(expression: tvm_api.Expr, bits: int) -> tvm_api.PrimExpr:
     """A value shifted left, limited to 32 bits."""
     return header_call("saturate", expression.astype("int64") * tirx.IntImm("int64", 1 << bits))

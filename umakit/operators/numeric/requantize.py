@@ -8,8 +8,6 @@ by name; the C printer prints the calls and includes it. Where there is no C to 
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
 
@@ -38,7 +36,7 @@ RESULTS = {
 """The dtype of the result of each function that kernels call."""
 
 
-def header_call(function: str, *arguments: Any) -> Any:
+def header_call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.PrimExpr:
     """A call of a function of the header.
 
     Args:
@@ -51,7 +49,7 @@ def header_call(function: str, *arguments: Any) -> Any:
     return tirx.call_pure_extern(RESULTS[name], name, *values)
 
 
-def called_function(expression: Any) -> str:
+def called_function(expression: tvm_api.Expr) -> str:
     """The name of the function of the header that an expression calls; empty if it does not."""
     name = str(getattr(getattr(expression, "op", None), "name", ""))
     if not name.endswith("call_pure_extern"):
@@ -60,7 +58,12 @@ def called_function(expression: Any) -> str:
     return function if function in RESULTS else ""
 
 
-def requantize(value: Any, multiplier: Any, shift: Any, rounding: Arithmetic) -> Any:
+def requantize(
+    value: tvm_api.PrimExpr,
+    multiplier: tvm_api.PrimExpr,
+    shift: tvm_api.PrimExpr,
+    rounding: Arithmetic,
+) -> tvm_api.PrimExpr:
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
     Args:
@@ -77,6 +80,8 @@ def requantize(value: Any, multiplier: Any, shift: Any, rounding: Arithmetic) ->
     return header_call(f"requantize_{rounding.value}", value, *factor)
 
 
-def add_and_clamp(value: Any, zero_point: int, lowest: int, highest: int) -> Any:
+def add_and_clamp(
+    value: tvm_api.PrimExpr, zero_point: int, lowest: int, highest: int
+) -> tvm_api.PrimExpr:
     """An int32 expression plus a zero point, limited; an int32 expression."""
     return header_call("add_and_clamp", value, zero_point, lowest, highest)

@@ -4,23 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from umakit.errors import BackendError
 from umakit.operators.offload.composite import ROUNDINGS
+from umakit.operators.parameters import Pair
 
 Constraint = Callable[[Any], str]
 """Receives the parameters of a composite; returns why it is refused, or an empty text."""
 
-Pairs = int | Iterable[int | tuple[int, int]] | None
+Pairs = int | Iterable[int | Pair] | None
 """What there is: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
 any."""
 
-Padding = str | int | tuple[int, int, int, int] | Iterable[Any] | None
-"""`valid`, `same`, rows and columns on each side, or (top, left, bottom, right); or several."""
+Sides = tuple[int, int, int, int]
+"""Padding as (top, left, bottom, right)."""
+
+Padding = str | int | Sides | Iterable[str | int | Sides] | None
+"""`valid`, `same`, rows and columns on each side, or each of the four sides; or several."""
 
 Names = str | Iterable[str] | None
 """One, several, or any."""
+
+
+V = TypeVar("V", str, int)
 
 
 class OtherOperator(str):
@@ -31,7 +38,7 @@ PADDINGS = ("valid", "same")
 LAYOUTS = ("NHWC", "NCHW")
 
 
-def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: str) -> Constraint:
+def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal: str) -> Constraint:
     """Rows and columns of something are one of a few.
 
     Args:
@@ -52,7 +59,7 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Any], refusal: 
     return check
 
 
-def _pairs(wanted: Any, name: str) -> list[tuple[int, int]]:
+def _pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
     """A list of (rows, columns)."""
     items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
@@ -61,10 +68,10 @@ def _pairs(wanted: Any, name: str) -> list[tuple[int, int]]:
             raise BackendError(f"{name} {wanted!r} is no list of sizes like [1, (3, 3)]")
     if not pairs:
         raise BackendError(f"{name} is an empty list", fix="None stands for any")
-    return pairs
+    return [(rows, columns) for rows, columns in pairs]
 
 
-def checked_names(wanted: Any, name: str, names: Sequence[str]) -> Any:
+def checked_names(wanted: Names, name: str, names: Sequence[str]) -> Names:
     """Names as they are given, after a look that all of them exist.
 
     Raises:
@@ -76,7 +83,9 @@ def checked_names(wanted: Any, name: str, names: Sequence[str]) -> Any:
     return wanted
 
 
-def one_of(wanted: Any, read: Callable[[Any], Any], say: Callable[[Any, str], str]) -> Constraint:
+def one_of(
+    wanted: V | Iterable[V] | None, read: Callable[[Any], V], say: Callable[[V, str], str]
+) -> Constraint:
     """A value is one of a few.
 
     Args:
@@ -137,7 +146,9 @@ def padding_is(wanted: Padding) -> Constraint:
     return check
 
 
-def _paddings(wanted: Any) -> Iterable[Any]:
+def _paddings(
+    wanted: str | int | Sides | Iterable[str | int | Sides],
+) -> Iterable[str | int | Sides]:
     """Each padding that is allowed."""
     if isinstance(wanted, (str, int)) or _is_sides(wanted):
         wanted = [wanted]
@@ -150,11 +161,11 @@ def _paddings(wanted: Any) -> Iterable[Any]:
         yield item
 
 
-def _is_sides(value: Any) -> bool:
+def _is_sides(value: object) -> TypeGuard[Sides]:
     return isinstance(value, tuple) and len(value) == 4 and all(isinstance(n, int) for n in value)
 
 
-def _places(item: Any, layer: Any) -> tuple[int, ...]:
+def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
     """Padding as (top, left, bottom, right)."""
     if isinstance(item, tuple):
         return item
@@ -184,7 +195,7 @@ def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constra
 def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
     """Of operands, result and products."""
 
-    def said(part: str) -> Any:
+    def said(part: str) -> Callable[[str, str], str]:
         return lambda found, few: f"{found} {part}: the accelerator computes {few}"
 
     return [
@@ -210,7 +221,7 @@ def _sides(padding: Sequence[int]) -> str:
     return ",".join(str(n) for n in padding) + " (top, left, bottom, right)"
 
 
-def _padding_text(item: Any) -> str:
+def _padding_text(item: str | int | Sides) -> str:
     if isinstance(item, tuple):
         return ",".join(str(n) for n in item)
     return f"{item} on each side" if isinstance(item, int) else str(item)

@@ -70,7 +70,7 @@ class WeightLayout:
         order = [names.index((axis, block > 0)) for axis, block in self.parts]
         return np.ascontiguousarray(filled.reshape(split).transpose(order))
 
-    def index(self, *indices: Any) -> list[Any]:
+    def index(self, *indices: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
         """Indices in this layout, as TIR, of the element that has these in the plain array."""
         place = dict(zip(self.axes, indices, strict=True))
         result = []

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from umakit import tvm_api
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.requantize import Requantize
+
+P = TypeVar("P", bound=Parameters)
 
 UNIT = (2**30, 1)
 """Multiplier and shift of a factor of 1."""
@@ -29,24 +31,26 @@ class Match:
         follower: the call of a clip, relu or requantize behind all that, or None.
     """
 
-    operator: Any
-    addition: Any = None
+    operator: tvm_api.Call
+    addition: tvm_api.Call | None = None
     side: int = 0
-    follower: Any = None
+    follower: tvm_api.Call | None = None
 
     @property
-    def operands(self) -> list[Any]:
+    def operands(self) -> list[tvm_api.Expr]:
         """What the match reads: operands of the operator, and behind its data the addend."""
         data, *constants = self.operator.args
         return [data, *constants] if self.addition is None else [data, self.addend, *constants]
 
     @property
-    def addend(self) -> Any:
+    def addend(self) -> tvm_api.PrimExpr:
         """The operand of the addition that is not the operator's result."""
-        return self.addition.args[1 - self.side]
+        assert self.addition is not None
+        addend: tvm_api.Expr = self.addition.args[1 - self.side]
+        return addend
 
 
-def absorb(parameters: Any, follower: Any) -> tuple[Any, Requantize | None]:
+def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]:
     """An operator with what stands behind it, and the change of scale that is left over."""
     name = tvm_api.operator_name(follower)
     if name == f"{PREFIX}{Requantize.operator}":
@@ -64,7 +68,7 @@ def absorb(parameters: Any, follower: Any) -> tuple[Any, Requantize | None]:
     return _clipped(parameters, low, high), None
 
 
-def _bounds(follower: Any, name: str) -> tuple[int, int]:
+def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
     """Least and largest integer that a clip or relu lets through."""
     if name == "nn.relu":
         return 0, 2**31 - 1
@@ -77,7 +81,7 @@ def _bounds(follower: Any, name: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _clipped(parameters: Parameters, low: int, high: int) -> Any:
+def _clipped(parameters: P, low: int, high: int) -> P:
     """With another clip behind its own: first one, then the other."""
     least, largest = (min(max(bound, low), high) for bound in parameters.clip)
     return replace(parameters, clip=(least, largest))

@@ -8,12 +8,17 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy.typing as npt
+
 from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import Composite
+from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
-from umakit.operators.parameters import PREFIX, Parameters
+from umakit.operators.parameters import PREFIX, Pair, Parameters
+
+Arrays = Sequence[npt.NDArray[Any] | None]
+"""Weights, bias, multipliers and shifts; None for one that is no constant."""
 
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""
@@ -58,7 +63,7 @@ class OperatorPattern:
         operator = tvm_api.is_op(self.operator_name)(*wildcards)
         return iter((self.name, with_followers(operator), self, {ANNOTATION: operator}))
 
-    def __call__(self, context: Any) -> bool | str:
+    def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
         try:
             layer = self.composite_of(self._match(context))
@@ -66,18 +71,18 @@ class OperatorPattern:
             return str(reason)
         return self.accepts(layer)
 
-    def _match(self, context: Any) -> Match:
+    def _match(self, context: tvm_api.PatternCheckContext) -> Match:
         call, root = context.annotated_expr[ANNOTATION], context.matched_expr
         return Match(call, follower=None if root.same_as(call) else root)
 
-    def match_of(self, function: Any) -> Match | None:
+    def match_of(self, function: tvm_api.Function) -> Match | None:
         """The calls inside a composite's Relax function; None if it is not what is matched."""
         calls = calls_of(function)
         if not 1 <= len(calls) <= 2 or not calls_operator(calls[0][1], self.operator_name):
             return None
         return Match(calls[0][1], follower=calls[1][1] if len(calls) > 1 else None)
 
-    def composite_of(self, match: Match, arrays: Sequence[Any] | None = None) -> Any:
+    def composite_of(self, match: Match, arrays: Arrays | None = None) -> Composite:
         """The parameters of a composite.
 
         Args:
@@ -88,8 +93,9 @@ class OperatorPattern:
             NotReadable: a symbolic shape, weights that are no constants, an addition of other than
                 equal types, or a follower that the accelerator has no place for.
         """
-        shapes = [tvm_api.static_shape(operand) for operand in match.operands]
-        if not shapes or any(shape is None for shape in shapes):
+        found = [tvm_api.static_shape(operand) for operand in match.operands]
+        shapes = [shape for shape in found if shape is not None]
+        if not shapes or len(shapes) != len(found):
             raise NotReadable("a symbolic shape: the driver needs every size at compile time")
         parameters = self.OPERATOR.of(match.operator)
         last, then = self._last_operator(parameters, match), None
@@ -110,16 +116,16 @@ class OperatorPattern:
         }
         return self.KIND(**values, **self._fields(parameters, match, shapes, arrays))
 
-    def _last_operator(self, parameters: Any, match: Match) -> Any:
+    def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
         """Parameters of the operator of a match whose result is clipped or rescaled last."""
         return parameters
 
-    def _operator_fields(self, parameters: Any, last: Any) -> dict[str, Any]:
+    def _operator_fields(self, parameters: Parameters, last: Parameters) -> dict[str, Any]:
         """The fields of the integer operator, with what was taken in behind it."""
         return asdict(last)
 
     def _fields(
-        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+        self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
     ) -> dict[str, Any]:
         """The fields that a kind of composite adds."""
         return {}
@@ -129,7 +135,7 @@ class OperatorPattern:
         """Of the integer operator, as TVM has it."""
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
-    def accepts(self, layer: Any) -> bool | str:
+    def accepts(self, layer: Composite) -> bool | str:
         """True if the accelerator can compute an operator with these parameters, else why not."""
         reasons = [reason for reason in (check(layer) for check in self.constraints) if reason]
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
@@ -168,7 +174,9 @@ class WindowPattern(OperatorPattern):
     channel_multiple: int | None = field(default=None, kw_only=True)
     layouts: Names = field(default="NHWC", kw_only=True)
 
-    def _window_constraints(self, sizes: Pairs, name: str, read: Any) -> list[Constraint]:
+    def _window_constraints(
+        self, sizes: Pairs, name: str, read: Callable[[Any], Pair]
+    ) -> list[Constraint]:
         """Of a window whose rows and columns `read` finds; `name` is what they are called."""
         return [
             _c.one_of_pairs(sizes, name, read, "the accelerator has"),
@@ -193,7 +201,7 @@ ANNOTATION = "operator"
 """Under this name the predicate finds the integer operator of a match."""
 
 
-def calls_of(function: Any) -> list[tuple[Any, Any]]:
+def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
     """(variable, call): those of a composite's Relax function in their order."""
     return [
         (binding.var, binding.value)
@@ -202,12 +210,12 @@ def calls_of(function: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def calls_operator(call: Any, name: str) -> bool:
+def calls_operator(call: tvm_api.Call, name: str) -> bool:
     """Whether a call is one of a Relax operator, of a name like `relax.clip`."""
     return str(getattr(call.op, "name", "")) == name
 
 
-def with_followers(operator: Any) -> Sequence[Any]:
+def with_followers(operator: tvm_api.DFPattern) -> Sequence[Any]:
     """Patterns to try one after the other: the operator with what may stand behind it, then alone.
 
     What a network has of that kind is mostly part of the integer operators already.

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,13 +10,14 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import BIAS_DTYPES
+from umakit.operators.offload.composite import BIAS_DTYPES, Shape
 from umakit.operators.offload.constraints import Constraint, Names, Pairs
 from umakit.operators.offload.layouts import CONVOLUTION, weight_layout
 from umakit.operators.offload.layouts import weight_layout as read_layout
 from umakit.operators.offload.matching import Match, NotReadable
-from umakit.operators.offload.pattern import OperatorPattern, WindowPattern
-from umakit.operators.offload.weighted import ARRAYS, Weighted
+from umakit.operators.offload.pattern import Arrays, OperatorPattern, WindowPattern
+from umakit.operators.offload.weighted import ARRAYS, Array, Weighted
+from umakit.operators.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class ElementwisePattern(OperatorPattern):
     broadcast: bool = field(default=False, kw_only=True)
 
     def _fields(
-        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+        self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
     ) -> dict[str, Any]:
         return {"right_shape": shapes[1], "broadcasts": self.broadcast}
 
@@ -79,15 +79,16 @@ class WeightedPattern(OperatorPattern):
     fold_zero_point: bool = field(default=False, kw_only=True)
 
     def _fields(
-        self, parameters: Any, match: Match, shapes: list[Any], arrays: Sequence[Any] | None
+        self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
     ) -> dict[str, Any]:
         call = match.operator
         if arrays is None:
             arrays = [tvm_api.constant_array(operand) for operand in call.args[1:]]
+        values: dict[str, Array] = {}
         for name, array in zip(ARRAYS, arrays, strict=True):
             if array is None:
                 raise NotReadable(f"its {name} are computed, not constant: they cannot be prepared")
-        values = dict(zip(ARRAYS, arrays, strict=True))
+            values[name] = array
         data = tvm_api.dtype_of(call.args[0])
         for name, dtype in (("weights", "int8"), ("bias", BIAS_DTYPES.get(data, "int32"))):
             if values[name].dtype != dtype:

@@ -6,7 +6,7 @@ A backend's composite runs as these loops until a TIR pass replaces them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from umakit import tvm_api
@@ -29,19 +29,23 @@ from umakit.operators.requantize import Requantize
 tirx = tvm_api.tirx
 
 
-def with_change_of_scale(function: Any, change: Requantize) -> Any:
+def with_change_of_scale(function: tvm_api.PrimFunc, change: Requantize) -> tvm_api.PrimFunc:
     """A kernel followed by a second change of scale of its result, in place."""
     output = function.params[-1]
     factor = (int32(change.multiplier), int32(change.shift))
 
-    def one(*place: Any) -> Any:
+    def one(*place: tvm_api.PrimExpr) -> tvm_api.Stmt:
         value = int32(output[place]) - int32(change.input_zero_point)
         return store_rescaled(output, list(place), value, factor, change)
 
     return kernel(list(function.params), _behind(function, change.output_shape, one))
 
 
-def with_addition(function: Any, layer: Any, total: Callable[..., Any]) -> Any:
+def with_addition(
+    function: tvm_api.PrimFunc,
+    layer: Any,
+    total: Callable[..., tuple[Sequence[tvm_api.Stmt], tvm_api.PrimExpr]],
+) -> tvm_api.PrimFunc:
     """A convolution followed by the addition of another tensor, in place.
 
     Args:
@@ -53,20 +57,22 @@ def with_addition(function: Any, layer: Any, total: Callable[..., Any]) -> Any:
     addend, added = buffer("addend", layer.output_shape, layer.output_dtype), layer.addition
     factor = (int32(added.multipliers[2]), int32(added.shifts[2]))
 
-    def one(*place: Any) -> Any:
+    def one(*place: tvm_api.PrimExpr) -> tvm_api.Stmt:
         statements, value = total(added, output[place], addend[place])
         return sequence(*statements, store_rescaled(output, list(place), value, factor, added))
 
     return kernel([data, addend, *arrays, output], _behind(function, layer.output_shape, one))
 
 
-def _behind(function: Any, shape: tuple[int, ...], one: Callable[..., Any]) -> Any:
+def _behind(
+    function: tvm_api.PrimFunc, shape: tuple[int, ...], one: Callable[..., tvm_api.Stmt]
+) -> tvm_api.Stmt:
     """The body of a kernel, and behind it a statement for each element of its result."""
     extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
     return sequence(function.body.block.body, loops(extents, one))
 
 
-def _buffers(layer: Weighted) -> list[Any]:
+def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
     """Weights, bias, multipliers and shifts, as the driver gets them."""
     return [
         buffer(name, shape, layer.pointer_types[name])
@@ -79,7 +85,13 @@ def _bits(layer: Weighted) -> int:
     return int(layer.pointer_types["bias"].removeprefix("int"))
 
 
-def _store(layer: Any, buffers: list[Any], place: list[Any], channel: Any, total: Any) -> Any:
+def _store(
+    layer: Any,
+    buffers: list[tvm_api.Buffer],
+    place: list[tvm_api.PrimExpr],
+    channel: tvm_api.PrimExpr,
+    total: tvm_api.Buffer,
+) -> tvm_api.Stmt:
     """Rescale the sum of an output channel and store it."""
     *_, multipliers, shifts, output = buffers
     index = channel if layer.scales > 1 else int32(0)
@@ -87,7 +99,7 @@ def _store(layer: Any, buffers: list[Any], place: list[Any], channel: Any, total
     return store_rescaled(output, place, total_of(total, int32(0)), factor, layer)
 
 
-def dense_loops(layer: Any) -> Any:
+def dense_loops(layer: Any) -> tvm_api.PrimFunc:
     """The prim func of a `QDense`."""
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
@@ -95,8 +107,8 @@ def dense_loops(layer: Any) -> Any:
     zero_point = 0 if layer.zero_point_in_bias else layer.input_zero_point
     total = accumulators(1, _bits(layer))
 
-    def one(row: Any, o: Any) -> Any:
-        def term(i: Any) -> Any:
+    def one(row: tvm_api.PrimExpr, o: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def term(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             weight = weights[tuple(layer.weight_layout.index(o, i))]
             return add_to(total, int32(0), product(data[row, i], weight, zero_point))
 
@@ -111,7 +123,7 @@ def dense_loops(layer: Any) -> Any:
     return kernel([data, weights, bias, *factors, output], body)
 
 
-def conv2d_loops(layer: Any) -> Any:
+def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
     """The prim func of a `QConv2d`."""
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
@@ -120,8 +132,10 @@ def conv2d_loops(layer: Any) -> Any:
     outputs, kernel_height, kernel_width, inputs = layer.weights_shape
     per_group = outputs // layer.groups
 
-    def one(n: Any, y: Any, x: Any, o: Any) -> Any:
-        def term(ky: Any, kx: Any, c: Any) -> Any:
+    def one(
+        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, o: tvm_api.PrimExpr
+    ) -> tvm_api.Stmt:
+        def term(ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
             top, left = layer.padding[:2]
             iy = y * int32(layer.strides[0]) + ky * int32(layer.dilation[0]) - int32(top)
             ix = x * int32(layer.strides[1]) + kx * int32(layer.dilation[1]) - int32(left)
@@ -144,8 +158,12 @@ def conv2d_loops(layer: Any) -> Any:
 
 
 def _inside_or_padding(
-    layer: Any, total: Any, position: tuple[Any, Any], value: Any, weight: Any
-) -> Any:
+    layer: Any,
+    total: tvm_api.Buffer,
+    position: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
+    value: tvm_api.PrimExpr,
+    weight: tvm_api.PrimExpr,
+) -> tvm_api.Stmt:
     """Add a product to the sum; outside the image the data are their zero point."""
     iy, ix = position
     folded = layer.zero_point_in_bias
@@ -161,7 +179,9 @@ def _inside_or_padding(
     return tirx.IfThenElse(inside, add, padding)
 
 
-def _place(layer: Any, n: Any, y: Any, x: Any, c: Any) -> list[Any]:
+def _place(
+    layer: Any, n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, c: tvm_api.PrimExpr
+) -> list[tvm_api.PrimExpr]:
     """Indices of an element in the layout of the data."""
     place = {"N": n, "H": y, "W": x, "C": c}
     return [place[axis] for axis in layer.data_layout]

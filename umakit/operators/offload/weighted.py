@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.layouts import CONVOLUTION, WeightLayout, weight_layout
@@ -82,7 +83,7 @@ class Weighted(Composite):
         ends = super().operand_shapes
         return {"data": ends["data"], **self.stored_shapes, "result": ends["result"]}
 
-    def reference_kernel(self) -> Any:
+    def reference_kernel(self) -> tvm_api.PrimFunc:
         """The prim func of the composite as loops, with its `POINTERS` as parameters."""
         raise NotImplementedError
 

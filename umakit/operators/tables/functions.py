@@ -94,7 +94,7 @@ class FunctionOfOne:
         NotAnIsland: it is something else.
     """
 
-    def __init__(self, expression: Any, definition: Definition) -> None:
+    def __init__(self, expression: tvm_api.Expr, definition: Definition) -> None:
         self._definition = definition
         self._source: Quantized | None = None
         self._results: dict[Any, Array] = {}
@@ -111,7 +111,7 @@ class FunctionOfOne:
             raise NotAnIsland("it is no function of one integer tensor")
         return self._source
 
-    def _evaluate(self, expression: Any, depth: int) -> Array:
+    def _evaluate(self, expression: tvm_api.Expr, depth: int) -> Array:
         call = self._definition(expression)
         if call in self._results:
             return self._results[call]
@@ -134,7 +134,7 @@ class FunctionOfOne:
         self._results[call] = result
         return result
 
-    def _argument(self, argument: Any, depth: int) -> Array:
+    def _argument(self, argument: tvm_api.Expr, depth: int) -> Array:
         if tvm_api.dtype_of(argument) == "float32" and tvm_api.static_shape(argument) is not None:
             return self._evaluate(argument, depth - 1)
         try:
@@ -142,7 +142,7 @@ class FunctionOfOne:
         except ValueError as error:
             raise NotAnIsland(str(error)) from None
 
-    def _dequantize(self, call: Any) -> Array:
+    def _dequantize(self, call: tvm_api.Expr) -> Array:
         if tvm_api.constant_array(self._definition(call.args[0])) is not None:
             raise NotAnIsland("an operand is constant")
         scale = scale_of(call, tvm_api.dtype_of(call.args[0]))
