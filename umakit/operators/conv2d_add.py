@@ -17,7 +17,13 @@ from umakit.operators.conv2d import QConv2d, qconv2d
 from umakit.operators.offload.composite import Shape
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.offload.matching import Match, NotReadable
-from umakit.operators.offload.pattern import ANNOTATION, calls_of, calls_operator, with_followers
+from umakit.operators.offload.pattern import (
+    ANNOTATION,
+    as_call,
+    calls_of,
+    calls_operator,
+    with_followers,
+)
 from umakit.operators.offload.reference import with_addition
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.registry import IntegerOperator, register
@@ -111,10 +117,11 @@ class qconv2d_add(qconv2d):
         return OtherOperator(f"{self.name}: {answer}") if isinstance(answer, str) else answer
 
     def _match(self, context: tvm_api.PatternCheckContext) -> Match:
-        found, root = context.annotated_expr, context.matched_expr
+        found, root = context.annotated_expr, as_call(context.matched_expr)
         (side,) = (position for position, name in enumerate(SIDES) if name in found)
-        addition = found[SIDES[side]]
-        return Match(found[ANNOTATION], addition, side, None if root.same_as(addition) else root)
+        addition = as_call(found[SIDES[side]])
+        follower = None if root.same_as(addition) else root
+        return Match(as_call(found[ANNOTATION]), addition, side, follower)
 
     def match_of(self, function: tvm_api.Function) -> Match | None:
         calls = calls_of(function)

@@ -72,7 +72,8 @@ class OperatorPattern:
         return self.accepts(layer)
 
     def _match(self, context: tvm_api.PatternCheckContext) -> Match:
-        call, root = context.annotated_expr[ANNOTATION], context.matched_expr
+        call = as_call(context.annotated_expr[ANNOTATION])
+        root = as_call(context.matched_expr)
         return Match(call, follower=None if root.same_as(call) else root)
 
     def match_of(self, function: tvm_api.Function) -> Match | None:
@@ -199,6 +200,12 @@ class WindowPattern(OperatorPattern):
 
 ANNOTATION = "operator"
 """Under this name the predicate finds the integer operator of a match."""
+
+
+def as_call(expression: tvm_api.Expr) -> tvm_api.Call:
+    """What a pattern of a call has matched."""
+    assert isinstance(expression, tvm_api.Call)
+    return expression
 
 
 def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
