@@ -21,13 +21,13 @@ from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.tar_files import library_folder
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
-"""Without -ffast-math and contraction: every device rounds as the host does."""
+"""Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
 
 KEPT_PROGRAMS = 4
-"""Older builds of a library are deleted."""
+"""Number of builds per library that are kept; older ones are deleted."""
 
 KEPT_SIMULATORS = 8
-"""Older objects of the simulator are deleted."""
+"""Number of sets of simulator objects that are kept; older ones are deleted."""
 
 SIMULATOR_FILES = {
     Path(source).name
@@ -36,11 +36,11 @@ SIMULATOR_FILES = {
 }
 """C files that are the same in every library with a simulated device."""
 
-TELLING = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
-"""What a line of a compiler or linker that says what is wrong looks like."""
+DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+"""Form of the lines with which compilers and linkers report an error."""
 
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
-"""What GNU's linker says when a program is too large."""
+"""Form of the message of GNU's linker for a program that is too large."""
 
 
 def compile_c(sources: list[Path], output: Path, flags: list[str], device: Device = HOST) -> None:
@@ -49,12 +49,12 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
     Args:
         sources: `.c` files.
         output: the program or shared library to write.
-        flags: in addition to the C standard and optimization.
-        device: what it will run on.
+        flags: flags in addition to the C standard and optimization.
+        device: the device that it will run on.
 
     Raises:
-        BuildError: there is no compiler, the program is too large, or the compiler refused;
-            carries its first error.
+        BuildError: there is no compiler, the program is too large, or the compiler reported an
+            error; carries the first error.
     """
     compiler = device.compiler()
     command = [*compiler, *FLAGS, *flags, *map(file_argument, sources)]
@@ -63,7 +63,7 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
 
 
 def file_argument(path: Path) -> str:
-    """A path that a compiler does not take for an option, nor for a file of arguments (`@`)."""
+    """Return a path in a form that compilers take neither for an option nor for an `@` file."""
     return f"./{path}" if str(path).startswith(("-", "@")) else str(path)
 
 
@@ -72,12 +72,12 @@ def call_compiler(command: list[str], name: str, folder: Path, device: Device) -
 
     Args:
         command: the compiler and its arguments.
-        name: what to call it in a message.
-        folder: where its sources are.
-        device: what it compiles for.
+        name: name of the program in messages.
+        folder: folder of the sources.
+        device: the device that it compiles for.
 
     Raises:
-        BuildError: it is missing or refused; carries its first error.
+        BuildError: the compiler is missing or reported an error; carries the first error.
     """
     # Messages are read below, so they must not be translated.
     environment = {**os.environ, "LC_ALL": "C"}
@@ -110,7 +110,7 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
             "the program has more static memory than the compiler's code model reaches",
             fix=f"run it with CC='{compiler} -mcmodel=large'",
         )
-    lines = [line for line in messages.splitlines() if TELLING.search(line)]
+    lines = [line for line in messages.splitlines() if DIAGNOSTIC.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
     fix = f"compile {folder} by hand to see the rest"
     if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):
@@ -119,7 +119,7 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
 
 
 def library_sources(library: Path) -> list[Path]:
-    """The C files of an exported library, a folder or a tar file.
+    """Return the C files of an exported library, a folder or a tar file.
 
     Raises:
         LibraryError: it is a tar file that cannot be unpacked.
@@ -130,21 +130,21 @@ def library_sources(library: Path) -> list[Path]:
 def build_runner(
     library: Path, interface: str, profile: bool, device: Device = HOST, most_commands: int = 0
 ) -> Path:
-    """Build the program that runs a library on a device; kept until its sources change.
+    """Build the program that runs a library on a device; it is reused until the sources change.
 
     Args:
         library: an exported library, a folder or a tar file.
         interface: its `tvmgen_NAME` prefix.
-        profile: whether layers are counted one by one.
-        device: what it will run on.
-        most_commands: of a layer that are recorded, if layers are counted.
+        profile: whether layers are measured one by one.
+        device: the device that it will run on.
+        most_commands: maximum number of commands per layer that are recorded with `profile`.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
         is read-only.
 
     Raises:
-        BuildError: the compiler is missing or refused, or the program is too large.
+        BuildError: the compiler is missing or reported an error, or the program is too large.
         LibraryError: the library is a tar file that cannot be unpacked.
     """
     library = library_folder(library)
@@ -169,9 +169,9 @@ def build_runner(
 
 
 def _with_objects(sources: list[Path]) -> list[Path]:
-    """The sources, with those of the simulator as objects from the user's cache.
+    """Return the sources, with those of the simulator replaced by objects from the user's cache.
 
-    They are the same in every library, and most of what there is to compile.
+    The simulator is the same in every library and takes most of the compile time.
     """
     shared = [source for source in sources if source.name in SIMULATOR_FILES]
     if not shared:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices that there are."""
+"""The supported devices."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ DEVICES = (
 
 
 def find_device(name: str) -> Device:
-    """The device of a name.
+    """Return the device of a name.
 
     Raises:
-        InputError: there is none; lists those that there are.
+        InputError: there is no such device; lists the existing ones.
     """
     for device in DEVICES:
         if device.name == name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What umakit knows of a machine: how to compile for it, link for it, and run on it."""
+"""Description of a device: how to compile, link and run programs for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umakit.errors import BuildError
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
 SUPPORT = Path(__file__).parent / "support"
-"""Platforms without an operating system, start-up code and linker scripts."""
+"""Folder with platform files, start-up code and linker scripts of bare-metal devices."""
 
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
@@ -25,22 +25,22 @@ HOST_COMPILERS = ("cc", "gcc", "clang")
 
 @dataclass(frozen=True)
 class Device:
-    """A machine that an exported library runs on.
+    """A device that an exported library runs on.
 
     Attributes:
-        name: as `uma run --device` takes it.
-        description: one line.
-        command: the C compiler; empty for the host's, which `$CC` may choose.
-        architecture: its flags for the processor, to be given with every call.
-        size: the program that says how large sections are, as binutils' `size`.
-        packages: Debian's packages of the compiler, its C library and the emulator.
-        emulator: command that runs a program; empty where it runs by itself.
-        linking: flags of a whole program.
-        start_up: stem of the start-up files and of the linker script in `SUPPORT`; empty where
-            there is an operating system.
-        replaced: files in `SUPPORT` with functions of `math.h` that take the place of the
-            device's own, where those are more than 2 ULP from the host's.
-        has_time: whether the processor's time says something: not under emulation.
+        name: value of `uma run --device`.
+        description: description in one line.
+        command: the C compiler; empty for the host's, which `$CC` overrides.
+        architecture: compiler flags for the processor, needed in every call.
+        size: the program that prints section sizes, such as binutils' `size`.
+        packages: Debian packages of the compiler, its C library and the emulator.
+        emulator: command that runs a program; empty if programs run natively.
+        linking: flags for linking a program.
+        start_up: stem of the start-up files and of the linker script in `SUPPORT`; empty if the
+            device has an operating system.
+        replaced: files in `SUPPORT` with functions of `math.h` that replace those of the device's
+            C library, which differ from the host's by more than 2 ULP.
+        has_time: whether measured times are meaningful, which they are not under emulation.
         counts_instructions: whether the instructions of a run are counted.
     """
 
@@ -59,19 +59,19 @@ class Device:
 
     @property
     def is_bare_metal(self) -> bool:
-        """Whether there is no operating system."""
+        """Whether the device has no operating system."""
         return bool(self.start_up)
 
     @property
     def toolchain_file(self) -> Path | None:
-        """CMake's toolchain file for it; the host needs none."""
+        """The CMake toolchain file of the device; None for the host."""
         return TOOLCHAINS / f"toolchain-{self.name}.cmake" if self.command else None
 
     def compiler(self) -> list[str]:
         """The C compiler and its flags for the processor.
 
         Raises:
-            BuildError: it is not installed, or `$CC` cannot be read.
+            BuildError: the compiler is not installed, or `$CC` cannot be parsed.
         """
         if not self.command:
             return _host_compiler()
@@ -79,16 +79,16 @@ class Device:
         return [self.command, *self.architecture]
 
     def check_emulator(self) -> None:
-        """Look for what runs its programs.
+        """Check that the emulator is installed.
 
         Raises:
-            BuildError: it is not installed.
+            BuildError: the emulator is not installed.
         """
         if self.emulator:
             self._require(self.emulator[0])
 
     def platform_sources(self, runtime: Path) -> list[Path]:
-        """What `main.c` in the folder `runtime` of a library is linked with."""
+        """Return the platform's C files to link with `main.c` of a library's folder `runtime`."""
         replaced = [SUPPORT / name for name in self.replaced]
         if not self.is_bare_metal:
             return [runtime / HOSTED_PLATFORM, *replaced]
@@ -96,20 +96,20 @@ class Device:
         return [*(SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)), *replaced]
 
     def program_flags(self) -> list[str]:
-        """Flags of a whole program, in addition to those of the compiler."""
+        """Return the flags of a whole program in addition to those of `compiler`."""
         if not self.is_bare_metal:
             return [f"-I{RUNTIME}", *self.linking]
-        # What nothing calls is left out: memory is small.
+        # Unreferenced functions are omitted: memory is small.
         sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
         script = SUPPORT / f"{self.start_up}.ld"
         return [f"-I{RUNTIME}", *sections, "-nostartfiles", "-T", str(script), *self.linking]
 
     def run_command(self, program: Path, arguments: Sequence[str]) -> list[str]:
-        """The command that runs a program; file names are relative to the working directory.
+        """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
-            program: what was built for this device.
-            arguments: of `main`; without spaces where there is no operating system.
+            program: a program that was built for this device.
+            arguments: arguments of `main`; without spaces on bare-metal devices.
         """
         if not self.is_bare_metal:
             return [*self.emulator, str(program), *arguments]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program on a device, until it ends or its time is over."""
+"""Running a program on a device until it ends or exceeds its time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umakit.devices.device import Device
 from umakit.errors import BuildError, DeviceError
 
 DEFAULT_TIMEOUT = 600.0
-"""Seconds that an emulated program may take; the host's own is not watched unless asked for."""
+"""Time limit in seconds of emulated programs; programs of the host have none by default."""
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
@@ -34,14 +34,14 @@ def execute(
     """Run a program and wait for it.
 
     Args:
-        device: what it was built for.
-        program: the file.
-        arguments: of its `main`; file names are relative to the folder.
+        device: the device that the program was built for.
+        program: path of the program.
+        arguments: arguments of `main`; file names are relative to the folder.
         folder: working directory.
-        timeout: seconds; default: `DEFAULT_TIMEOUT` on emulators, none on the host.
+        timeout: time limit in seconds; default: `DEFAULT_TIMEOUT` on emulators, none on the host.
 
     Returns:
-        Its output, its messages and its exit code.
+        Standard output, standard error and exit code.
 
     Raises:
         BuildError: there is no emulator, or it does not start.
@@ -75,13 +75,13 @@ def execute(
 
 
 def check_memory(needed: int) -> None:
-    """Refuse a program of the host whose static memory no process can have here.
+    """Refuse a host program whose static memory exceeds the available memory.
 
     Args:
-        needed: bytes.
+        needed: static memory of the program in bytes.
 
     Raises:
-        DeviceError: it is more than the machine has, or than this process may have.
+        DeviceError: the memory exceeds that of the machine or the limit of this process.
     """
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _swap()
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -97,7 +97,7 @@ def check_memory(needed: int) -> None:
 
 
 def _swap() -> int:
-    """Bytes of swap space; 0 where Linux does not say."""
+    """Return the size of the swap space in bytes; 0 if it cannot be determined."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
@@ -123,7 +123,7 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
 
 
 def _signal(number: int) -> str:
-    """A signal's number and, where it has one, its name."""
+    """Return a signal's number and its name, if it has one."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

@@ -23,27 +23,27 @@ from umakit.library.metadata import load_metadata, read_weights
 INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
 
 MOST_REPEATS = 1_000_000
-"""The program counts in a C long, which has 32 bits in places."""
+"""Maximum number of repetitions: the program counts in a C long, which may have 32 bits."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 STREAMS = ("load", "array", "store")
-"""Of the commands of a simulated systolic array, in the order of their numbers."""
+"""Streams of the commands of a simulated systolic array, by stream number."""
 
 MOST_COMMANDS = 65_536
-"""Of a layer that are recorded."""
+"""Maximum number of commands per layer that are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
-    """When a command of a simulated systolic array ran, in cycles since the layer's begin.
+    """The times of a command of a simulated systolic array, in cycles since the layer's begin.
 
     Attributes:
-        stream: which of `STREAMS` it belongs to.
+        stream: one of `STREAMS`.
         start: its first cycle.
         busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is seen.
+        completion: the cycle from which its effect is visible.
     """
 
     stream: str
@@ -54,29 +54,29 @@ class CommandTimes:
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """What one layer did in one inference.
+    """Measurements of one layer in one inference.
 
-    What accelerators do is None where nothing measures it: umakit's simulator answers for none of
-    the network's accelerators, or not for the one that the layer is on. It is 0 on the CPU beside
-    simulated accelerators.
+    Figures of accelerators are None if they are not measured, because umakit does not simulate the
+    layer's accelerator, or any accelerator of the network. They are 0 for layers on the CPU of a
+    network with simulated accelerators.
 
     Attributes:
-        name: of the layer.
-        where: `cpu` or the backend.
-        macs: multiply-accumulates by the shapes.
+        name: name of the layer.
+        where: `cpu` or the name of the backend.
+        macs: multiply-accumulates computed from the shapes.
         device_macs: multiply-accumulates that the device counted.
-        clock_cycles: of the device's clock, from the layer's begin to its end: those in which an
-            engine worked and those in which the device waited for the driver.
-        cycles: those in which one of its engines worked.
-        array_cycles: those in which its array worked.
-        dma_cycles: those in which its DMA engine worked; 0 if it has none.
-        moved_bytes: over the bus, by the device.
-        seconds: host time, of the simulator where the layer was offloaded; None where the
-            device has no time of its own.
-        instructions: that the processor executed, the simulator's among them; None where the
-            device counts none.
-        commands: of the device, in the first inference; empty unless they were recorded.
-        commands_left_out: how many more there were.
+        clock_cycles: cycles of the device's clock from the layer's begin to its end, including
+            those in which the device waited for the driver.
+        cycles: cycles in which an engine of the device was busy.
+        array_cycles: cycles in which the array was busy.
+        dma_cycles: cycles in which the DMA engine was busy; 0 without a DMA engine.
+        moved_bytes: bytes that the device moved over the bus.
+        seconds: processor time, for offloaded layers that of the simulator; None on devices
+            without meaningful times.
+        instructions: instructions that the processor executed, including those of the simulator;
+            None on devices that do not count them.
+        commands: commands of the device in the first inference; empty unless recorded.
+        commands_left_out: number of commands that were not recorded.
     """
 
     name: str
@@ -96,14 +96,14 @@ class LayerProfile:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outputs and figures of a run.
+    """Outputs and measurements of a run.
 
     Attributes:
-        outputs: by name; with a leading dimension when the inputs had one.
-        times: seconds of each inference, in order; empty where the device has no time.
-        layers: per layer, averaged over the inferences; empty without profiling.
-        instructions: of each inference, in order; empty where the device counts none.
-        runs: how many inferences there were, repeated ones too.
+        outputs: arrays by output name; with a leading dimension if the inputs had one.
+        times: seconds of each inference, in order; empty on devices without meaningful times.
+        layers: measurements per layer, averaged over the inferences; empty without profiling.
+        instructions: instructions of each inference, in order; empty if they are not counted.
+        runs: number of inferences, including repetitions.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
@@ -114,18 +114,18 @@ class RunResult:
 
 
 def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of an npz file by name.
+    """Read the arrays of an npz file by name.
 
     Raises:
-        InputError: the file is missing or no npz, see `umakit.files.npz.read_npz`.
+        InputError: the file is missing or not a valid npz file, see `umakit.files.npz.read_npz`.
     """
     return read_npz(path)
 
 
 def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file that the network takes: a data set may hold labels too.
+    """Select the arrays that are inputs of the network; a data set may contain labels too.
 
-    When none has an input's name and there is only one array, that one is kept.
+    If no array has an input's name and there is only one array, it is selected.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -139,16 +139,16 @@ def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
 def save_outputs(
     path: Path, outputs: Arrays, inputs: Iterable[Path] = (), *, force: bool = False
 ) -> None:
-    """Write outputs as npz, all or nothing.
+    """Write outputs as an npz file, atomically.
 
     Args:
-        path: the file; results that umakit wrote earlier are replaced.
+        path: path of the file; results that umakit wrote earlier are replaced.
         outputs: arrays by name.
-        inputs: files and folders that were read and must stay.
-        force: whether a file that something else wrote is replaced too.
+        inputs: files and folders that were read and must not be overwritten.
+        force: whether a file that umakit did not write is replaced too.
 
     Raises:
-        OutputError: the file is not ours to write, or cannot be written.
+        OutputError: umakit must not replace the file, or it cannot be written.
     """
     check_parent(path)
     content = npz_bytes(outputs, NPZ_RESULTS.mark)
@@ -165,25 +165,25 @@ def run_library(
     device: str = HOST.name,
     timeout: float | None = None,
 ) -> RunResult:
-    """Run inferences on a device; accelerators answer from their simulators.
+    """Run inferences on a device; accelerators are simulated.
 
     Args:
         library: an exported library, a folder or a tar file.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
             leading dimension run that many inferences.
         repeat: how often each inference is run, for timing.
-        profile: count layer by layer.
-        record_commands: keep the times of the commands of each layer too, if its accelerator is
-            a simulated systolic array; needs `profile`.
-        device: its name in `umakit.devices.DEVICES`.
-        timeout: seconds that the run may take; default: 600 under emulation, any on the host.
+        profile: whether each layer is measured.
+        record_commands: whether the times of the commands of each layer are recorded if its
+            accelerator is a simulated systolic array; needs `profile`.
+        device: name of the device in `umakit.devices.DEVICES`.
+        timeout: time limit in seconds; default: 600 under emulation, none on the host.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        InputError: a wrong name, shape or dtype, or there is no such device.
-        BuildError: the C compiler or emulator is missing, the compiler refused, or the program
-            is too large for the device.
-        DeviceError: the run failed or did not end; carries the driver's status.
+        InputError: an input has a wrong name, shape or dtype, or there is no such device.
+        BuildError: the C compiler or emulator is missing, the compiler reported an error, or the
+            program is too large for the device.
+        DeviceError: the run failed or exceeded the time limit; carries the driver's status.
     """
     machine = find_device(device)
     if not 1 <= repeat <= MOST_REPEATS:
@@ -223,18 +223,18 @@ def run_library(
 def check_inputs(
     expected: Sequence[Mapping[str, Any]], given: Arrays
 ) -> tuple[int, bool, list[npt.NDArray[Any]]]:
-    """Inputs as a library wants them.
+    """Check input arrays against the inputs of a library.
 
     Args:
         expected: `inputs` of the library's metadata.
-        given: arrays by name; a single-input model takes any key.
+        given: arrays by name; a single-input model accepts any name.
 
     Returns:
-        How many inferences they hold, whether they had a leading dimension for that, and the
+        The number of inferences, whether the arrays had a leading dimension for them, and the
         arrays in the model's order with that dimension.
 
     Raises:
-        InputError: a wrong name, shape or dtype.
+        InputError: an array has a wrong name, shape or dtype.
     """
     names = [item["name"] for item in expected]
     if len(expected) == 1 and len(given) == 1:
@@ -291,7 +291,7 @@ def _check_array(
 
 
 def _memory_of(description: Mapping[str, Any]) -> int:
-    """Bytes that the program of a library keeps: arena, constants, inputs and outputs."""
+    """Return the static memory of a library's program in bytes: arena, constants and tensors."""
     tensors = (*description["inputs"], *description["outputs"])
     memory = description["memory"]
     kept: int = memory["arena_bytes"] + memory["constants_bytes"]
@@ -372,7 +372,7 @@ def _profiles(
 
 
 def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
-    """Commands in the order of their starts and how many were left out, by the layer's number."""
+    """Return by layer the recorded commands in order of their starts, and how many are missing."""
     counts: dict[int, int] = {}
     kept: dict[int, list[CommandTimes]] = {}
     layer = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calling `tvmgen_NAME_run_unpacked` of a library in this process, through ctypes."""
+"""Calling `tvmgen_NAME_run_unpacked` of a library in this process through ctypes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata, read_weights, weights_path
 
 BLOB_ALIGNMENT = 16
-"""Bytes; of a weights blob in memory."""
+"""Alignment of a weights blob in memory, in bytes."""
 
 
 def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """One inference through the interface of plain pointers.
+    """Run one inference through the interface with plain pointers.
 
-    The workspace is filled with a pattern first, so that reading it before writing shows.
+    The workspace is filled with a pattern first, which exposes reads of uninitialized memory.
 
     Args:
         library: an exported library.
-        inputs: arrays by input name; a single-input model takes any key.
+        inputs: arrays by input name; a single-input model accepts any name.
 
     Raises:
-        InputError: a wrong name, shape or dtype, or more than one inference.
-        DeviceError: the run returned a status.
-        BuildError: the C compiler is missing or refused.
+        InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
+        DeviceError: the run returned an error status.
+        BuildError: the C compiler is missing or reported an error.
     """
     description = load_metadata(library)["umakit"]
     interface, memory = description["interface"], description["memory"]
@@ -65,7 +65,7 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
 
 
 def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
-    """What the library says about a status."""
+    """Return the library's description of a status."""
     function = getattr(binary, f"{interface}_status_string")
     function.restype = ctypes.c_char_p
     text: bytes = function(ctypes.c_int32(status))
@@ -73,7 +73,7 @@ def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
 
 
 def _aligned_memory(size: int, alignment: int) -> npt.NDArray[np.uint8]:
-    """Memory at a multiple of an alignment, filled with a pattern."""
+    """Return aligned memory that is filled with a pattern."""
     raw = np.full(size + alignment, 0xA5, dtype=np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size]
@@ -85,7 +85,7 @@ def _open_weights(
     description: Mapping[str, Any],
     kept: list[npt.NDArray[np.uint8]],
 ) -> int:
-    """Address of a blob's data; the blob itself is added to what is kept."""
+    """Open a weights blob and return the address of its data; its memory is appended to `kept`."""
     data = np.frombuffer(read_weights(library), np.uint8)
     blob = _aligned_memory(data.size, BLOB_ALIGNMENT)
     blob[:] = data

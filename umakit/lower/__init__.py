@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Third stage: composite functions and CPU operators become TIR kernels.
+"""Lowering: composite functions and CPU operators become TIR kernels.
 
-Accelerator regions are dissolved, each composite becomes one prim func by its backend's operator
-strategies and TIR passes, the rest is fused and scheduled for the CPU, and what comes out is a
-straight list of calls over kernels that a C printer can print.
+Accelerator regions are inlined, each composite becomes one prim func by its backend's operator
+strategies and TIR passes, the other operators are fused and scheduled for the CPU. The result is a
+straight-line list of kernel calls and the kernels, which can be printed as C.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "low
 
 @dataclass(frozen=True)
 class Lowered:
-    """A network as calls of kernels.
+    """A network as a list of kernel calls.
 
     Attributes:
-        main: Relax function in which every call is a `call_tir` or a reshape, and says as its
-            span which rows of the offload report it stands for.
-        kernels: by the name under which `main` calls them; several names may have one.
-        planned: by target, how the backend's planner cut layers into tiles; only of backends that
-            have one.
+        main: Relax function in which every call is a `call_tir` or a reshape, whose span names the
+            rows of the offload report that it computes.
+        kernels: kernels by the name under which `main` calls them; names may share a kernel.
+        planned: by target, the layers that the backend's planner cut into tiles; only for backends
+            that have a planner.
     """
 
     main: Any
@@ -59,7 +59,7 @@ def lower(
         partitioned: the network.
         backends: accelerators.
         check_indices: whether kernels check indices that are computed at run time.
-        tilings: by target and layer, how planners cut layers that they would cut otherwise.
+        tilings: tilings by target and layer that replace the defaults of the planners.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
@@ -94,7 +94,7 @@ def _lowered(
         backend = by_target.get(target)
         lowered = lower_prim_func(name, function, backend, checks)
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
-        # Layers whose code came out equal share a kernel, which gets their arrays as pointers.
+        # Layers with equal code share a kernel, which gets their arrays as pointers.
         equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
         kernel = next(equal, None) if target != CPU else None
         kernels[name] = kernel or make_kernel(name, target, lowered, results[name], backend)
@@ -104,7 +104,7 @@ def _lowered(
 
 
 def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -> tvm_api.IRModule:
-    """The network with a prim func for each composite, before their backends' TIR passes.
+    """Lower composites to prim funcs, without running the TIR passes of their backends.
 
     Raises:
         LoweringError: a backend's strategy or pass failed.
@@ -118,7 +118,7 @@ def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -
 
 
 def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
-    """The nodes of the user's model that each prim func computes, for messages."""
+    """Return the nodes of the user's model that each prim func computes, for messages."""
     found: dict[str, list[str]] = {}
     for binding in tvm_api.bindings_of(main):
         if tvm_api.operator_name(binding.value) == "call_tir":
@@ -132,7 +132,7 @@ def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
 
 
 def _result_counts(main: tvm_api.Function) -> dict[str, int]:
-    """Number of results of each prim func that `main` calls, by name."""
+    """Return the number of results of each prim func that `main` calls, by name."""
     counts = {}
     for binding in tvm_api.bindings_of(main):
         if tvm_api.operator_name(binding.value) == "call_tir":

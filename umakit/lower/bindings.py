@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bindings that TVM leaves over after it has put their values where they are used."""
+"""Removal of unused bindings, which TVM leaves behind after inlining their values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ tirx = tvm_api.tirx
 
 
 def drop_unused_bindings() -> tvm_api.Pass:
-    """A TIR pass for code whose values have no side effects.
+    """Return a TIR pass that drops unused bindings of values without side effects.
 
-    TVM's own passes keep a binding whose variable nobody reads; compilers warn of it.
+    TVM's own passes keep such bindings, and C compilers warn about unused variables.
     """
     return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of positions as code: which may move ahead of which statements, and how they are written.
+"""Index checks as TIR statements, and the conditions under which a check may be hoisted.
 
-`index_checks` finds the positions; here is what ends a kernel when one of them is out of range.
+`index_checks` finds the indices to check; the statements here end a kernel if one is out of range.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from umakit.lower.index_ranges import called
 tirx = tvm_api.tirx
 
 INDEX_OUT_OF_RANGE = -16
-"""What a kernel returns that found a position out of range; drivers' statuses are positive."""
+"""Status that a kernel returns for an index out of range; statuses of drivers are positive."""
 
 
 def is_index_check(statement: tvm_api.Stmt) -> bool:
-    """Whether a return from a kernel says that an index is out of range."""
+    """Whether a statement returns the status for an index out of range."""
     return tvm_api.integer_value(statement.value) == INDEX_OUT_OF_RANGE
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """A condition under which a kernel stops; two are compared by `distinct`.
+    """A condition under which a kernel stops; checks are compared by `distinct`.
 
     Attributes:
-        fails: a bool expression that reads nothing out of range itself, once the checks before it
-            have passed.
-        loops: around it, outermost first, in which it is repeated.
+        fails: bool expression; its own reads are in range once the checks before it have passed.
+        loops: loops in which the check is repeated, outermost first.
     """
 
     fails: Any
@@ -42,12 +41,12 @@ class Check:
         return any(used.same_as(variable) for used in tvm_api.collect(self.fails, tvm_api.Var))
 
     def reads(self, buffers: Sequence[Any]) -> bool:
-        """Whether the condition reads one of some buffers."""
+        """Whether the condition reads any of the buffers."""
         loads = tvm_api.collect(self.fails, tvm_api.TensorLoad)
         return any(load.source.same_as(buffer) for load in loads for buffer in buffers)
 
     def statement(self) -> tvm_api.Stmt:
-        """The check as code."""
+        """Return the check as a TIR statement."""
         stop = tirx.stmt.Return(tirx.IntImm("int32", INDEX_OUT_OF_RANGE))
         statement: tvm_api.Stmt = tirx.IfThenElse(self.fails, stop, None)
         for loop in reversed(self.loops):
@@ -57,14 +56,14 @@ class Check:
 
 
 def only_if(condition: tuple[Any, bool], check: Check) -> Check:
-    """A check that is only made where an expression is true, or where it is false."""
+    """Return a check that is only made if an expression is true, or if it is false."""
     expression, holds = condition
     guard = expression if holds else tirx.Not(expression)
     return replace(check, fails=tirx.And(guard, check.fails))
 
 
 def may_pass(check: Check, statements: Sequence[Any]) -> bool:
-    """Whether a check may run before statements: they change nothing that it depends on."""
+    """Whether a check may be moved before statements: they change nothing that it depends on."""
     stored = [store.buffer for s in statements for store in tvm_api.collect(s, tirx.BufferStore)]
     if check.reads([*stored, *(buffer for s in statements for buffer in given_away(s))]):
         return False
@@ -79,7 +78,7 @@ def may_pass(check: Check, statements: Sequence[Any]) -> bool:
 
 
 def distinct(checks: Sequence[Check]) -> list[Check]:
-    """Checks without those that repeat an earlier one."""
+    """Return the checks without duplicates."""
     kept: list[Check] = []
     for check in checks:
         if not any(_same(check, other) for other in kept):
@@ -95,7 +94,7 @@ def _same(one: Check, other: Check) -> bool:
 
 
 def before(checks: Sequence[Check], statement: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Checks, and a statement behind them."""
+    """Return a sequence of checks followed by a statement."""
     statements = [check.statement() for check in distinct(checks)]
     return tirx.SeqStmt([*statements, statement]) if statements else statement
 
@@ -103,7 +102,7 @@ def before(checks: Sequence[Check], statement: tvm_api.Stmt) -> tvm_api.Stmt:
 def with_loop(
     loop: tvm_api.Stmt, body: tvm_api.Stmt, variable: tvm_api.Var | None = None
 ) -> tvm_api.Stmt:
-    """A loop with another body, and perhaps another variable."""
+    """Return a copy of a loop with another body and optionally another variable."""
     return tirx.For(
         loop.loop_var if variable is None else variable,
         loop.min,
@@ -123,7 +122,7 @@ def _renamed(statement: tvm_api.Stmt, old: tvm_api.Var, new: tvm_api.Var) -> tvm
 
 
 def given_away(node: tvm_api.Node) -> list[Any]:
-    """Buffers that functions get a pointer to, which may write to them."""
+    """Return the buffers whose pointers are passed to functions, which may write to them."""
     calls = tvm_api.collect(node, tvm_api.Call)
     names = (
         "call_driver", "call_extern", "call_pure_extern", "address_of", "tvm_access_ptr",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernels of a network check their indices, and which indices are constants."""
+"""Selection of the kernels that check their indices, and knowledge about constant indices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from umakit.lower.phases import without_blocks
 from umakit.tir import prim_func_pass
 
 CHECKED = "umakit.checks_indices"
-"""Attribute of a prim func of the CPU that checks indices and is left alone by fusion."""
+"""Attribute of a CPU prim func that checks indices and is excluded from fusion."""
 
 ConstantElements = list[Elements | None]
-"""By parameter of a prim func: what it holds where all its calls give constants."""
+"""Known elements by parameter of a prim func, for parameters that are constants in all calls."""
 
 
 def constant_elements(main: tvm_api.Function) -> dict[str, ConstantElements]:
-    """What calls of prim funcs say about integer parameters, by the name of the prim func."""
+    """Return what is known about constant integer parameters, by the name of the prim func."""
     found: dict[str, ConstantElements] = {}
     for binding in tvm_api.bindings_of(main):
         call = binding.value
@@ -48,10 +48,10 @@ def _together(one: Elements | None, other: Elements | None) -> Elements | None:
 
 
 def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Keep prim funcs that have to check indices out of fusion.
+    """Exclude prim funcs that have to check indices from fusion.
 
-    A position is compared with the extents of its tensor, which fusion with a change of shape
-    would replace by those of another.
+    An index is compared with the extents of its tensor, which fusion with a reshape would replace
+    by those of another shape.
 
     Args:
         module: `main` calls prim funcs of one operator each.
@@ -77,12 +77,12 @@ def _needs_checks(function: tvm_api.PrimFunc, constants: ConstantElements) -> bo
 
 
 def index_checks(constants: Sequence[Elements | None], where: str, insert: bool) -> list[Any]:
-    """The TIR pass that checks a kernel's indices.
+    """Return the TIR pass that checks a kernel's indices.
 
     Args:
-        constants: by parameter, what it holds where it is constant.
-        where: the kernel or node, for messages.
-        insert: whether checks of positions that are computed at run time are put into the kernel.
+        constants: known elements of constant parameters.
+        where: name of the kernel or node, for messages.
+        insert: whether checks of indices that are computed at run time are inserted.
     """
 
     def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composite functions become prim funcs, one each, by their backend's operator strategies."""
+"""Lowering of each composite function to one prim func by its backend's operator strategies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from umakit.registration.target import private_target
 
 
 def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) -> tvm_api.IRModule:
-    """Replace every composite function by a prim func and its calls by `call_tir`.
+    """Replace composite functions by prim funcs, and their calls by `call_tir`.
 
-    Composites that are equal but for their names share one prim func, so that two layers of the
-    same shape share one kernel; those of `umakit.patterns` do so later, when TIR passes have seen
-    each layer's arrays.
+    Composites that differ only in their names share one prim func, so that two layers of the same
+    shape share one kernel. Composites of `umakit.patterns` are merged later, when TIR passes have
+    seen the arrays of each layer.
     """
     composites = {
         variable: function
@@ -75,7 +75,7 @@ class _CallRewriter(tvm_api.PyExprMutator):
         return tvm_api.make_call(lowered, span=call.span)
 
     def _shared(self, variable: tvm_api.Var, lower: Callable[[], Any]) -> tvm_api.GlobalVar:
-        """The global variable of a composite's prim func; equal ones have one."""
+        """Return the global variable of a composite's prim func; equal composites share one."""
         if variable not in self._lowered:
             prim_func = lower()
             for earlier, earlier_variable in self._unique:
@@ -94,13 +94,13 @@ class _CallRewriter(tvm_api.PyExprMutator):
 def _lower_composite(
     name: str, function: tvm_api.Function, backend: Backend, defaults: Mapping[str, Any]
 ) -> tvm_api.PrimFunc:
-    """The prim func of one composite, after the backend's strategies, before its TIR passes.
+    """Lower one composite by the backend's strategies; its TIR passes run later.
 
     Args:
-        name: of the composite.
+        name: name of the composite.
         function: its Relax function.
-        backend: that takes it.
-        defaults: rules for `LegalizeOps` where the backend has no strategy.
+        backend: the backend that the composite is offloaded to.
+        defaults: rules for `LegalizeOps` for operators without a strategy of the backend.
     """
     target = private_target(backend.target_name, backend.target_attributes)
     rules = dict(defaults) | {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that stay on the CPU: legalized, fused and scheduled."""
+"""Legalization, fusion and scheduling of the operators that run on the CPU."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
 
 COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
-"""Operators that make sizes of values, or values of sizes."""
+"""Operators that convert tensor values to shapes or shapes to tensor values."""
 
 
 def lower_cpu_operators(
     module: tvm_api.IRModule, report: OffloadReport, index_checks: bool = True
 ) -> tvm_api.IRModule:
-    """Lower what is left in `main` to fused, scheduled prim funcs.
+    """Lower the remaining operators of `main` to fused, scheduled prim funcs.
 
     Args:
         module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
-        report: its rows name the operators in messages.
-        index_checks: whether kernels with indices that are computed at run time check them.
+        report: the offload report, whose rows name the operators in messages.
+        index_checks: whether kernels check indices that are computed at run time.
 
     Returns:
-        The module; each `call_tir` of `main` says which rows of the offload report it stands for.
+        The module; the span of each `call_tir` of `main` names the rows of the offload report.
 
     Raises:
         LoweringError: an operator has no legalization.
@@ -65,7 +65,7 @@ def lower_cpu_operators(
 def _not_lowered(
     module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
 ) -> LoweringError:
-    """The error for a network that cannot be lowered: names the operator if one alone fails."""
+    """Return the error for a failed lowering; it names the operator if one alone fails too."""
     found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
     if found is None:
         return LoweringError("the network's operators cannot be lowered to C together")
@@ -103,7 +103,7 @@ def _refuse_unlowered(
 
 
 def _schedule(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Schedule the prim funcs that belong to no accelerator."""
+    """Schedule the prim funcs of the CPU."""
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver calls as nodes: what a kernel asks of its accelerator, over the kernel's parameters."""
+"""Driver calls as nodes of a kernel, with operands in terms of the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from umakit.lower.parameters import Parameter
 from umakit.registration.backend import Backend
 
 TRANSFER_ARGUMENTS = 3
-"""Source, destination and bytes."""
+"""Number of arguments of a load or store: source, destination and size in bytes."""
 
 
 class DriverCallKind(Enum):
-    """What a driver call does, as far as its backend registered it."""
+    """The purpose of a driver call, as registered by its backend."""
 
     LOAD = "copy from shared memory to a scratchpad"
     STORE = "copy from a scratchpad to shared memory"
@@ -32,9 +32,9 @@ class DriverCall:
 
     Attributes:
         function: name of the C function, which returns int32.
-        kind: what it does.
-        operands: in the order of the C function; a parameter of the kernel stands for its pointer,
-            or for its offset in a scratchpad. Anything else is a TIR expression.
+        kind: purpose of the call.
+        operands: arguments in the order of the C function. A parameter of the kernel stands for its
+            pointer, or for its offset in a scratchpad; other operands are TIR expressions.
     """
 
     function: str
@@ -43,7 +43,7 @@ class DriverCall:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes of a load or a store; 0 for other calls, and where no constant says how many."""
+        """The bytes that a load or store moves; 0 for other calls and non-constant sizes."""
         if self.kind not in (DriverCallKind.LOAD, DriverCallKind.STORE):
             return 0
         if len(self.operands) != TRANSFER_ARGUMENTS:
@@ -51,7 +51,7 @@ class DriverCall:
         return tvm_api.integer_value(self.operands[-1]) or 0
 
     def mentions(self, parameter: Parameter) -> bool:
-        """Whether an operand is a parameter of the kernel, or is computed from one."""
+        """Whether an operand is a parameter of the kernel or is computed from it."""
         return any(
             operand is parameter
             if isinstance(operand, Parameter)
@@ -62,12 +62,12 @@ class DriverCall:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A driver call that copies a whole tensor, and is all that its kernel does with the tensor.
+    """A driver call that copies a whole tensor and is the kernel's only use of the tensor.
 
     Attributes:
-        node: the call.
+        node: the driver call.
         tensor: the kernel's input that is loaded, or its output that is stored.
-        place: where in a scratchpad the copy or the original is.
+        place: the scratch parameter in the scratchpad that is copied to or from.
     """
 
     node: DriverCall
@@ -76,7 +76,7 @@ class Transfer:
 
 
 def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
-    """What a C function does, by what its backend registered."""
+    """Return the purpose of a C function, as registered by its backend."""
     if backend is None:
         return DriverCallKind.OTHER
     if backend.transfers is not None:
@@ -90,11 +90,11 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
 def operand_of(
     argument: tvm_api.PrimExpr, parameters: Mapping[tvm_api.Buffer, Parameter]
 ) -> Parameter | tvm_api.PrimExpr:
-    """A driver call's operand: the parameter of the kernel that an argument points to.
+    """Return the operand for an argument: the parameter it points to, or else the expression.
 
     Args:
-        argument: of the call, a TIR expression.
-        parameters: by the buffers that show them.
+        argument: argument of the call, a TIR expression.
+        parameters: parameters of the kernel by buffer, views included.
     """
     buffer = tvm_api.pointed_buffer(argument)
     return argument if buffer is None else parameters.get(buffer, argument)

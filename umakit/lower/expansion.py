@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of `umakit/requantize.h` as plain TIR, for targets that include no C header."""
+"""Expansion of calls of `umakit/requantize.h` to plain TIR, for targets without C headers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NEWTON_STEPS = 3
 
 
 def expand_requantize(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """A module whose prim funcs compute what they called of `umakit/requantize.h` themselves.
+    """Replace calls of `umakit/requantize.h` in all prim funcs by the arithmetic itself.
 
-    With it any of TVM's targets can run integer kernels, for example LLVM.
+    Then any of TVM's targets can run integer kernels, for example LLVM.
 
     Args:
         module: an IRModule with prim funcs in any phase of lowering.
@@ -57,12 +57,12 @@ def _sequence(statements: list[Any], last: tvm_api.Stmt) -> tvm_api.Stmt:
 
 
 def _flat(sequence: tvm_api.Stmt) -> tvm_api.Stmt:
-    """What a statement binds is seen by the statements behind it in the same sequence."""
+    """Flatten nested sequences, so that bindings are visible to all following statements."""
     return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
 
 
 def _expanded(value: tvm_api.PrimExpr) -> tuple[list[Any], Any]:
-    """Statements to go before, and the expression without calls of the header."""
+    """Return preceding statements, and the expression without calls of the header."""
     formulas = _Formulas()
 
     def replace(call: tvm_api.Call) -> tvm_api.PrimExpr:
@@ -76,15 +76,15 @@ def _expanded(value: tvm_api.PrimExpr) -> tuple[list[Any], Any]:
 
 
 class _Formulas:
-    """One method for each function that kernels call, and the statements that they need."""
+    """One method per function of the header, and the statements that the expansions need."""
 
     def __init__(self) -> None:
         self.statements: list[Any] = []
 
     def _kept(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """A value that is used several times, as a load of a local variable.
+        """Store a value that is used several times in a local variable, and return its load.
 
-        TVM would put expressions in the place of bindings, and they would grow exponentially.
+        TVM would inline bindings, which makes expressions grow exponentially.
         """
         zero = tirx.IntImm("int32", 0)
         local = tirx.decl_buffer([1], tvm_api.dtype_of(value), "kept", scope="local")

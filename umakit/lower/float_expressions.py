@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simplification that leaves floating-point expressions as they are.
+"""TVM's simplification passes without rules that change floating-point results.
 
-TVM's simplifier takes floats for real numbers: it makes `x - x` 0, `x == x` true, `!(x < y)` a
-`y <= x` and `(x + c) - c` an `x`, which is wrong for infinities, NaN and rounding. So its passes
-see such operations as calls that they know nothing of.
+TVM's simplifier treats floats as real numbers: it rewrites `x - x` to 0, `x == x` to true,
+`!(x < y)` to `y <= x` and `(x + c) - c` to `x`, which is wrong for infinities, NaN and rounding.
+So such operations are replaced by opaque calls while its passes run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "umakit_hidden_"
 
 
 def without_float_rules(simplification: tvm_api.Pass) -> list[Any]:
-    """A pass of TVM as passes of which the middle one simplifies integers alone."""
+    """Return passes that hide float operations, run a pass of TVM, and restore them."""
     return [_pass("umakit.HideFloats", _hidden), simplification, _pass("umakit.ShowFloats", _shown)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which inputs of a kernel its output may overwrite.
+"""Analysis of which inputs of a kernel may share memory with its output.
 
 An output may take an input's place if each of its elements is written exactly once, and that
 input is read only by the statement that writes, or for values that are bound right before it, at
@@ -16,13 +16,13 @@ from umakit import tvm_api
 
 tirx = tvm_api.tirx
 Store = tuple[Any, tuple[int | None, ...], list[Any]]
-"""A store, the extents of the loops around it, and the values that it writes or uses."""
+"""A store, the extents of the loops around it, and the values that it depends on."""
 
 
 def in_place_inputs(
     body: tvm_api.Stmt, inputs: list[Any], output: tvm_api.Buffer
 ) -> tuple[int, ...]:
-    """Positions of the inputs that may share the output's memory.
+    """Return the indices of the inputs that may share the output's memory.
 
     Args:
         body: statements of a lowered kernel.
@@ -49,7 +49,7 @@ def in_place_inputs(
 
 
 def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:
-    """Whether memory is accessed in ways that a walk over loads and stores does not see."""
+    """Whether memory is accessed other than by loads and stores, for example through pointers."""
     hidden = ("call_driver", "call_extern", "address_of", "tvm_access_ptr")
     calls = tvm_api.collect(body, tvm_api.Call)
     return bool(tvm_api.collect(body, tirx.While)) or any(
@@ -82,7 +82,7 @@ def _may_overwrite(
 
 
 class _Stores:
-    """Stores and loads of a kernel, with views resolved to the buffers that they show."""
+    """Stores and loads of a kernel, with views resolved to the underlying buffers."""
 
     def __init__(self, body: tvm_api.Stmt) -> None:
         self._views: dict[Any, Any] = {}
@@ -95,28 +95,28 @@ class _Stores:
         self._walk(body, (), [])
 
     def root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
-        """The buffer that a view shows, or the buffer itself."""
+        """Return the buffer underlying a view, or the buffer itself."""
         while buffer in self._views:
             buffer = self._views[buffer]
         return buffer
 
     def to(self, buffer: tvm_api.Buffer) -> list[Store]:
-        """Stores to a buffer."""
+        """Return the stores to a buffer."""
         return [entry for entry in self._stores if self.root(entry[0].buffer).same_as(buffer)]
 
     def loads_of(self, buffer: tvm_api.Buffer) -> list[Any]:
-        """Loads from a buffer."""
+        """Return the loads from a buffer."""
         return [load for load in self._loads if self.root(load.source).same_as(buffer)]
 
     def _walk(
         self, statement: tvm_api.Stmt, extents: tuple[int | None, ...], bound: list[Any]
     ) -> None:
-        """Note the stores below a statement.
+        """Record the stores below a statement.
 
         Args:
-            statement: to walk.
-            extents: of the loops around it.
-            bound: values bound before it in the same turn of the innermost loop.
+            statement: the statement.
+            extents: extents of the loops around it.
+            bound: values bound before it in the same iteration of the innermost loop.
         """
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions that depend on data: proven to lie inside of their tensors, or checked at run time.
+"""Bounds checks of indices that depend on data: proven statically or checked at run time.
 
-Every load and store of a kernel whose position is computed from loaded values is found, dimension
-by dimension. Where interval arithmetic shows that it stays inside, as for a table of 256 values
-that an 8-bit number indexes, nothing is added. Else a check is put before it, as early as the
-values are known: outside of all loops that the position does not depend on, in loops of its own
-over those that it does. A position out of range ends the kernel with `INDEX_OUT_OF_RANGE` before
-anything is read or written there.
+The pass finds every load and store of a kernel whose index is computed from loaded values, for each
+dimension. Where interval arithmetic shows that the index is in range, as for a table of 256 values
+with an 8-bit index, nothing is added. Otherwise a check is inserted as early as the values are
+available: outside of all loops that the index does not depend on, and in loops of its own over
+those that it does depend on. An index out of range ends the kernel with `INDEX_OUT_OF_RANGE` before
+that element is read or written.
 
-The pass sees loops over tensors with all their dimensions. Once they are flattened, a position
-beyond one dimension may still be inside of the memory, and would go unnoticed.
+The pass runs before tensors are flattened. In a flattened tensor an index beyond one dimension may
+still be inside the memory and would go undetected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16
 
 @dataclass
 class _Checked:
-    """A statement, and checks that have to run at some time before it."""
+    """A statement, and the checks that have to run before it."""
 
     statement: Any
     pending: list[Check] = field(default_factory=list)
@@ -49,18 +49,18 @@ class _Checked:
 def check_indices(
     function: tvm_api.PrimFunc, elements: Sequence[Elements | None], where: str
 ) -> tvm_api.PrimFunc:
-    """A prim func that returns `INDEX_OUT_OF_RANGE` instead of using a position out of range.
+    """Insert checks into a prim func, which then returns `INDEX_OUT_OF_RANGE` for a bad index.
 
     Args:
-        function: loops over tensors of all their dimensions, without blocks.
-        elements: by parameter, what it holds where it is constant.
-        where: the kernel or node, for messages.
+        function: prim func without blocks whose tensors are not flattened yet.
+        elements: known elements of constant parameters.
+        where: name of the kernel or node, for messages.
 
     Returns:
-        The function itself where all positions are known to be inside.
+        The function with checks; the unchanged function if all indices are known to be in range.
 
     Raises:
-        LoweringError: a constant index is out of range, or a position cannot be checked.
+        LoweringError: a constant index is out of range, or an index cannot be checked.
     """
     vouched = tvm_api.function_attribute(function, INSIDE) is not None
     if vouched or not has_loaded_positions(function.body):
@@ -76,7 +76,7 @@ def check_indices(
 
 
 def has_loaded_positions(body: tvm_api.Stmt) -> bool:
-    """Whether any position in a prim func depends on loaded values: a quick look, blocks or not."""
+    """Whether any index in a prim func, with or without blocks, depends on loaded values."""
     if any(_is_loaded(bind.value) for bind in tvm_api.collect(body, tirx.Bind)):
         return True
     if any(_is_loaded(loop.extent) for loop in tvm_api.collect(body, tirx.For)):
@@ -113,7 +113,7 @@ class _Checker:
         self.count = 0
 
     def body(self, body: tvm_api.Stmt) -> tvm_api.Stmt:
-        """The body with its checks."""
+        """Return the body with checks inserted."""
         self._learn(body)
         checked = self._visit(body, ())
         return before(checked.pending, checked.statement)
@@ -121,7 +121,7 @@ class _Checker:
     # --- facts --------------------------------------------------------------------------------
 
     def _learn(self, body: tvm_api.Stmt) -> None:
-        """Note loops, variables and what is stored to buffers of the prim func's own."""
+        """Record loops, variables, and values stored to the prim func's local buffers."""
         pointed_at = given_away(body)
         for allocation in tvm_api.collect(body, tirx.AllocBuffer):
             if not any(allocation.buffer.same_as(buffer) for buffer in pointed_at):
@@ -239,7 +239,7 @@ class _Checker:
     def _checks_of(
         self, node: tvm_api.PrimExpr | tvm_api.Stmt, facts: tuple[Fact, ...]
     ) -> list[Check]:
-        """Checks of all accesses in an expression, or of a statement without others in it."""
+        """Return the checks of all accesses in an expression or in a simple statement."""
         if isinstance(node, (tirx.Bind, tirx.Evaluate, tirx.Return)):
             return self._checks_of(node.value, facts)
         if isinstance(node, tvm_api.Stmt) and not isinstance(node, tirx.BufferStore):
@@ -252,7 +252,7 @@ class _Checker:
         return distinct([*found, *self._checks_of_access(node.buffer, node.indices, facts)])
 
     def _checks_below(self, node: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Check]:
-        """Checks of all loads in an expression, each made once."""
+        """Return the checks of all loads in an expression, without duplicates."""
         if not self._depends_on_data(node):
             return []
         key = (node, facts)
@@ -301,7 +301,7 @@ class _Checker:
     def _refuse_constant(
         self, index: tvm_api.PrimExpr, found: Range, axis: int, extent: int
     ) -> None:
-        """Refuse an element of a constant that is out of range itself."""
+        """Refuse an index constant with an element that is out of range."""
         if not isinstance(index, tvm_api.TensorLoad) or index.source not in self._constant:
             return
         if self._ranges.is_every_element(index):
@@ -315,10 +315,10 @@ class _Checker:
     def _out_of_range(
         self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
     ) -> tvm_api.PrimExpr | None:
-        """The condition under which a position is no element of its dimension; None for never.
+        """Return the condition under which an index is out of range; None for never.
 
-        A choice, such as that of positions that count from the end, becomes one condition for
-        each case, which compares with a constant.
+        A select expression, such as that of indices that count from the end, becomes one condition
+        per case, each a comparison with a constant.
         """
         choice = _choice(index)
         if choice is None:
@@ -335,7 +335,7 @@ class _Checker:
     def _outside(
         self, index: tvm_api.PrimExpr, extent: int, facts: tuple[Fact, ...]
     ) -> tvm_api.PrimExpr | None:
-        """The same for a position that is no choice."""
+        """Return the condition for an index that is not a select expression."""
         dtype = str(index.ty.dtype)
         low, high = self._ranges.of(index, facts)
         if low >= 0 and high < extent:
@@ -349,9 +349,9 @@ class _Checker:
         return _any(conditions)
 
     def _in_full(self, expression: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """An expression with values of data in the place of variables bound to them.
+        """Substitute bound variables by their values, if these depend on data.
 
-        A check that does not mention them can run before they are bound.
+        A check without these variables can run before they are bound.
         """
 
         def value(variable: tvm_api.Var) -> tvm_api.PrimExpr:
@@ -361,7 +361,7 @@ class _Checker:
         return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
 
     def _lost_by(self, cast: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
-        """Conditions under which a cast to fewer bits changes a value: it would hide the index."""
+        """Return the conditions under which a narrowing cast changes a value, hiding an index.
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
         if not self._depends_on_data(cast.value) or target not in INTEGERS:
@@ -386,7 +386,7 @@ class _Checker:
 
 
 def _any(conditions: Sequence[Any]) -> tvm_api.PrimExpr | None:
-    """Whether one of several conditions holds; None for no condition."""
+    """Return the disjunction of conditions; None if there are none."""
     result = None
     for condition in conditions:
         result = condition if result is None else tirx.Or(result, condition)
@@ -394,7 +394,7 @@ def _any(conditions: Sequence[Any]) -> tvm_api.PrimExpr | None:
 
 
 def _choice(expression: tvm_api.PrimExpr) -> tuple[Any, Any, Any] | None:
-    """Condition and the two cases of an expression that chooses; None for another one."""
+    """Return condition and both cases of a select expression; None for other expressions."""
     if type(expression).__name__ == "Select":
         return expression.condition, expression.true_value, expression.false_value
     if isinstance(expression, tvm_api.Call) and called(expression) == "if_then_else":
@@ -404,7 +404,7 @@ def _choice(expression: tvm_api.PrimExpr) -> tuple[Any, Any, Any] | None:
 
 
 def _operands(node: tvm_api.PrimExpr) -> list[tuple[Any, tuple[Any, bool] | None]]:
-    """Operands of an expression, each with a condition and whether it must hold for its use."""
+    """Return the operands of an expression, each with its guard and the guard's required value."""
     choice = _choice(node)
     if choice is not None:
         condition, yes, no = choice

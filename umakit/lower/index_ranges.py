@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Least and largest values of integer expressions in loops: which positions need no check.
+"""Interval arithmetic on integer expressions, which shows that an index needs no check.
 
-Interval arithmetic over TIR. Unlike TVM's analyzer it never assumes that arithmetic on data stays
-inside its dtype: what may wrap around has the range of the dtype.
+Unlike TVM's analyzer it never assumes that arithmetic on data does not overflow: a result that may
+wrap around has the range of its dtype.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ tirx = tvm_api.tirx
 
 Range = tuple[int, int]
 Fact = tuple[Any, Range]
-"""An expression, and the range that a condition around it leaves it."""
+"""An expression and the range that an enclosing condition implies for it."""
 
 MOST_COLUMNS = 64
-"""Places of the last axis of a constant that are told apart: an index tensor has one for each
-dimension that it indexes."""
+"""Maximum size of the last axis of a constant whose columns are tracked separately: an index tensor
+has one column for each dimension that it indexes."""
 
 UNBOUNDED = (-(2**64), 2**64)
 NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
@@ -32,7 +32,7 @@ SWAPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE
 
 
 def dtype_range(dtype: str) -> Range:
-    """Least and largest value of an integer or bool dtype; of another one, more than any has."""
+    """Return the range of an integer or bool dtype; for other dtypes a range wider than any."""
     if dtype == "bool":
         return 0, 1
     if not dtype.startswith(("int", "uint")):
@@ -43,11 +43,11 @@ def dtype_range(dtype: str) -> Range:
 
 @dataclass(frozen=True)
 class Elements:
-    """What is known of a tensor of constant integers.
+    """The known ranges of the elements of a tensor of constant integers.
 
     Attributes:
-        every: least and largest element.
-        columns: the same at each place of the last axis, where those are few.
+        every: smallest and largest element.
+        columns: smallest and largest element at each index of the last axis, if the axis is short.
     """
 
     every: Range
@@ -55,7 +55,7 @@ class Elements:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> Elements:
-        """What an array of integers holds, which is not empty."""
+        """Return the ranges of a non-empty array of integers."""
         found = int(array.min()), int(array.max())
         if not array.ndim or array.shape[-1] > MOST_COLUMNS:
             return cls(found)
@@ -64,20 +64,20 @@ class Elements:
         return cls(found, tuple(columns))
 
     def together(self, other: Elements) -> Elements:
-        """What holds for both of two tensors of one shape."""
+        """Return ranges that hold for both of two tensors of the same shape."""
         columns = zip(self.columns, other.columns, strict=True)
         return Elements(_hull(self.every, other.every), tuple(_hull(*each) for each in columns))
 
     def limits(self, place: int | None) -> Range:
-        """Least and largest element, of all or at a place of the last axis."""
+        """Return the range of all elements, or of those at an index of the last axis."""
         return self.every if place is None or not self.columns else self.columns[place]
 
 
 class Ranges:
-    """Ranges of expressions of one prim func.
+    """Computes ranges of the expressions of one prim func.
 
     Args:
-        constants: elements of buffers whose values are known before the network runs.
+        constants: elements of buffers that are constant.
     """
 
     def __init__(self, constants: Mapping[Any, Elements]) -> None:
@@ -88,15 +88,15 @@ class Ranges:
         self._open: set[Any] = set()
 
     def add_loop(self, loop: tvm_api.Stmt) -> None:
-        """Learn about a loop's variable."""
+        """Record the range of a loop's variable."""
         self._loops[loop.loop_var] = loop
 
     def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Learn that a variable stands for a value."""
+        """Record the value that a variable is bound to."""
         self._bound[variable] = value
 
     def is_every_element(self, load: tvm_api.TensorLoad) -> bool:
-        """Whether loops around a load take each of its indices through a whole dimension."""
+        """Whether the loops around a load iterate each of its indices over a whole dimension."""
         variables: list[Any] = []
         for index, extent in zip(load.indices, tvm_api.buffer_shape(load.source), strict=True):
             loop = self._loops.get(index)
@@ -110,22 +110,22 @@ class Ranges:
         return True
 
     def value_of(self, variable: tvm_api.Var) -> tvm_api.PrimExpr | None:
-        """What a variable stands for, None where it is a loop's or a parameter."""
+        """Return the value that a variable is bound to, None for a loop variable or a parameter."""
         return self._bound.get(variable)
 
     def add_scratch(self, buffer: tvm_api.Buffer) -> None:
-        """Learn about a buffer that only the prim func itself writes."""
+        """Record a buffer that only the prim func itself writes."""
         self._stored.setdefault(buffer, [])
 
     def add_store(
         self, buffer: tvm_api.Buffer, value: tvm_api.PrimExpr, facts: Sequence[Fact]
     ) -> None:
-        """Learn about a value that is written to a buffer of the prim func's own."""
+        """Record a value that is stored to a local buffer."""
         if buffer in self._stored:
             self._stored[buffer].append((value, tuple(facts)))
 
     def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
-        """The range of an integer expression where some facts hold."""
+        """Return the range of an integer expression, given some facts."""
         low, high = self._structural(expression, facts)
         for subject, (least, largest) in facts:
             if tvm_api.tvm_ffi.structural_equal(subject, expression):
@@ -133,7 +133,7 @@ class Ranges:
         return low, high
 
     def facts_of(self, condition: tvm_api.PrimExpr, holds: bool = True) -> list[Fact]:
-        """What a condition says about the ranges of its operands if it holds, or does not."""
+        """Return the ranges of operands that a condition implies if it holds, or does not hold."""
         kind = type(condition).__name__
         if kind == "Not":
             return self.facts_of(condition.a, not holds)
@@ -291,7 +291,7 @@ class Ranges:
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     def _impossible(self, new: Sequence[Fact], facts: Sequence[Fact]) -> bool:
-        """Whether new facts contradict what is known of their expressions."""
+        """Whether new facts contradict the known ranges of their expressions."""
         for expression, (least, largest) in new:
             low, high = self.of(expression, facts)
             if high < least or largest < low:
@@ -317,10 +317,10 @@ def _hull(one: Range, other: Range) -> Range:
 
 
 def called(call: tvm_api.Expr) -> str:
-    """Name of the intrinsic that a TIR call is of, without its namespace."""
+    """Return the name of the operator of a TIR call, without its namespace."""
     return str(getattr(call.op, "name", call.op)).rpartition(".")[2]
 
 
 def _within(found: Range, limits: Range) -> Range:
-    """A range, or all of a dtype where values outside of it wrap around."""
+    """Return a range, or the whole range of the dtype if values may wrap around."""
     return found if limits[0] <= found[0] and found[1] <= limits[1] else limits

@@ -181,7 +181,7 @@ class Estimates:
         return result.last + result.tail + self._driver.finish
 
     def _parts(self, tiling: Tiling) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield rows, columns, output and input channels of each distinct job size, with its count."""
+        """Yield rows, columns, output channels, input channels and count of each job size."""
         layer, sizes = self._layer, sizes_of(tiling)
         kinds = []
         for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):

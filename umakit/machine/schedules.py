@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles as a TIR schedule: what a backend's pass reorders, and what it puts in a tile's place.
+"""Tiles as a TIR schedule, which a backend's pass reorders and lowers to driver calls.
 
 `tile_schedule` describes a layer as TIR over tiles instead of elements: one block loads a tile of
 the data, one a tile of the weights, one computes a step, one stores a tile of the result. TVM's
@@ -27,14 +27,14 @@ tirx = tvm_api.tirx
 te = tvm_api.te
 
 Calls = Callable[[Position], Any]
-"""From a tile's coordinates, which are TIR expressions, to statements."""
+"""A function from a tile's coordinates, which are TIR expressions, to statements."""
 
 _RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
 _COMPUTED = (*_RESULT, INPUT_CHANNELS)
 
 
 def tile_schedule(tiles: Tiles) -> Any:
-    """A schedule of a layer's tiles in plain order: all is loaded, then computed, then stored.
+    """Return the initial schedule of a layer's tiles: load all, compute all, store all.
 
     Its blocks are `load_data`, `load_weights` unless the layer is a pool, `load_addend` if it adds,
     `compute`, whose loops are images, output channels, rows, columns and input channels, and
@@ -65,17 +65,17 @@ def tile_schedule(tiles: Tiles) -> Any:
 
 
 def loops_of(schedule: Any) -> dict[str, Any]:
-    """The loops of a new tile schedule around its block `compute`, by axis."""
+    """Return the loops around the block `compute` of a new tile schedule, by axis."""
     loops = schedule.get_loops(schedule.get_sblock("compute"))
     return dict(zip(_COMPUTED, loops, strict=True))
 
 
 def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
-    """The body of a scheduled prim func with statements in the place of its blocks.
+    """Return the body of a scheduled prim func with its blocks replaced by statements.
 
     Args:
-        schedule: from `tile_schedule`.
-        tiles: from which it was made.
+        schedule: a schedule that `tile_schedule` made.
+        tiles: the tiles that it was made from.
         calls: by block name; receives the tile's number along each axis, also those of loops
             around a copy that it does not depend on: they decide which buffer it goes to.
     """
@@ -99,6 +99,6 @@ def _copy_of(grid: Any) -> Callable[..., Any]:
 
 
 def _grid(tiles: Tiles, tensor: str) -> Any:
-    """A tensor whose elements stand for tiles."""
+    """Return a tensor whose elements stand for the tiles of a tensor of the layer."""
     shape = [tiles.extents[axis] for axis in tiles.axes_of(tensor)]
     return te.placeholder(shape, "int32", tensor)

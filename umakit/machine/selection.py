@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection of tilings: the best of a layer's tilings by the estimate.
+"""Selection of the best tilings of a layer by the estimate, with branch and bound.
 
-Cuts, which are tilings without an order of loops, are taken in the order of a lower bound of their
-cycles. When the bound of the next one is not below the estimate of the
-worst that is kept, no better one is left (branch and bound).
+Cuts, which are tilings without a loop order, are visited in the order of a lower bound of their
+cycles. The search ends when the bound of the next cut is not below the estimate of the worst tiling
+that is kept, because no better one is left.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from umakit.machine.systolic import Dataflow
 from umakit.machine.tiles import AXES, BUFFERS, Tiling
 
 MOST_COMMANDS = 20_000
-"""A tiling with more is not run on the clock, which would take seconds."""
+"""A tiling with more commands is not simulated exactly, which would take seconds."""
 
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A tiling that may be good; the best comes first.
+    """A tiling with its estimate; candidates sort from best to worst.
 
     Attributes:
-        cycles: about how many it takes.
-        commands: that it gives to the device; fewer are better.
-        key: decides between equals.
-        bound: what it cannot be faster than.
-        tiling: itself.
+        cycles: estimated cycles.
+        commands: number of commands that the driver enqueues; fewer are better.
+        key: tie-breaker.
+        bound: lower bound of its cycles.
+        tiling: the tiling.
     """
 
     cycles: int
@@ -59,8 +59,8 @@ class Selection:
     """The best tilings by the estimate.
 
     Attributes:
-        candidates: the best ones, the best first.
-        seen: tilings that were looked at, or that a bound ruled out.
+        candidates: the best tilings, best first.
+        seen: number of tilings that were estimated or that a bound ruled out.
     """
 
     candidates: list[Candidate]
@@ -69,12 +69,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Subspace:
-    """Part of a layer's space: every order of loops over these sizes.
+    """A part of a layer's search space: all loop orders over these tile sizes.
 
     Attributes:
-        dataflows: what may stay in the array.
-        sizes: of tiles, by axis.
-        buffers: as in `Tiling`.
+        dataflows: dataflows to try.
+        sizes: tile sizes by axis.
+        buffers: number of buffers per tensor, as in `Tiling`.
     """
 
     dataflows: tuple[Dataflow, ...]
@@ -88,7 +88,7 @@ class Subspace:
         return count
 
     def cuts(self) -> Iterator[Tiling]:
-        """A tiling of each size, in the order of `AXES`."""
+        """Yield a tiling of each combination of sizes, with its loops in the order of `AXES`."""
         sizes = (self.sizes[axis] for axis in SIZED)
         for dataflow, (outputs, rows, columns, inputs) in product(self.dataflows, product(*sizes)):
             yield Tiling(dataflow, rows, columns, outputs, inputs, AXES, self.buffers)
@@ -97,13 +97,13 @@ class Subspace:
 def search_space(
     layer: Layer, hardware: Hardware, buffers: int = 2, uncut: Sequence[str] = ()
 ) -> Subspace:
-    """All tilings that are worth a look; along an axis, of parts as equal as they can be.
+    """Return the search space of a layer: tiles of nearly equal size along each axis.
 
     Args:
-        layer: what is cut.
-        hardware: for which accelerator.
-        buffers: as in `Tiling`.
-        uncut: axes that are left whole.
+        layer: the layer that is cut.
+        hardware: parameters of the accelerator.
+        buffers: number of buffers per tensor, as in `Tiling`.
+        uncut: axes that are not cut.
     """
     sizes = {
         axis: axis_sizes(layer, hardware, axis)[: 1 if axis in uncut else None] for axis in SIZED
@@ -119,15 +119,15 @@ def best_tilings(
     keep: int,
     below: int | None = None,
 ) -> Selection:
-    """The best tilings of part of a space by the estimate.
+    """Return the best tilings of a part of the search space by the estimate.
 
     Args:
-        space: where to look.
-        layer: what is cut.
-        hardware: for which accelerator.
-        driver: what its driver's calls cost.
-        keep: how many.
-        below: leave out what takes at least that many cycles for certain.
+        space: the part of the search space.
+        layer: the layer that is cut.
+        hardware: parameters of the accelerator.
+        driver: register accesses of its driver's calls.
+        keep: number of tilings to return.
+        below: omit tilings whose lower bound is at least this number of cycles.
     """
     estimates = Estimates(layer, hardware, driver)
     seen = 0
@@ -161,9 +161,9 @@ def best_tilings(
 
 
 def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Subspace]:
-    """The tilings that differ from one in its dataflow, its buffers, or its size along an axis.
+    """Return the tilings that differ in the dataflow, the buffers, or the size along one axis.
 
-    Their sizes are all that there are, and their loops in any order.
+    All tile sizes and all loop orders are included.
     """
     sizes = {axis: [size] for axis, size in sizes_of(tiling).items()}
     own = (tiling.dataflow,)

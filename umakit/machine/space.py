@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tilings a layer has: sizes along each axis, and what an accelerator can run."""
+"""The space of valid tilings: tile sizes along each axis, and the limits of an accelerator."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from umakit.machine.tiles import (
 )
 
 ACCUMULATOR_BYTES = 4
-"""Bytes of an int32 accumulator."""
+"""Size of an int32 accumulator in bytes."""
 
 SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
-"""Axes along which a layer is cut."""
+"""Axes along which tiles have a size."""
 
 Key = tuple[str | int | tuple[str, ...], ...]
-"""What orders tilings that are equally good, so that a search always finds the same."""
+"""Sort key of equally good tilings, which makes searches deterministic."""
 
 
 def tiles_on(layer: Layer, tiling: Tiling, hardware: Hardware) -> Tiles:
-    """A layer, cut for an accelerator."""
+    """Return the tiles of a layer on an accelerator."""
     return Tiles(layer, tiling, hardware.columns, hardware.bank_bytes)
 
 
 def misfit(tiles: Tiles, hardware: Hardware) -> str:
-    """Why an accelerator cannot run a tiling; empty if it can."""
+    """Return the reason why an accelerator cannot run a tiling; empty if it can."""
     layer, tiling = tiles.layer, tiles.tiling
     if tiles.scratchpad_bytes > hardware.scratchpad_bytes:
         return f"needs {tiles.scratchpad_bytes:,} B, scratchpad has {hardware.scratchpad_bytes:,} B"
@@ -53,7 +53,7 @@ def misfit(tiles: Tiles, hardware: Hardware) -> str:
 
 
 def _accumulators(tiles: Tiles, hardware: Hardware) -> int:
-    """Accumulators that a tile requires outside of the array's cells."""
+    """Return the number of accumulators that a tile requires in the accumulator memory."""
     positions, channels = tiles.largest_tile
     if tiles.extents[INPUT_CHANNELS] > 1:
         return positions * channels
@@ -65,7 +65,7 @@ def _accumulators(tiles: Tiles, hardware: Hardware) -> int:
 
 
 def dataflows_of(layer: Layer, hardware: Hardware) -> tuple[Dataflow, ...]:
-    """What may stay in the array. Pools do not use it, so that one will do."""
+    """Return the dataflows to try for a layer; only one for pools, which do not use the array."""
     if layer.is_pool:
         return hardware.dataflows[:1]
     never = Dataflow.INPUT_STATIONARY if layer.per_channel else None
@@ -73,9 +73,9 @@ def dataflows_of(layer: Layer, hardware: Hardware) -> tuple[Dataflow, ...]:
 
 
 def axis_unit(layer: Layer, hardware: Hardware, axis: str) -> int:
-    """What sizes of tiles along an axis are multiples of, unless they are all of it.
+    """Return the number that tile sizes along an axis are multiples of, unless the axis is uncut.
 
-    Tiles of output channels are whole blocks of weights, and see whole input channels.
+    Tiles of output channels consist of whole blocks of weights and read whole input channels.
     """
     if axis != OUTPUT_CHANNELS:
         return 1
@@ -86,7 +86,7 @@ def axis_unit(layer: Layer, hardware: Hardware, axis: str) -> int:
 
 
 def axis_extent(layer: Layer, axis: str) -> int:
-    """What a layer has along an axis; input channels only where sums go over them."""
+    """Return the extent of an axis of a layer."""
     if axis == INPUT_CHANNELS:
         return layer.input_channels
     height, width = layer.output_size
@@ -94,11 +94,11 @@ def axis_extent(layer: Layer, axis: str) -> int:
 
 
 def axis_sizes(layer: Layer, hardware: Hardware, axis: str, every: bool = False) -> list[int]:
-    """Sizes of tiles along an axis, the largest first.
+    """Return the tile sizes along an axis, largest first.
 
     Args:
-        every: all of them; else parts as equal as they can be, about 2 sqrt(n) sizes of an axis
-            of n.
+        every: whether to return all sizes; else only sizes of nearly equal parts, about 2 sqrt(n)
+            of an axis of n.
     """
     extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
     if axis == INPUT_CHANNELS and layer.per_channel:
@@ -111,7 +111,7 @@ def axis_sizes(layer: Layer, hardware: Hardware, axis: str, every: bool = False)
 
 
 def orders_of(extents: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Orders of the loops; those that differ in loops of one tile only count once."""
+    """Return the distinct loop orders; loops of a single tile have no effect on the order."""
     seen = set()
     for order in permutations(AXES):
         loops = tuple(axis for axis in order if extents[axis] > 1)
@@ -121,7 +121,7 @@ def orders_of(extents: dict[str, int]) -> Iterator[tuple[str, ...]]:
 
 
 def sizes_of(tiling: Tiling) -> dict[str, int]:
-    """Sizes of tiles by axis."""
+    """Return the tile sizes of a tiling by axis."""
     return {
         OUTPUT_CHANNELS: tiling.output_channels,
         ROWS: tiling.rows,
@@ -131,7 +131,7 @@ def sizes_of(tiling: Tiling) -> dict[str, int]:
 
 
 def tiling_key(tiling: Tiling) -> Key:
-    """Of two tilings that take equally long, the one with the smaller key is taken."""
+    """Return the sort key of a tiling; of two equally fast tilings the smaller key wins."""
     return (
         -tiling.buffers, -tiling.output_channels, -tiling.rows, -tiling.columns,
         -tiling.input_channels, tiling.dataflow.value, tiling.order,
@@ -139,7 +139,7 @@ def tiling_key(tiling: Tiling) -> Key:
 
 
 def invalid(layer: Layer, tiling: Tiling, hardware: Hardware) -> str:
-    """Why a tiling is none of a layer on an accelerator; empty if it is one."""
+    """Return the reason why a tiling is invalid for a layer on an accelerator; empty if valid."""
     for axis, size in sizes_of(tiling).items():
         extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
         if not 1 <= size <= extent:

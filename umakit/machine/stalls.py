@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stalls: the idle cycles of the array, by what it was stalled by."""
+"""Attribution of the array's idle cycles to loads, stores and the driver."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 NEVER = 1 << 62
-"""Later than anything that happens."""
+"""A cycle number that is larger than all others."""
 
 
 @dataclass(slots=True)
 class CycleBreakdown:
-    """Cycles of a run by what the array did in them; they add up to the cycles of the run.
+    """The cycles of a run by the state of the array; they add up to the cycles of the run.
 
     Attributes:
         compute: a command occupied the array.
-        drain: none did, but the results of the last one were on their way.
-        load: data were on their way into the scratchpad.
-        store: results were on their way out of it, so that their banks or the DMA engine were
-            not free, or nothing else was left to do.
-        driver: it had not enqueued what comes next.
+        drain: the array was idle while the results of the last command drained.
+        load: the array waited for data to be loaded into the scratchpad.
+        store: the array waited for a store, because it occupied banks or the DMA engine, or no
+            other work was left.
+        driver: the driver had not enqueued the next command.
     """
 
     compute: int = 0
@@ -41,15 +41,15 @@ class CycleBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Times of commands by their number, and what each start waited for.
+    """The times of commands by index, and the commands that each start waited for.
 
-    Lists have two entries more, which stand for a command that never comes, and, last, for none.
+    Lists have two additional entries: for a command that never comes, and, last, for no command.
 
     Attributes:
-        dependencies: the newest older command of each stream that has to end before; -1 for none.
+        dependencies: the newest older command of each stream that has to end first; -1 for none.
         enqueued: the cycle in which the driver had enqueued it.
-        stalled_by: the command whose end gave it an entry, if the driver waited; -1 for none.
-        starts, completions: of the command.
+        stalled_by: the command whose end freed its queue entry, if the driver waited; -1 for none.
+        starts, completions: cycles of the start and of the completion of the command.
         dma_order: loads and stores in the order in which they started.
     """
 
@@ -62,7 +62,7 @@ class Schedule:
 
     @classmethod
     def empty(cls, dependencies: list[tuple[int, int, int]]) -> Schedule:
-        """The schedule before any command has started."""
+        """Return the schedule before any command has started."""
         count = len(dependencies)
         return cls(
             dependencies=[*dependencies, (-1, -1, -1)],
@@ -77,15 +77,15 @@ class Schedule:
 def cycle_breakdown(
     streams: Sequence[str], busy: Sequence[int], schedule: Schedule
 ) -> CycleBreakdown:
-    """Attribute each cycle of a run to what the array did, or was stalled by.
+    """Attribute each cycle of a run to the array's work or to the cause of its stall.
 
-    A cycle in which it is idle counts for the last link of the chain that ends with the start of
-    its next command: of what that start waited for, the last to end; of that one's start likewise;
-    back to where the array became idle.
+    An idle cycle is attributed along the critical path that ends with the start of the array's next
+    command: that start waited for the command that ended last, whose start waited for another one,
+    and so on, back to the cycle in which the array became idle.
 
     Args:
-        streams: of each command.
-        busy: cycles that each occupies its engine.
+        streams: stream of each command.
+        busy: cycles that each command occupies its engine.
     """
     breakdown = CycleBreakdown()
     place = {index: number for number, index in enumerate(schedule.dma_order)}
@@ -124,7 +124,7 @@ def _explain(
     place: dict[int, int],
     breakdown: CycleBreakdown,
 ) -> None:
-    """Count the cycles from `floor` to the start of a command; the array is idle in all of them."""
+    """Attribute the cycles from `floor` to the start of a command, in which the array is idle."""
     while (time := schedule.starts[index]) > floor:
         cause = _stalling_command(index, busy, schedule, place)
         number = index
@@ -145,7 +145,7 @@ def _explain(
 def _stalling_command(
     index: int, busy: Sequence[int], schedule: Schedule, place: dict[int, int]
 ) -> int:
-    """The command whose end let this one start; -1 if it started when it was enqueued."""
+    """Return the command whose end let this one start; -1 if it started when it was enqueued."""
     start, completions = schedule.starts[index], schedule.completions
     for each in schedule.dependencies[index]:
         if each >= 0 and completions[each] == start:

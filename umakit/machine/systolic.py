@@ -16,11 +16,11 @@ from typing import Any
 from umakit.errors import InputError
 
 LARGEST = 2**31 - 1
-"""Of every size."""
+"""Maximum value of every dimension."""
 
 
 class Dataflow(Enum):
-    """What stays in the array while the rest moves through it."""
+    """The operand or result that is stationary in the array while the others move through it."""
 
     OUTPUT_STATIONARY = "output_stationary"
     WEIGHT_STATIONARY = "weight_stationary"
@@ -28,7 +28,7 @@ class Dataflow(Enum):
 
     @classmethod
     def named(cls, name: str) -> Dataflow:
-        """A dataflow by its name or its usual abbreviation: `os`, `ws`, `is`.
+        """Return a dataflow by its name or its usual abbreviation: `os`, `ws`, `is`.
 
         Raises:
             InputError: there is no such dataflow.
@@ -45,14 +45,14 @@ class SystolicArray:
     """An array of multiply-accumulate cells.
 
     Attributes:
-        rows, columns: of cells.
-        dataflow: what stays in it.
-        drain_cycles: to move the results of a fold out; 0 where that is hidden.
-        preload: whether operands of the next fold enter while the present one computes, so that an
-            array is filled and drained once a product and not once a fold.
+        rows, columns: dimensions in cells.
+        dataflow: which operand or result is stationary.
+        drain_cycles: cycles to move the results of a fold out; 0 if that is hidden.
+        preload: whether operands of the next fold enter while the present one computes, so that the
+            array is filled and drained once per product instead of once per fold.
         pack_columns: whether channels that fill at most half of the columns are computed for
             several groups of positions at a time; output stationary only.
-        preload_rows: of an operand that stays, how many rows enter in a cycle, with preload.
+        preload_rows: rows of the stationary operand that enter per cycle with preload.
     """
 
     rows: int
@@ -88,23 +88,24 @@ class Product:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates."""
+        """The number of multiply-accumulates."""
         return self.m * self.n * self.k
 
 
 @dataclass(frozen=True)
 class SystolicCycles:
-    """What a product costs.
+    """The cycles of a product.
 
     Attributes:
-        folds: pieces that the product is cut into.
-        compute_cycles: without the drain.
-        drain_cycles: of all folds; with preload, of the last one, as the others are hidden.
+        folds: number of parts that the product is cut into.
+        compute_cycles: cycles without the drain.
+        drain_cycles: drain cycles of all folds; with preload only of the last one, since the others
+            are hidden.
         tail_cycles: of these two, those at the end in which the next product may already enter;
             0 without preload.
         macs: multiply-accumulates of the product.
-        slots: multiply-accumulates that the folds have room for.
-        cells: of the array.
+        slots: multiply-accumulates of the folds if all cells were used.
+        cells: number of cells of the array.
     """
 
     folds: int
@@ -117,21 +118,21 @@ class SystolicCycles:
 
     @property
     def cycles(self) -> int:
-        """All of them."""
+        """The total cycles."""
         return self.compute_cycles + self.drain_cycles
 
     @property
     def utilisation(self) -> float:
-        """Share of the array's multiply-accumulates that are the product's, 0 to 1."""
+        """The fraction of the array's peak multiply-accumulates that the product uses, 0 to 1."""
         return self.macs / (self.cycles * self.cells)
 
     @property
     def mapping_efficiency(self) -> float:
-        """Share of the folds' room that the product fills, 0 to 1."""
+        """The fraction of the folds' multiply-accumulate slots that the product fills, 0 to 1."""
         return self.macs / self.slots
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
+        """Return all fields and properties by name, for JSON."""
         return {
             "cycles": self.cycles,
             "utilisation": self.utilisation,
@@ -141,10 +142,10 @@ class SystolicCycles:
 
 
 def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
-    """What a product costs on an array.
+    """Compute the cycles of a product on an array.
 
-    With preload folds follow each other without a gap: each takes as long as what moves through
-    the array, but no less than it takes to bring in what stays in the next fold.
+    With preload folds follow each other without a gap: a fold takes as many cycles as its moving
+    operand needs, but at least as many as it takes to load the next fold's stationary operand.
     """
     m, n, k = product.m, product.n, product.k
     rows, columns = array.rows, array.columns
@@ -178,7 +179,7 @@ def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
 
 
 def _packed_folds(product: Product, array: SystolicArray) -> int:
-    """Folds where the last channels share the columns among groups of positions."""
+    """Return the folds if the last channels share the columns among groups of positions."""
     full, rest = divmod(product.n, array.columns)
     folds = full * -(-product.m // array.rows)
     if rest:
@@ -187,10 +188,10 @@ def _packed_folds(product: Product, array: SystolicArray) -> int:
 
 
 def parse_product(text: str) -> Product:
-    """A product from `M,N,K`.
+    """Parse a product from `M,N,K`.
 
     Raises:
-        InputError: not three positive whole numbers.
+        InputError: the text is not three positive integers.
     """
     try:
         m, n, k = (int(part) for part in text.split(","))

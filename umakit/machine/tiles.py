@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer cut into tiles: which tiles there are, what each requires, and where it lies.
+"""A layer cut into tiles: their number, requirements, and places in the scratchpad.
 
-A tile is a part of the result: some rows, columns and output channels. It is computed from what its
-windows see of the data, halos included, in steps over parts of the input channels, whose partial
-sums meet in the accumulator. Tiles at the edges are smaller.
+A tile is a part of the result: some rows, columns and output channels. It is computed from the
+region of the data that its windows cover, halos included, in steps over parts of the input
+channels, whose partial sums are added in the accumulator. Tiles at the edges are smaller.
 
 All coordinates are expressions of the tile's number along each axis, see `index_arithmetic`.
 """
@@ -27,28 +27,28 @@ OUTPUT_CHANNELS = "output_channels"
 INPUT_CHANNELS = "input_channels"
 
 AXES = (OUTPUT_CHANNELS, ROWS, COLUMNS)
-"""Axes whose loops may be in any order; that over images is outside and that over input channels
-inside of them."""
+"""Axes whose loops may be in any order. The loop over images is outside of them, the loop over
+input channels inside."""
 
 BUFFERS = (1, 2, 4)
-"""What `Tiling.buffers` may be."""
+"""Valid values of `Tiling.buffers`."""
 
 Position = Mapping[str, Number]
-"""A tile's number along each axis."""
+"""The index of a tile along each axis."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a layer is cut, and in which order its tiles are computed.
+    """Tile sizes of a layer, and the order in which its tiles are computed.
 
     Attributes:
-        dataflow: what stays in the array.
-        rows, columns, output_channels: of a tile of the result.
-        input_channels: of one step towards it.
-        order: loops over tiles, the outermost first: a permutation of `AXES`. What does not
+        dataflow: which operand or result is stationary in the array.
+        rows, columns, output_channels: size of a tile of the result.
+        input_channels: number of input channels of one step.
+        order: loops over tiles, outermost first: a permutation of `AXES`. A tile that does not
             depend on the inner loops stays in the scratchpad while they run.
-        buffers: tiles of a tensor that lie in the scratchpad at a time: 2 to load the next one
-            while one is computed, 4 to be further ahead, which hides latencies; else 1.
+        buffers: number of tiles of a tensor in the scratchpad at a time: 1; 2 to load the next
+            tile while one is computed; 4 to load more tiles ahead, which hides latencies.
     """
 
     dataflow: Dataflow
@@ -62,7 +62,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class _Span:
-    """Part of an axis; `is_cut` if it is not the same part for all tiles."""
+    """A range of an axis; `is_cut` unless it is the same range for all tiles."""
 
     start: Number
     size: Number
@@ -70,13 +70,13 @@ class _Span:
 
 
 class Tiles:
-    """A layer and how it is cut.
+    """A layer cut into tiles.
 
     Args:
-        layer: what is computed.
-        tiling: how it is cut; sizes larger than the layer mean all of it.
-        columns: of the array, which are the output channels of a block of weights.
-        bank_bytes: what buffers are multiples of, so that no two share a bank.
+        layer: sizes of the layer.
+        tiling: tile sizes and loop order; a size larger than the layer means the whole axis.
+        columns: columns of the array, equal to the output channels of a block of weights.
+        bank_bytes: size of a bank; buffers are multiples of it, so that no two share a bank.
     """
 
     def __init__(self, layer: Layer, tiling: Tiling, columns: int, bank_bytes: int) -> None:
@@ -89,7 +89,7 @@ class Tiles:
 
     @cached_property
     def extents(self) -> dict[str, int]:
-        """Number of tiles along each axis, loops from the outermost to the innermost."""
+        """The number of tiles along each axis, in the order of the loops, outermost first."""
         sizes = {
             OUTPUT_CHANNELS: (self.layer.output_channels, self.tiling.output_channels),
             ROWS: (self.layer.output_size[0], self.tiling.rows),
@@ -104,11 +104,11 @@ class Tiles:
 
     @cached_property
     def loops(self) -> tuple[str, ...]:
-        """Axes with more than one tile, from the outermost loop to the innermost."""
+        """The axes with more than one tile, in the order of the loops, outermost first."""
         return tuple(axis for axis, extent in self.extents.items() if extent > 1)
 
     def axes_of(self, tensor: str) -> tuple[str, ...]:
-        """The axes along which a tensor has tiles of its own."""
+        """Return the axes along which a tensor is cut."""
         if tensor == "parameters":
             return ()
         if tensor == "weights":
@@ -119,19 +119,19 @@ class Tiles:
         return (IMAGES, *AXES)
 
     def depth(self, tensor: str) -> int:
-        """Number of loops around the copies of a tensor's tiles."""
+        """Return the number of loops around the copies of a tensor's tiles."""
         inside = [number for number, axis in enumerate(self.loops) if axis in self.axes_of(tensor)]
         return max(inside) + 1 if inside else 0
 
     def copies(self, tensor: str) -> int:
-        """How often a tile of a tensor is copied."""
+        """Return the total number of tile copies of a tensor."""
         return math.prod(self.extents[axis] for axis in self.loops[: self.depth(tensor)])
 
     # --- memory ---------------------------------------------------------------------------------
 
     @cached_property
     def buffers(self) -> dict[str, Buffer]:
-        """Memory in the scratchpad by tensor: data, weights, parameters, addend, result."""
+        """The scratchpad buffers by tensor: data, weights, parameters, addend, result."""
         layer, (rows, columns) = self.layer, self._largest_input
         result = self._largest(ROWS) * self._largest(COLUMNS) * self._largest(OUTPUT_CHANNELS)
         sizes = {"data": rows * columns * self._largest_input_channels}
@@ -151,7 +151,7 @@ class Tiles:
 
     @property
     def scratchpad_bytes(self) -> int:
-        """Bytes of all buffers."""
+        """The total size of all buffers in bytes."""
         return sum(buffer.size for buffer in self.buffers.values())
 
     def _largest(self, axis: str) -> int:
@@ -165,7 +165,7 @@ class Tiles:
 
     @property
     def largest_tile(self) -> tuple[int, int]:
-        """Positions and output channels of the largest tile of the result."""
+        """The positions and output channels of the largest tile of the result."""
         return self._largest(ROWS) * self._largest(COLUMNS), self._largest(OUTPUT_CHANNELS)
 
     @property
@@ -195,7 +195,7 @@ class Tiles:
         return blocks * self._block * self.layer.window * self._largest(INPUT_CHANNELS)
 
     def _place(self, tensor: str, position: Position) -> Number:
-        """Where a tile lies in its buffer: in turns, if there is room for two."""
+        """Return the byte offset of a tile in its buffer, whose slots are used in rotation."""
         buffer = self.buffers[tensor]
         if buffer.tiles == 1:
             return 0
@@ -226,7 +226,7 @@ class Tiles:
         return _Span(start, size, outputs.is_cut)
 
     def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
-        """Rows or columns of the data that a tile's windows see, and how many of the padding."""
+        """Return the rows or columns of the data that a tile's windows cover, and the padding."""
         number = (ROWS, COLUMNS).index(axis)
         layer, outputs = self.layer, self._outputs(axis, position)
         size, stride = layer.input_size[number], layer.strides[number]
@@ -239,7 +239,7 @@ class Tiles:
     # --- commands -------------------------------------------------------------------------------
 
     def load(self, tensor: str, position: Position) -> Transfer:
-        """The copy of a tile of `data`, `weights` or `addend` into the scratchpad."""
+        """Return the transfer of a tile of `data`, `weights` or `addend` into the scratchpad."""
         if tensor == "weights":
             return self._weights(position)
         if tensor == "addend":
@@ -253,7 +253,7 @@ class Tiles:
         )  # fmt: skip
 
     def store(self, position: Position) -> Transfer:
-        """The copy of a tile of the result out of the scratchpad."""
+        """Return the transfer of a tile of the result out of the scratchpad."""
         return self._result("result", position)
 
     def _result(self, tensor: str, position: Position) -> Transfer:
@@ -269,7 +269,7 @@ class Tiles:
         channels: int,
         spans: Sequence[_Span],
     ) -> Transfer:
-        """Part of an image; what lies close together is one row."""
+        """Return the transfer of a part of an image; contiguous bytes form one row."""
         height, width = size
         image = position[IMAGES] * (height * width * channels)
         if self.layer.channels_first:
@@ -301,7 +301,7 @@ class Tiles:
         return _merged(offset, place, spans, extents)
 
     def job(self, position: Position) -> Job:
-        """The job that computes one step of a tile."""
+        """Return the job that computes one step of a tile."""
         layer = self.layer
         rows, above = self._inputs(ROWS, position)
         columns, left = self._inputs(COLUMNS, position)
@@ -333,7 +333,7 @@ class Tiles:
 def _merged(
     offset: Number, place: Number, spans: Sequence[_Span], extents: Sequence[int]
 ) -> Transfer:
-    """A transfer of part of a dense array of three axes, in as few rows as possible.
+    """Return the transfer of a part of a dense 3-D array with as few rows as possible.
 
     Whole rows of whole planes are one row. Whether an axis is whole must not depend on the tile,
     as the generated code has one call for all of them: a tile of an axis that is cut is not, even

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tilings that a compilation is given, and the layers that it cut.
+"""Tilings that are given to a compilation, and the layers that it cut.
 
 A backend's TIR pass asks its planner how a layer is cut. Pass and planner are the same objects in
 every compilation, so what one compilation was given cannot be stored in them. The lowering stage
@@ -21,11 +21,11 @@ from umakit.machine.tiles import Tiling
 
 @dataclass(frozen=True)
 class PlannedLayers:
-    """How a planner cut layers in one compilation.
+    """The layers that a planner cut in one compilation.
 
     Attributes:
-        tilings: that the compilation was given; other layers are cut by default.
-        layers: that were cut, in the order of the backend's passes, once for each prim func.
+        tilings: tilings that are given to the compilation; other layers get the default.
+        layers: the layers that were cut, in the order of the backend's passes, once per prim func.
     """
 
     tilings: Mapping[Layer, Tiling] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class PlannedLayers:
 
     @property
     def tuned(self) -> list[Layer]:
-        """Those of the layers that were cut as a given tiling says."""
+        """The layers that were cut by a given tiling."""
         return [layer for layer in self.layers if layer in self.tilings]
 
 
@@ -42,12 +42,13 @@ _current: ContextVar[Mapping[object, PlannedLayers]] = ContextVar("umakit_planne
 
 @contextmanager
 def planning(planned: Mapping[object, PlannedLayers]) -> Iterator[None]:
-    """Let planners answer passes that run in this block as a compilation wants it.
+    """Set the tilings that planners use in passes that run in this block.
 
     The lowering stage does this; passes only ask `TilePlanner.tiles_of`.
 
     Args:
-        planned: by planner; `tilings` are what it answers, `layers` grow with each question.
+        planned: by planner; `tilings` are read by `TilePlanner.tiles_of`, which appends to
+            `layers`.
     """
     token = _current.set(planned)
     try:
@@ -57,5 +58,5 @@ def planning(planned: Mapping[object, PlannedLayers]) -> Iterator[None]:
 
 
 def planned_by(planner: object) -> PlannedLayers | None:
-    """What the compilation that asks gave a planner; None outside of a compilation."""
+    """Return the tilings of the current compilation for a planner; None outside a compilation."""
     return _current.get({}).get(planner)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fifth stage: every intermediate and scratch tensor gets a memory pool and an offset in it.
+"""Memory planning: each intermediate and scratch tensor gets a memory pool and an offset in it.
 
-Tensors that are alive at the same time do not overlap, except that an element-wise kernel's
-output may take over the memory of an input that ends there.
+Tensors that are alive at the same time do not overlap, except that an element-wise kernel's output
+may reuse the memory of an input whose last use is that kernel.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def plan_memory(
     """Place the tensors of a program.
 
     Args:
-        program: whose tensors are to be placed.
-        pools: memories in order of preference; default: one of any size that all can reach.
+        program: the program whose tensors are placed.
+        pools: memories in order of preference; default: one pool of unlimited size that all
+            targets can access.
         planner: a name of `PLANNERS`.
 
     Raises:
-        MemoryPlanError: there is no such planner; no pool is within reach of all users of a
-            tensor; a pool overflows, with the bytes and the tensors, or is larger than anything
-            that C can address.
+        MemoryPlanError: there is no such planner; no pool is accessible to all users of a tensor;
+            a pool overflows (names the bytes and the tensors) or exceeds what C can address.
     """
     check_planner(planner)
     pools = tuple(pools) or memory_pools([])
@@ -93,7 +93,7 @@ def check_planner(planner: str) -> None:
     """Refuse a planner that does not exist.
 
     Raises:
-        MemoryPlanError: names those that do.
+        MemoryPlanError: there is no such planner; names the existing ones.
     """
     if planner not in PLANNERS:
         raise MemoryPlanError(
@@ -104,7 +104,7 @@ def check_planner(planner: str) -> None:
 def _users_of_pieces(
     program: Program, pieces: Sequence[Lifetime], shared: dict[str, str]
 ) -> list[tuple[Lifetime, frozenset[str]]]:
-    """Who touches each piece of memory, under whichever tensor's name."""
+    """Return the targets that access each piece of memory through any tensor that shares it."""
     users: dict[str, frozenset[str]] = {}
     for name, targets in tensor_users(program).items():
         owner = memory_owner(name, shared)
@@ -113,7 +113,7 @@ def _users_of_pieces(
 
 
 def _scratchpad(tensor: Tensor, pools: Sequence[MemoryPool]) -> list[MemoryPool]:
-    """The scratchpad that a tensor has to lie in; nothing for one that a plan may place."""
+    """Return the scratchpad that a tensor is assigned to; nothing if the plan may choose."""
     if not tensor.pool:
         return []
     found = [pool for pool in pools if pool.name == tensor.pool and pool.by_offset]
@@ -148,7 +148,7 @@ def _pool_plan(filled: Filled, lifetimes: list[Lifetime], shared: dict[str, str]
 
 
 def _wanted(plans: list[PoolPlan]) -> tuple[PoolPlan, ...]:
-    """The pools that hold something, and at least one for the library's interface to ask for."""
+    """Return the non-empty pools, and at least one pool for the library's interface."""
     supplied = [plan for plan in plans if not plan.pool.by_offset]
     last = None if any(plan.size for plan in supplied) else supplied[-1]
     return tuple(plan for plan in plans if plan.size or plan is last)

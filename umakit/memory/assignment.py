@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which memory pool each tensor goes to: the first that all its users reach and that has room."""
+"""Assignment of tensors to memory pools: the first pool that all users can access and that has
+room."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ from umakit.memory.pools import MemoryPool
 from umakit.program.lifetimes import Lifetime, live_set_bound
 
 NAMED_TENSORS = 4
-"""How many of the tensors that overflow a pool an error lists."""
+"""Maximum number of tensors that the error for an overflowing pool lists."""
 
 MOST_TRIALS = 2000
-"""Assignments that are tried; a network of a hundred pieces rarely needs as many."""
+"""Maximum number of assignments that are tried; few networks of a hundred pieces need as many."""
 
 Label = Callable[[str], str]
 Choice = dict[str, int]
-"""Position of each piece's pool among its candidates."""
+"""Index of each piece's pool among its candidates."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A pool with the offsets of what lies in it."""
+    """A pool with the offsets of its pieces."""
 
     pool: MemoryPool
     pieces: tuple[Lifetime, ...]
@@ -33,7 +34,7 @@ class Filled:
 
     @property
     def excess(self) -> int:
-        """Bytes by which it overflows."""
+        """The number of bytes by which the pool overflows."""
         return 0 if self.pool.size is None else max(0, self.size - self.pool.size)
 
 
@@ -44,24 +45,26 @@ def fill_pools(
     planner: Planner,
     label: Label,
 ) -> list[Filled]:
-    """Give every piece of memory a pool and an offset.
+    """Assign a pool and an offset to every piece of memory.
 
     Args:
-        pieces: what is to be placed, sizes in bytes.
+        pieces: the pieces with their lifetimes and sizes in bytes.
         candidates: pools by piece, in order of preference, at least one each.
         pools: all pools.
-        planner: places the pieces of one pool.
-        label: how an error calls a piece.
+        planner: function that places the pieces of one pool.
+        label: function that names a piece in errors.
 
     Raises:
-        MemoryPlanError: a pool overflows and nothing in it can go elsewhere.
+        MemoryPlanError: a pool overflows and none of its pieces can move to another pool.
     """
     return _Assignment(pieces, candidates, pools, planner, label).run()
 
 
 class _Assignment:
-    """All pieces start in their first pool. While one overflows, a piece that is alive at its
-    fullest step moves on to its next pool; at the end, pieces move back where there is room.
+    """A search for an assignment without overflow.
+
+    All pieces start in their first pool. While a pool overflows, a piece that is alive at its
+    fullest step moves to its next pool; at the end, pieces move back where there is room.
 
     A set of pieces that is too much for a pool at one step loses one of them in every solution, so
     trying each of them in turn finds a solution if there is one; the largest that fits into its
@@ -116,13 +119,13 @@ class _Assignment:
         return None
 
     def _fits_next(self, piece: Lifetime, choice: Choice) -> bool:
-        """Whether a piece's next pool has room for it in addition to what is there now."""
+        """Whether a piece's next pool has room for it in addition to its present pieces."""
         pool = self._candidates[piece.name][choice[piece.name] + 1]
         moved = {**choice, piece.name: choice[piece.name] + 1}
         return pool.size is None or live_set_bound(self._inside(pool, moved)) <= pool.size
 
     def _move_back(self, choice: Choice) -> None:
-        """Return pieces to earlier pools, largest first, where they fit now."""
+        """Move pieces back to earlier pools where they fit, largest first."""
         for piece in sorted(self._pieces, key=lambda piece: (-piece.size, piece.name)):
             wanted = choice[piece.name]
             for earlier in range(wanted):
@@ -159,7 +162,7 @@ class _Assignment:
 
 
 def fullest_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:
-    """The pieces that are alive at the step at which most bytes are, largest first."""
+    """Return the pieces that are alive at the step with the most live bytes, largest first."""
     best: list[Lifetime] = []
     for piece in pieces:
         alive = [other for other in pieces if other.first <= piece.first <= other.last]

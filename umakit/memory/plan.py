@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What planning memory yields."""
+"""The result of memory planning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from umakit.memory.pools import MemoryPool
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One memory pool and what lies in it.
+    """A memory pool and its tensors.
 
     Attributes:
         pool: the memory.
@@ -25,14 +25,14 @@ class PoolPlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where tensors live.
+    """Pools and offsets of all tensors.
 
     Attributes:
-        pools: in order of preference; those that hold something.
-        live_set_bound: the largest sum of sizes alive at one step; no plan that keeps whole
-            tensors apart can be smaller in total, one with takeovers can.
-        shared: input whose memory an output takes over, by output.
-        planner: whose work it is.
+        pools: the non-empty pools in order of preference.
+        live_set_bound: largest total size in bytes of the tensors alive at one step; a lower bound
+            of all plans in which no output reuses the memory of an input.
+        shared: input whose memory an output reuses, by output.
+        planner: name of the planner.
     """
 
     pools: tuple[PoolPlan, ...]
@@ -42,14 +42,14 @@ class MemoryPlan:
 
     @property
     def supplied(self) -> tuple[PoolPlan, ...]:
-        """The pools that the library asks its caller for."""
+        """The pools that the caller of the library provides."""
         return tuple(pool for pool in self.pools if not pool.pool.by_offset)
 
     @property
     def arena_size(self) -> int:
-        """Bytes of the pools that the caller supplies."""
+        """The total size in bytes of the pools that the caller provides."""
         return sum(pool.size for pool in self.supplied)
 
     def pool_of(self, tensor: str) -> PoolPlan | None:
-        """The pool that holds a tensor; None for one that the caller or the ROM holds."""
+        """Return the pool of a tensor; None for inputs, outputs and constants."""
         return next((pool for pool in self.pools if tensor in pool.offsets), None)

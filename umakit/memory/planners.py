@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planners: from lifetimes to offsets, by the names that users of TVM's USMP know.
+"""Planners that compute offsets from lifetimes, named as in TVM's USMP.
 
 All of them place one piece of memory after the other at its lowest free offset and differ in the
 order (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, for
@@ -20,14 +20,14 @@ DEFAULT_PLANNER = "optimal"
 
 HILL_CLIMB_ROUNDS = 500
 SEARCH_NODES = 5000
-"""About a second for a network of a hundred pieces."""
+"""Maximum number of nodes of the exact search: about a second for a network of 100 pieces."""
 
 SEARCH_PIECES = 200
-"""An exact search of more pieces would be cut off before it finds anything."""
+"""Maximum number of pieces for the exact search; with more it would end without a result."""
 
 
 def place(order: Sequence[Lifetime]) -> Offsets:
-    """The lowest free offset for each piece in turn."""
+    """Place each piece in turn at its lowest free offset."""
     offsets: Offsets = {}
     placed: list[Lifetime] = []
     for item in order:
@@ -47,7 +47,7 @@ def place(order: Sequence[Lifetime]) -> Offsets:
 
 
 def arena_size(lifetimes: Sequence[Lifetime], offsets: Offsets) -> int:
-    """Bytes from 0 to the end of the last piece."""
+    """Return the number of bytes from offset 0 to the end of the last piece."""
     return max((offsets[item.name] + item.size for item in lifetimes), default=0)
 
 
@@ -60,19 +60,19 @@ def _by_time(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def greedy_by_size(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Largest first."""
+    """Place pieces in order of decreasing size."""
     return place(_by_size(lifetimes))
 
 
 def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Those that are alive together with the most others first."""
+    """Place pieces in order of decreasing number of pieces that are alive at the same time."""
     conflicts = {item.name: sum(item.meets(other) for other in lifetimes) for item in lifetimes}
     order = sorted(lifetimes, key=lambda item: (-conflicts[item.name], -item.size, item.name))
     return place(order)
 
 
 def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Swap two pieces of the order, keep what is no worse; the same result on every run."""
+    """Improve the order by random swaps that are kept if the arena does not grow; deterministic."""
     generator = random.Random(0)
     order = _by_size(lifetimes)
     best = place(order)
@@ -92,10 +92,10 @@ def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 
 def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """In order of time, at the bottom or the top of an arena as small as the bound, in turns.
+    """Place pieces in order of time, alternating between the bottom and the top of the arena.
 
-    A chain of layers needs no more than its two largest neighbours this way. Falls back on the
-    lowest free offset where neither end is free.
+    The arena has the size of the lower bound. A chain of layers then needs no more memory than its
+    two largest neighbouring tensors. Where neither end is free, the lowest free offset is used.
     """
     capacity = live_set_bound(lifetimes)
     order = _by_time(lifetimes)
@@ -111,10 +111,10 @@ def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 
 def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """The smallest arena, by branch and bound; the best one found when the search is cut off.
+    """Find the smallest arena by branch and bound, or the best one within the limit of the search.
 
-    It stops at once when a quick plan meets the lower bound, as it does for most networks. The
-    search is limited in steps, not in time, so that equal networks give equal plans.
+    It stops at once when a heuristic plan meets the lower bound, as for most networks. The search
+    is limited in nodes, not in time, so that equal networks give equal plans.
     """
     candidates = [
         greedy_by_size(lifetimes),
@@ -134,8 +134,9 @@ def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
 class _Search:
     """Branch and bound over plans in which pieces are placed in order of their offsets.
 
-    Any plan can be compacted until each piece lies at 0 or on top of one that it meets, without
-    growing. So it is enough to place pieces in order of offset, each on top of those it meets.
+    Any plan can be compacted, without growing, until each piece lies at 0 or directly above a piece
+    whose lifetime overlaps its own. So it is enough to place pieces in order of their offsets, each
+    directly above the pieces it overlaps in time.
     """
 
     def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets) -> None:
@@ -147,7 +148,7 @@ class _Search:
         self._steps = sorted({item.first for item in lifetimes})
 
     def run(self) -> Offsets:
-        """The best plan found."""
+        """Return the best plan found."""
         if self._best_size > self._bound:
             self._extend({}, 0, dict.fromkeys(self._steps, 0))
         return self._best
@@ -178,7 +179,7 @@ class _Search:
             self._extend({**offsets, item.name: offset}, offset, higher)
 
     def _hopeless(self, left: list[Lifetime], lowest: int, heights: dict[int, int]) -> bool:
-        """Whether the pieces left cannot fit below the best plan at some step."""
+        """Whether the remaining pieces cannot improve on the best plan, because of some step."""
         return any(
             max(heights[step], lowest if waiting else 0) + waiting >= self._best_size
             for step in self._steps

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory pools: the memories that working tensors may live in.
+"""Memory pools: the memories for intermediate and scratch tensors.
 
 TVM's Unified Static Memory Planner (RFC 0009) called them workspace pools. A backend declares its
-own in `accel.toml`; whoever compiles may add the board's, or say how large one really is.
+pools in `accel.toml`; options of a compilation add pools of the board, or override sizes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from umakit.registration.backend import Backend
 from umakit.text.names import is_macro, is_reserved
 
 ALIGNMENT = 16
-"""Bytes; enough for every C type and for common vector units."""
+"""Default alignment in bytes; enough for every C type and for common vector units."""
 
 DEFAULT_POOL = "workspace"
 
@@ -31,16 +31,16 @@ _SYNTAX = re.compile(
 
 @dataclass(frozen=True)
 class MemoryPool:
-    """A memory.
+    """A memory for tensors.
 
     Attributes:
         name: a C identifier.
-        size: bytes; None where it may be as large as the network needs.
-        alignment: bytes, a power of two; of the pool itself and of every tensor in it.
-        reachable_by: targets (`cpu` or a backend's name) whose kernels can use it; None: all.
-        by_offset: whether it is a scratchpad that the CPU does not see. Drivers are told byte
-            offsets from its start instead of pointers; it holds what a TIR pass puts there
-            (`umakit.tir.scratchpad_buffer`), and the caller of the library does not supply it.
+        size: bytes; None if it may be as large as the network needs.
+        alignment: alignment in bytes of the pool and of every tensor in it, a power of two.
+        reachable_by: targets (`cpu` or a backend's name) whose kernels can access it; None for all.
+        by_offset: whether it is a scratchpad that the CPU cannot access. Drivers get byte offsets
+            from its start instead of pointers; it holds the buffers that a TIR pass allocates
+            (`umakit.tir.scratchpad_buffer`), and the caller of the library does not provide it.
     """
 
     name: str
@@ -65,19 +65,19 @@ class MemoryPool:
             raise MemoryPlanError(f"memory pool {self.name}: a size of {self.size} B")
 
     def serves(self, targets: Iterable[str]) -> bool:
-        """Whether kernels of all these targets can use it."""
+        """Whether kernels of all these targets can access the pool."""
         return self.reachable_by is None or self.reachable_by.issuperset(targets)
 
     def rounded(self, size: int) -> int:
-        """Bytes that a tensor takes up in it."""
+        """Return the size of a tensor in the pool, rounded up to the alignment, in bytes."""
         return -(-size // self.alignment) * self.alignment
 
 
 def parse_pool(text: str) -> MemoryPool:
-    """A pool from `NAME[=SIZE[K|M]][,align=BYTES]`.
+    """Parse a pool from `NAME[=SIZE[K|M]][,align=BYTES]`.
 
     Raises:
-        MemoryPlanError: it has another form, or an alignment that is no power of two.
+        MemoryPlanError: the text has another form, or the alignment is not a power of two.
     """
     match = _SYNTAX.fullmatch(text.strip())
     if match is None:
@@ -92,12 +92,13 @@ def parse_pool(text: str) -> MemoryPool:
 def memory_pools(
     backends: Sequence[Backend], requested: Sequence[MemoryPool] = ()
 ) -> tuple[MemoryPool, ...]:
-    """The pools of a build, in order of preference.
+    """Return the pools of a build, in order of preference.
 
     Args:
-        backends: whose `accel.toml` may declare pools; a pool of one name is one memory.
-        requested: pools of the board. One that a backend declared gets another size and the
-            stricter alignment; who reaches it stays the backend's word.
+        backends: backends whose `accel.toml` may declare pools; pools with equal names are one
+            memory.
+        requested: pools of the board. A pool that a backend declared too gets this size and the
+            stricter alignment; the backend's `reachable_by` stays.
 
     Raises:
         MemoryPlanError: two backends disagree about a pool, or a pool is requested twice.
@@ -135,7 +136,7 @@ def memory_pools(
 
 
 def _declared_pools(backend: Backend) -> list[MemoryPool]:
-    """The pools in a backend's `accel.toml`."""
+    """Return the pools in a backend's `accel.toml`."""
     targets = {"cpu": CPU, "accelerator": backend.target_name}
     return [
         MemoryPool(
@@ -150,7 +151,7 @@ def _declared_pools(backend: Backend) -> list[MemoryPool]:
 
 
 def _united(one: MemoryPool, other: MemoryPool) -> MemoryPool:
-    """One memory that two backends declare; a scratchpad belongs to one."""
+    """Merge the declarations of one memory by two backends; a scratchpad belongs to one backend."""
     if one is not other and (one.by_offset or other.by_offset):
         raise MemoryPlanError(
             f"memory pool {one.name} is a scratchpad, and declared by two backends",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether scratchpads have room for what a program wants to have in them."""
+"""A check whether the tensors that a program keeps in scratchpads fit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from umakit.program.program import Program
 
 
 def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str) -> bool:
-    """Whether a planner finds a place for everything that lies in scratchpads.
+    """Whether a planner finds offsets for all tensors that lie in scratchpads.
 
     Args:
-        program: whose tensors say which scratchpad they lie in.
-        pools: of the build.
+        program: the program, whose tensors name their scratchpad.
+        pools: pools of the build.
         planner: a name of `umakit.memory.PLANNERS`.
     """
     lifetimes = tensor_lifetimes(program)

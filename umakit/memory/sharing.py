@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs that take over the memory of an input."""
+"""Outputs that reuse the memory of an input."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from umakit.program.program import KernelCall, Program
 def shared_memory(
     program: Program, lifetimes: list[Lifetime], reachable: Callable[[frozenset[str]], bool]
 ) -> dict[str, str]:
-    """Outputs that take over the memory of an input which ends there, by output.
+    """Return the input whose memory an output reuses, by output.
 
     Args:
-        program: its kernels know which inputs they may overwrite.
-        lifetimes: of all its tensors.
-        reachable: whether some memory can be used by all of a set of targets.
+        program: the program, whose kernels name the inputs that may be overwritten.
+        lifetimes: lifetimes of all its tensors.
+        reachable: function that tells whether all targets of a set can access some memory.
     """
     by_name = {item.name: item for item in lifetimes}
     users = tensor_users(program)
@@ -47,7 +47,10 @@ def shared_memory(
 
 
 def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Lifetime]:
-    """Lifetimes of memory instead of tensors: a chain of takeovers is one, called by its first."""
+    """Return lifetimes of memory instead of tensors.
+
+    Tensors that reuse each other's memory have one lifetime, under the name of the first one.
+    """
     merged: dict[str, Lifetime] = {}
     for item in lifetimes:
         owner = memory_owner(item.name, shared)
@@ -63,13 +66,13 @@ def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Life
 
 
 def memory_owner(name: str, shared: dict[str, str]) -> str:
-    """The tensor whose memory a tensor lives in, after all takeovers."""
+    """Return the tensor whose memory a tensor reuses, directly or indirectly."""
     while name in shared:
         name = shared[name]
     return name
 
 
 def taken_over(call: KernelCall, shared: dict[str, str]) -> int | None:
-    """Position of the input that the call's output overwrites, None if there is none."""
+    """Return the index of the input that the call's output overwrites, None if there is none."""
     source = shared.get(call.outputs[0]) if len(call.outputs) == 1 else None
     return call.inputs.index(source) if source in call.inputs else None

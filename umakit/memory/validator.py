@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every memory plan; shares no code with the planner.
+"""An independent check of memory plans that shares no code with the planners.
 
 It replays the program: each tensor claims its bytes when it is written, and whenever a step reads
 a tensor, all its bytes must still be its own. A plan that overlaps two live tensors fails however
@@ -17,12 +17,12 @@ from umakit.program.program import KernelCall, Program, Role
 
 
 def validate_plan(program: Program, plan: MemoryPlan) -> None:
-    """Prove that a plan keeps every tensor intact from its write to its last read.
+    """Check that a plan keeps every tensor intact from its write to its last read.
 
     Raises:
-        MemoryPlanError: a pool larger than its memory; a tensor without an offset or with two,
-            outside its pool, misaligned or out of reach of a kernel that uses it; two tensors of
-            one step that overlap; a tensor that is overwritten before its last use.
+        MemoryPlanError: a pool is larger than its memory; a tensor has no offset or two, lies
+            outside its pool, is misaligned or not accessible to a kernel that uses it; two tensors
+            of one step overlap; a tensor is overwritten before its last use.
     """
     for pool in plan.pools:
         if pool.pool.size is not None and pool.size > pool.pool.size:
@@ -81,7 +81,7 @@ def _span(name: str, plan: MemoryPlan) -> tuple[str, int] | None:
 
 
 class _Replay:
-    """Who owns the bytes between each two borders of tensors in one pool, step after step."""
+    """The owner of each byte range between neighbouring tensor borders of a pool, step by step."""
 
     def __init__(self, program: Program, plan: MemoryPlan, pool: PoolPlan) -> None:
         self._program = program
@@ -98,7 +98,11 @@ class _Replay:
         self._owner = np.full(len(borders), -1, dtype=np.int64)
 
     def run(self) -> None:
-        """Raises MemoryPlanError where a tensor has lost bytes."""
+        """Replay all steps.
+
+        Raises:
+            MemoryPlanError: a tensor has lost bytes before its last use.
+        """
         for step, call in enumerate(self._program.calls):
             inputs = [name for name in (*call.inputs, *call.kept) if name in self._offsets]
             for name in inputs:
@@ -114,7 +118,7 @@ class _Replay:
             self._check_running(step)
 
     def _check_running(self, step: int) -> None:
-        """Raises if a step has taken bytes of an earlier one that may still run."""
+        """Refuse a step that overwrites tensors of an earlier step that may still be running."""
         for earlier, call in enumerate(self._program.calls[:step]):
             if call.overlapped and earlier + call.overlapped >= step:
                 for name in call.arguments:
@@ -136,7 +140,7 @@ class _Replay:
             )
 
     def _may_take_over(self, call: KernelCall, source: str) -> bool:
-        """Whether the call's output lies exactly on an input that its kernel may overwrite."""
+        """Whether the call's output occupies exactly an input that the kernel may overwrite."""
         kernel = self._program.kernels.get(call.kernel)
         if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in self._offsets:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each tensor of a program is alive, and who uses it."""
+"""Lifetimes of a program's tensors, and the targets that use each tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_ARENA = (Role.INTERMEDIATE, Role.SCRATCH)
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A piece of memory that is wanted from one step to another, both included."""
+    """A piece of memory that is in use from its first to its last step, both inclusive."""
 
     name: str
     size: int
@@ -21,12 +21,12 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether both are alive at some step."""
+        """Whether both pieces are alive at some step."""
         return self.first <= other.last and other.first <= self.last
 
 
 def tensor_lifetimes(program: Program) -> list[Lifetime]:
-    """First and last step of every tensor of the arena, in order of first use."""
+    """Return the lifetime of each tensor of the arena, in order of first use."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for step, call in enumerate(program.calls):
@@ -38,7 +38,7 @@ def tensor_lifetimes(program: Program) -> list[Lifetime]:
 
 
 def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """The largest sum of sizes alive at one step: no plan can be smaller."""
+    """Return the largest total size alive at one step in bytes, a lower bound of all plans."""
     return max(
         (
             sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
@@ -49,7 +49,7 @@ def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
 
 
 def tensor_users(program: Program) -> dict[str, frozenset[str]]:
-    """Targets whose kernels touch each tensor of the arena."""
+    """Return the targets whose kernels access each tensor of the arena."""
     users: dict[str, frozenset[str]] = {}
     for call in program.calls:
         for name in call.arguments:
@@ -59,7 +59,7 @@ def tensor_users(program: Program) -> dict[str, frozenset[str]]:
 
 
 def running_tensors(program: Program, step: int) -> set[str]:
-    """Tensors of earlier steps that may still run while a step does."""
+    """Return the tensors of earlier steps that may still be running during a step."""
     return {
         name
         for earlier, call in enumerate(program.calls[:step])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overlap: the CPU computes the next steps while an accelerator completes its own.
+"""Overlap of steps on the CPU with steps on accelerators.
 
 A driver with a queue may return before the accelerator is done; the last driver call of its kernels
-waits for completion. Where steps on the CPU follow that use nothing of the layer, that call moves
-behind them, and tensors of the layer stay alive until then. Steps are put into an order that has
-more such places.
+waits for completion. Where steps on the CPU follow that do not depend on the layer, that call moves
+behind them, and the layer's tensors stay alive until then. Steps are reordered to create more such
+opportunities.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from umakit.program.program import Completion, KernelCall, Program
 from umakit.registration.backend import Backend
 
 Overlap = Literal["free", "always", "never"]
-"""Whether steps on the CPU overlap with accelerators: where that costs no memory, or even if."""
+"""When steps on the CPU overlap with accelerators: if it costs no memory, always or never."""
 
 
 def overlap_with_cpu(
     program: Program, backends: Mapping[str, Backend], when: Overlap = "free"
 ) -> Program:
-    """Let steps on the CPU run while accelerators work.
+    """Let steps on the CPU run while accelerators are working.
 
     Args:
-        program: whose kernels wait for their accelerator themselves.
-        backends: by target, with what they registered by `_register_completion`.
+        program: a program whose kernels wait for their accelerator.
+        backends: by target, with the driver calls that they registered by `_register_completion`.
         when: `free` if the least memory of the network does not grow, `always` or `never`.
 
     Returns:
-        The same steps, perhaps in another order; some with `KernelCall.completion` and kernels
-        that do not wait.
+        The same steps, possibly reordered; some have a `KernelCall.completion` and a kernel that
+        does not wait.
     """
     queued = {name for name, backend in backends.items() if backend.completion is not None}
     if when == "never" or not queued or all(call.target in queued for call in program.calls):
@@ -50,14 +50,13 @@ def overlap_with_cpu(
 
 
 def _least_memory(program: Program) -> int:
-    """Bytes outside of scratchpads, which the CPU does not use."""
+    """Return the lower bound of the arena in bytes, without tensors in scratchpads."""
     lifetimes = tensor_lifetimes(program)
     return live_set_bound([item for item in lifetimes if not program.tensors[item.name].pool])
 
 
 def _started_early(calls: Sequence[KernelCall], queued: Collection[str]) -> Iterable[KernelCall]:
-    """Steps of accelerators with a queue as early as can be, and behind each what the CPU can do
-    meanwhile."""
+    """Start steps of accelerators with a queue early, followed by independent steps on the CPU."""
     left = list(calls)
     made = {name for call in calls for name in call.outputs}
     while left:
@@ -73,7 +72,7 @@ def _started_early(calls: Sequence[KernelCall], queued: Collection[str]) -> Iter
 
 
 def _with_late_completions(program: Program) -> Program:
-    """The program with completions behind the steps that do not depend on them."""
+    """Move completions behind the following steps that do not depend on them."""
     kernels = dict(program.kernels)
     calls = list(program.calls)
     for step, call in enumerate(calls):
@@ -95,7 +94,7 @@ def _with_late_completions(program: Program) -> Program:
 
 
 def _finish_of(kernel: Kernel) -> DriverCall | None:
-    """The driver call that waits for the accelerator, if nothing comes behind it."""
+    """Return the driver call that waits for the accelerator, if the kernel ends with it."""
     last = kernel.body[-1]
     if isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH:
         return last
@@ -103,7 +102,7 @@ def _finish_of(kernel: Kernel) -> DriverCall | None:
 
 
 def _independent(program: Program, step: int) -> int:
-    """How many steps on the CPU follow that read nothing of a step and cannot fail."""
+    """Return how many following steps on the CPU do not depend on a step and cannot fail."""
     outputs = set(program.calls[step].outputs)
     count = 0
     for call in program.calls[step + 1 :]:

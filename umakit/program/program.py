@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fourth stage: a straight-line list of kernel calls over named tensors."""
+"""The program: a straight-line list of kernel calls over named tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from umakit.text.names import c_identifier, unique
 
 
 class Role(Enum):
-    """What a tensor is to the caller of the library."""
+    """The role of a tensor in the interface of the library."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -38,8 +38,8 @@ class Tensor:
 
     Attributes:
         name: a C identifier, unique in the program.
-        label: how the user's model calls it.
-        pool: the scratchpad that it has to lie in, by name; empty where a memory plan may choose.
+        label: its name in the user's model.
+        pool: name of the scratchpad that it is assigned to; empty if the memory plan may choose.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.elements * tvm_api.element_bytes(self.dtype)
 
 
@@ -66,8 +66,8 @@ class Completion:
     """A driver call that was moved out of its kernel, behind later steps.
 
     Attributes:
-        node: waits until the accelerator is done.
-        after: how many of the following steps run before it, on the CPU.
+        node: the driver call that waits until the accelerator is done.
+        after: number of following steps that run on the CPU before this call.
     """
 
     node: DriverCall
@@ -83,14 +83,14 @@ class KernelCall:
         inputs: names of the tensors that are read.
         outputs: names of the tensors that are written in full.
         scratch: names of the tensors that are working memory of this step.
-        kept: those of the scratch that hold an earlier step's result, in a scratchpad.
-        completion: of the accelerator's work, where it is behind later steps; None where the
-            kernel returns with all work done.
-        label: what the user sees in a profile, for example `conv1 + relu1`.
+        kept: scratch tensors that hold an earlier step's result in a scratchpad.
+        completion: the driver call that waits for the accelerator, if it comes after later steps;
+            None if the kernel returns when all work is done.
+        label: name of the step for users, for example in profiles: `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
-        rows: of the offload report that the step computes, in order.
-        operators: their names in Relax.
+        rows: rows of the offload report that the step computes, in order.
+        operators: the names of these operators in Relax.
     """
 
     kernel: str
@@ -107,12 +107,12 @@ class KernelCall:
 
     @property
     def overlapped(self) -> int:
-        """How many of the following steps may run while this one still does."""
+        """The number of following steps that may run while this step is still running."""
         return 0 if self.completion is None else self.completion.after
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All tensors in the order of the kernel's parameters."""
+        """The tensors in the order of the kernel's parameters."""
         return (*self.inputs, *self.outputs, *self.scratch)
 
 
@@ -121,10 +121,10 @@ class Kept:
     """A tensor that stays in a scratchpad.
 
     Attributes:
-        tensor: how the user's model calls it.
-        holder: label of the step that has it there first.
-        readers: labels of the steps that find it there.
-        saved: bytes that are not copied, of an inference.
+        tensor: its name in the user's model.
+        holder: label of the first step that has it in the scratchpad.
+        readers: labels of the steps that read it there.
+        saved: bytes per inference that are not copied.
     """
 
     tensor: str
@@ -135,11 +135,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What moves between shared memory and scratchpads.
+    """Bytes that move between shared memory and scratchpads.
 
     Attributes:
-        moved: bytes of an inference.
-        kept: what would move too if it did not stay.
+        moved: bytes per inference.
+        kept: tensors that stay in a scratchpad and would otherwise move too.
     """
 
     moved: int
@@ -147,13 +147,13 @@ class Traffic:
 
     @property
     def saved(self) -> int:
-        """Bytes of an inference that are not copied."""
+        """The number of bytes per inference that are not copied."""
         return sum(item.saved for item in self.kept)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A network as straight-line code.
+    """A network as a straight-line list of kernel calls.
 
     Attributes:
         name: C identifier of the model.

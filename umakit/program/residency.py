@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Residency: results stay in the scratchpad where the next layer loads them from.
+"""Residency: results that stay in the scratchpad for the next layer.
 
-A backend's TIR pass writes every layer alone: load the operands, calculate, store the result. When
-the result of one layer is an operand of a later one, the driver calls that store it and load it
-again are dropped, as long as everything that has to lie in the scratchpad at the same time still
-fits.
+A backend's TIR pass generates each layer separately: load the operands, compute, store the result.
+When the result of one layer is an operand of a later one, the driver calls that store and reload it
+are dropped, as long as all tensors that have to be in the scratchpad at the same time still fit.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from umakit.program.program import Kept, KernelCall, Program, Role, Traffic
 from umakit.registration.backend import Backend
 
 Fits = Callable[[Program], bool]
-"""Whether everything that a program has in scratchpads finds a place there."""
+"""A function that tells whether all tensors of a program in scratchpads fit."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A driver call of a step that copies a whole tensor, over the tensors of the program.
+    """A driver call of a step that copies a whole tensor of the program.
 
     Attributes:
-        step: that makes the call.
-        node: of the step's kernel.
-        tensor: in shared memory, by name.
-        place: in a scratchpad, by name.
+        step: index of the step that makes the call.
+        node: the driver call in the step's kernel.
+        tensor: name of the tensor in shared memory.
+        place: name of the scratch tensor in the scratchpad.
     """
 
     step: int
@@ -40,13 +39,13 @@ class Copy:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A tensor that could stay.
+    """A tensor that could stay in a scratchpad.
 
     Attributes:
         tensor: its name.
-        holder: the copy of the step that has it in the scratchpad first.
+        holder: the copy of the first step that has it in the scratchpad.
         readers: later loads that would be dropped.
-        elsewhere: whether others read it in shared memory, so that it has to be stored anyway.
+        elsewhere: whether other steps read it in shared memory, so that it must be stored anyway.
     """
 
     tensor: str
@@ -56,28 +55,28 @@ class _Candidate:
 
     @property
     def drops_store(self) -> bool:
-        """Whether the holder computes the tensor, and nobody reads it in shared memory."""
+        """Whether the holder computes the tensor and no step reads it in shared memory."""
         return self.holder.node.kind is DriverCallKind.STORE and not self.elsewhere
 
     @property
     def copies_saved(self) -> int:
-        """How many copies are dropped."""
+        """The number of copies that are dropped."""
         return len(self.readers) + self.drops_store
 
 
 def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits: Fits) -> Program:
     """Drop copies of tensors that can stay in a scratchpad from one layer to another.
 
-    The tensors that save most bytes are tried first.
+    The tensors that save the most bytes are tried first.
 
     Args:
-        program: whose kernels load and store each for itself.
-        backends: by target, with what they registered by `_register_transfers`.
-        fits: whether there is room for everything; memory is planned in a later stage, which
-            gives its answer here.
+        program: a program in which each kernel loads and stores its own tensors.
+        backends: by target, with the driver calls that they registered by `_register_transfers`.
+        fits: tells whether a program's tensors fit into the scratchpads; a callback, because memory
+            is planned in a later stage.
 
     Returns:
-        The program with fewer copies, and with its `traffic`; the same one if no backend
+        The program with fewer copies and with its `traffic`; the unchanged program if no backend
         registered transfers.
     """
     if all(backend.transfers is None for backend in backends.values()):
@@ -97,7 +96,7 @@ def _saved_bytes(program: Program, candidate: _Candidate) -> int:
 
 
 def _shortened(candidate: _Candidate, readers: int) -> _Candidate:
-    """The candidate for its first readers only."""
+    """Return the candidate with only its first readers."""
     fewer = readers < len(candidate.readers)
     return replace(
         candidate,
@@ -126,7 +125,7 @@ def _traffic(program: Program, chosen: Sequence[_Candidate]) -> Traffic:
 
 
 def _copies(program: Program) -> list[Copy]:
-    """Copies of whole tensors in order of execution."""
+    """Return the copies of whole tensors in order of execution."""
     copies = []
     for step, call in enumerate(program.calls):
         if call.kernel:
@@ -139,7 +138,7 @@ def _copies(program: Program) -> list[Copy]:
 
 
 def _candidates(program: Program) -> list[_Candidate]:
-    """Tensors that one step has in a scratchpad and a later step loads again."""
+    """Return the tensors that one step has in a scratchpad and a later step loads again."""
     stored: dict[str, Copy] = {}
     loaded: dict[str, list[Copy]] = {}
     for copy in _copies(program):
@@ -175,14 +174,14 @@ def _is_in_one_scratchpad(program: Program, candidate: _Candidate) -> bool:
 
 @dataclass
 class _Edit:
-    """What changes at one step: copies that are dropped, and places that become another's."""
+    """The changes of one step: dropped copies, and scratch tensors that are replaced by others."""
 
     dropped: list[DriverCall] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
 
 
 def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
-    """The program with each chosen tensor in one place of the scratchpad from its holder on."""
+    """Return the program with each chosen tensor in one scratchpad place from its holder on."""
     tensors = dict(program.tensors)
     edits: dict[int, _Edit] = {}
     for candidate in chosen:
@@ -212,7 +211,7 @@ def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
 
 
 def _edited_call(call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]) -> KernelCall:
-    """A call of the kernel without the copies; the kernel is added to `kernels`."""
+    """Return a call of the kernel without the copies, and add that kernel to `kernels`."""
     original = kernel = kernels[call.kernel]
     if edit.dropped:
         kernel = _kernel_without(original, edit.dropped)
@@ -231,7 +230,7 @@ def _edited_call(call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]) -> K
 
 
 def _kernel_without(kernel: Kernel, dropped: Sequence[DriverCall]) -> Kernel:
-    """A kernel that finds operands in the scratchpad, or leaves results there."""
+    """Return a kernel that reads operands from the scratchpad, or leaves results there."""
     tensors = [transfer.tensor for transfer in kernel.transfers() if transfer.node in dropped]
     parts = [f"without_load_{n}" for n, p in enumerate(kernel.inputs) if p in tensors]
     parts += [f"without_store_{n}" for n, p in enumerate(kernel.outputs) if p in tensors]
