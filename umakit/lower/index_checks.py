@@ -361,7 +361,7 @@ class _Checker:
         return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
 
     def _lost_by(self, cast: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
-        """Return the conditions under which a narrowing cast changes a value, hiding an index.
+        """Return conditions under which a narrowing cast changes a value and hides an index."""
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
         if not self._depends_on_data(cast.value) or target not in INTEGERS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: lowered prim funcs with their scratch buffers turned into parameters."""
+"""Kernels: lowered prim funcs whose scratch buffers have become parameters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
 
 LOCAL_ELEMENTS = 1
-"""Scratch of at most this many elements stays a local variable; more goes into the arena."""
+"""Maximum number of elements of a scratch buffer that stays a local variable; larger ones go into
+the arena."""
 
 LOCAL_BYTES = 576
-"""The same for scratch whose scope is `local`: accumulators that belong into registers, and the two
-windows of a 3x3 convolution of 16 channels, whose layers are where networks need most memory."""
+"""Maximum size in bytes of a scratch buffer of scope `local` that stays a local variable.
+
+Such buffers are accumulators that belong into registers, and the two windows of a 3x3 convolution
+of 16 channels, whose layers determine the peak memory of many networks.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,20 @@ class Kernel:
     """A function over flat buffers.
 
     Attributes:
-        name: of the prim func.
+        name: name of the prim func.
         target: `cpu`, or the backend it runs on.
         inputs: parameters that are only read.
-        outputs: parameters that are written in full.
-        scratch: parameters that want working memory for the time of the call.
-        body: driver calls as nodes, and TIR statements for everything else, in execution order;
-            buffer declarations are left in, scratch allocations are gone.
-        returns_status: whether it returns an `int32_t` status instead of nothing.
-        checks_indices: whether one of the statuses is `INDEX_OUT_OF_RANGE`.
-        in_place: positions of inputs whose memory the output may take over.
-        keeps_names: whether parameters have names of their own, and not those of the network's
+        outputs: parameters that are written completely.
+        scratch: parameters for working memory that is needed only during the call.
+        body: driver calls as nodes and all other code as TIR statements, in execution order,
+            with buffer declarations but without scratch allocations.
+        returns_status: whether it returns an `int32_t` status instead of `void`.
+        checks_indices: whether it may return the status `INDEX_OUT_OF_RANGE`.
+        in_place: indices of inputs whose memory the output may reuse.
+        keeps_names: whether parameters keep their own names instead of those of the network's
             tensors.
         composite: parameters of the integer operator that it computes, without its arrays; None
-            where it came from no pattern of `umakit.patterns`.
+            if it does not come from a pattern of `umakit.patterns`.
     """
 
     name: str
@@ -66,7 +70,7 @@ class Kernel:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters, in the order of the C function."""
+        """The parameters in the order of the C function."""
         return (*self.inputs, *self.outputs, *self.scratch)
 
     @property
@@ -80,7 +84,7 @@ class Kernel:
         return tuple(node for node in self.body if not isinstance(node, DriverCall))
 
     def called_functions(self) -> list[str]:
-        """Names of the C functions that the kernel calls by name."""
+        """Return the names of the C functions that the kernel calls."""
         return [
             *(node.function for node in self.driver_calls),
             *(
@@ -91,7 +95,7 @@ class Kernel:
         ]
 
     def transfers(self) -> list[Transfer]:
-        """Driver calls that copy whole tensors of which the kernel makes no other use."""
+        """Return the driver calls that copy whole tensors which the kernel uses in no other way."""
         found = []
         for node in self.driver_calls:
             transfer = self._transfer(node)
@@ -100,7 +104,7 @@ class Kernel:
         return found
 
     def _transfer(self, node: DriverCall) -> Transfer | None:
-        """What a driver call copies, if it is a whole tensor to or from a whole scratch buffer."""
+        """Return the transfer of a driver call that copies a whole tensor from or to scratch."""
         if not node.moved_bytes:
             return None
         source, destination, _ = node.operands
@@ -115,7 +119,7 @@ class Kernel:
         return Transfer(node, tensor, place)
 
     def _mentions(self, parameter: Parameter) -> int:
-        """How many nodes of the body use a parameter."""
+        """Return how many nodes of the body use a parameter."""
         calls = sum(node.mentions(parameter) for node in self.driver_calls)
         return calls + sum(
             any(buffer.same_as(parameter.variable) for buffer in tvm_api.buffers_in(statement))
@@ -123,11 +127,11 @@ class Kernel:
         )
 
     def without(self, nodes: Collection[DriverCall], name: str) -> Kernel:
-        """The kernel without some driver calls, and without inputs and outputs that only they use.
+        """Return the kernel without some driver calls and the tensors that only they use.
 
         Args:
-            nodes: driver calls of the body.
-            name: of the new kernel.
+            nodes: driver calls of the body to remove.
+            name: name of the new kernel.
         """
         unused = [
             parameter
@@ -153,11 +157,12 @@ def make_kernel(
     """Turn a lowered prim func into a kernel.
 
     Args:
-        name: of the kernel.
+        name: name of the kernel.
         target: `cpu` or a backend's target name.
         function: a prim func after the last lowering phase.
-        outputs: how many of its parameters, the last ones, are results.
-        backend: the target's, which says what its driver calls do; None for CPU code.
+        outputs: number of results, which are its last parameters.
+        backend: backend of the target, which determines the purpose of driver calls; None for CPU
+            code.
     """
     allocations = [
         statement
@@ -200,7 +205,7 @@ def _parameter(variable: tvm_api.Buffer) -> Parameter:
 def _nodes(
     body: tvm_api.Stmt, parameters: Sequence[Parameter], backend: Backend | None
 ) -> tuple[DriverCall | tvm_api.Stmt, ...]:
-    """A kernel's body with its driver calls as nodes; driver calls in loops stay TIR."""
+    """Convert driver calls of a kernel's body to nodes; driver calls in loops stay TIR."""
     statements = tvm_api.flatten_statements(body)
     shown = {parameter.variable: parameter for parameter in parameters}
     for view in statements:
@@ -228,7 +233,7 @@ def _nodes(
 
 
 def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
-    """Buffers that a node computes with; a declaration of a view uses what it shows."""
+    """Return the buffers that a node uses; the declaration of a view uses its source."""
     if isinstance(node, DriverCall):
         expressions = [operand for operand in node.operands if not isinstance(operand, Parameter)]
         return tvm_api.buffers_in(expressions)
@@ -237,7 +242,7 @@ def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
 
 
 def _is_local(buffer: tvm_api.Buffer) -> bool:
-    """Whether scratch is small enough for the stack."""
+    """Whether a scratch buffer is small enough for the stack."""
     scope = tvm_api.buffer_scope(buffer)
     if "." in scope:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of umakit's own for what operators become on the CPU."""
+"""umakit's own legalization rules for operators on the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from umakit.operators.registry import Rule, legalizations
 
 
 def all_legalizations() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator: floats, integers, positions, coordinates, order."""
+    """Return all rules for `LegalizeOps` by operator name."""
     return {
         **float_rules(),
         **legalizations(),

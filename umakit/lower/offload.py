@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composites of `umakit.patterns`: arrays as the driver wants them, parameters on the prim func.
+"""Lowering of composites of `umakit.patterns` to prim funcs over the driver's arrays.
 
-An integer operator is its own specification. So no strategy is needed: a composite becomes a prim
-func over the arrays that the driver gets, with reference loops as its body and its parameters as an
-attribute, and a TIR pass puts the driver call in the place of the loops.
+An integer operator is its own specification, so no operator strategy is needed: a composite becomes
+a prim func over the arrays that the driver gets, with reference loops as its body and its
+parameters as an attribute. A TIR pass then replaces the loops by the driver call.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from umakit.registration.backend import Backend
 
 @dataclass(frozen=True)
 class Offloaded:
-    """A call of a composite, prepared.
+    """A call of a composite, prepared for lowering.
 
     Attributes:
         layer: parameters of the composite.
         function: a Relax composite function of one operator, whose parameters are the operands in
             the order of the driver's pointers.
-        operands: Relax expressions for them.
+        operands: Relax expressions of the operands.
     """
 
     layer: Any
@@ -42,7 +42,7 @@ class Offloaded:
     operands: tuple[Any, ...]
 
     def with_parameters(self, function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-        """A prim func that a TIR pass can ask for the parameters and the layer's arrays."""
+        """Attach the composite's parameters and arrays to a prim func, for TIR passes."""
         function = function.with_attrs({ATTRIBUTE: as_text(self.layer), KEEPS_NAMES: True})
         if not isinstance(self.layer, Weighted):
             return function
@@ -50,7 +50,7 @@ class Offloaded:
         return function.with_attr(ARRAYS_ATTRIBUTE, arrays)
 
     def reference(self) -> dict[str, Any]:
-        """A rule for `LegalizeOps`: the operator as loops over the arrays that the driver gets."""
+        """Return a rule for `LegalizeOps` that makes loops over the arrays that the driver gets."""
         name = f"relax.{PREFIX}{self.layer.operator}"
 
         def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
@@ -70,7 +70,7 @@ class Offloaded:
 
 
 def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
-    """What a backend registered for a composite `<target>.<pattern>`; None for other patterns."""
+    """Return the pattern a backend registered for a composite `<target>.<pattern>`, or None."""
     name = composite.partition(".")[2]
     for registered in backend.patterns:
         if registered.name == name and isinstance(registered.predicate, OperatorPattern):
@@ -84,13 +84,13 @@ def prepare_offload(
     """Prepare one call of a composite.
 
     Args:
-        pattern: what the backend registered.
+        pattern: pattern that the backend registered.
         function: the composite's Relax function.
-        arguments: of the call.
+        arguments: arguments of the call.
 
     Raises:
-        LoweringError: weights are no constants, or a pass of the backend changed the composite to
-            what no driver call stands for.
+        LoweringError: weights are not constants, or a pass of the backend changed the composite so
+            that no driver call can compute it.
     """
     values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     where = f"composite {tvm_api.function_attribute(function, 'Composite')}"
@@ -113,7 +113,7 @@ def prepare_offload(
 def _as_function(
     layer: Any, function: tvm_api.Function, operands: Sequence[Any]
 ) -> tvm_api.Function:
-    """The composite as one operator, whose attributes carry the parameters."""
+    """Return the composite as a function of one operator with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
     names = [name for name in layer.POINTERS if name != "result"]
     builder = tvm_api.relax.BlockBuilder()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU kernels that order elements along an axis: topk, sort and argsort.
 
-Equal elements keep their order, NaN counts as larger than every number (as in NumPy, ONNX Runtime
-and PyTorch), and 0 and -0 are equal. A heap of the `k` best positions so far, the last of them at
-its root, lies in the result with the positions: no working memory, and `n log k` steps for `n`
-elements (Floyd, "Algorithm 245: Treesort", Communications of the ACM 7, 1964).
+Equal elements keep their order, NaN is larger than every number (as in NumPy, ONNX Runtime and
+PyTorch), and 0 and -0 are equal. A heap of the `k` best positions so far, with the worst of them at
+its root, is kept in the output for the positions, so that no working memory is needed; `n` elements
+take O(n log k) steps (Floyd, "Algorithm 245: Treesort", Communications of the ACM 7, 1964).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, s
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
 Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> Relax expression."""
+"""A rule for `LegalizeOps`: (block builder, call) -> Relax expression."""
 
 
 def rules() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator."""
+    """Return the rules for `LegalizeOps` by operator."""
     return {"relax.topk": _topk, "relax.sort": _sort, "relax.argsort": _argsort}
 
 
@@ -72,15 +72,15 @@ def _ordered(
     largest: bool,
     dtype: str,
 ) -> tvm_api.Expr:
-    """A call of a kernel that yields the first elements in order, and their positions.
+    """Return a call of a kernel that computes the first elements in order, and their positions.
 
     Args:
-        builder: gets the kernel.
-        data: of a static shape.
-        axis: along which elements are ordered.
-        count: of elements in the results; all of them where it is less than 1.
+        builder: block builder that the kernel is added to.
+        data: tensor of a static shape.
+        axis: axis along which elements are ordered.
+        count: number of elements in the results; all elements if it is less than 1.
         largest: whether large elements come first.
-        dtype: of positions.
+        dtype: dtype of the positions.
     """
     shape = tvm_api.static_shape(data)
     if not shape:
@@ -110,10 +110,10 @@ class _Row:
 
     Attributes:
         data: buffer of the elements.
-        values, positions: buffers of the results; positions hold the heap meanwhile.
-        place: indices of the row, of which that of the axis is not used.
-        axis: along which elements are ordered.
-        count: of elements in the results.
+        values, positions: buffers of the results; `positions` holds the heap during the search.
+        place: indices of the row; that of `axis` is ignored.
+        axis: axis along which elements are ordered.
+        count: number of elements in the results.
         largest: whether large elements come first.
     """
 
@@ -131,7 +131,7 @@ class _Row:
         )
 
     def statements(self) -> tvm_api.Stmt:
-        """All of the row."""
+        """Return the statements that order the row."""
         count = self.count
         fill = loop("position", count, lambda position: self._put(position, position))
         results = loop("result", count, self._value)
@@ -143,7 +143,7 @@ class _Row:
         heap, rest, last = count // 2, self._size - count, count - 1
 
         def step(number: tvm_api.PrimExpr) -> Any:
-            """Make a heap, put better positions into it, and take them out in order."""
+            """Return one step: build the heap, insert better positions, or extract in order."""
             start = self._set(self._node, int32(heap - 1) - number, self._end, int32(count))
             insert = sequence(
                 self._set(self._node, int32(count)),
@@ -166,7 +166,7 @@ class _Row:
     # --- order ------------------------------------------------------------------------------------
 
     def _before(self, x: tvm_api.PrimExpr, y: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Whether an element comes before another one that it may be equal to."""
+        """Return the condition that an element comes strictly before another one."""
         dtype, comparison = tvm_api.dtype_of(x), x > y if self.largest else x < y
         if dtype.startswith("uint"):
             # TVM's analysis of conditions subtracts 1 from 0 of unsigned numbers.
@@ -184,12 +184,12 @@ class _Row:
         then: Callable[[Any, Any], Any],
         otherwise: tvm_api.Stmt | None = None,
     ) -> tvm_api.Stmt:
-        """What to do if the element at one node of the heap comes before that at another one.
+        """Return a branch on whether the element at one heap node comes before that at another.
 
         Args:
-            nodes: the two.
-            then: from their positions to statements.
-            otherwise: statements.
+            nodes: the two nodes.
+            then: function from their positions to the statements if the first comes before.
+            otherwise: statements for the other case.
         """
         positions = [tirx.Var(name, "int32") for name in ("first", "second")]
         values = [tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y")]
@@ -205,7 +205,7 @@ class _Row:
     # --- heap -------------------------------------------------------------------------------------
 
     def _sink(self) -> tvm_api.Stmt:
-        """Let the position at a node sink by one level, unless all below come before it."""
+        """Move the position at a node down by one level if a child comes after it."""
         node, child, end = (local[0] for local in (self._node, self._child, self._end))
         one = int32(1)
         to_the_right = self._set(self._child, child + one)
@@ -225,7 +225,7 @@ class _Row:
         )
 
     def _insert_if_better(self, position: tvm_api.PrimExpr, *then: Any) -> tvm_api.Stmt:
-        """Put a position in the place of the root, the last of the best, if it comes before it."""
+        """Replace the root, the worst of the best positions, by a position that comes before it."""
         root = int32(0)
         x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))
         return sequence(
@@ -235,7 +235,7 @@ class _Row:
         )
 
     def _take(self, last: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Move the root, which comes last, behind the heap, which is one smaller from then on."""
+        """Move the root, which comes last, behind the heap, and shrink the heap by one."""
         root, moved = int32(0), tirx.Var("moved", "int32")
         return sequence(
             tirx.Bind(moved, self._get(root)),

@@ -14,10 +14,10 @@ class Parameter:
 
     Attributes:
         variable: TIR buffer.
-        dtype: of its elements.
-        elements: how many.
-        pool: the scratchpad it lies in, by name; the parameter is then a byte offset. Empty for a
-            pointer.
+        dtype: dtype of the elements.
+        elements: number of elements.
+        pool: name of the scratchpad it lies in, in which case the parameter is a byte offset; empty
+            for a pointer.
     """
 
     variable: tvm_api.Buffer
@@ -27,5 +27,5 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.elements * tvm_api.element_bytes(self.dtype)

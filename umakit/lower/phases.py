@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TIR lowering of one prim func, phase by phase, with a backend's passes in between.
+"""TIR lowering of one prim func in phases, with a backend's passes in between.
 
 The order is that of TVM's own S-TIR pipeline (`tvm/s_tir/pipeline.py`), without what concerns
 GPUs, vector code and TVM's packed calling convention.
@@ -19,7 +19,7 @@ from umakit.registration.code import raised
 
 
 def without_blocks() -> list[Any]:
-    """TVM's passes from blocks to plain loops over tensors of all their dimensions."""
+    """Return TVM's passes that lower blocks to loops over tensors that are not flattened."""
     s_tir = tvm_api.s_tir_transform
     return [
         s_tir.CanonicalizeLoop(),
@@ -34,7 +34,7 @@ def without_blocks() -> list[Any]:
 
 
 def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
-    """TVM's passes, and the backend's phase that follows them; checks of indices where they go."""
+    """Return TVM's passes, each with the phase of backend passes that follows, and index checks."""
     s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
     flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
     return [
@@ -56,8 +56,11 @@ def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
 
 
 def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
-    """TVM's pass for loops that ask for it; it also unrolls all that store nothing, which loops
-    around driver calls do not."""
+    """Return TVM's pass that unrolls loops, if a loop asks for it.
+
+    The pass is not always run, because it also unrolls loops without stores, such as loops around
+    driver calls, that do not ask for it.
+    """
     loops = tvm_api.collect(function.body, tvm_api.tirx.For)
     asked = any(loop.kind == tvm_api.tirx.ForKind.UNROLLED for loop in loops)
     return [tvm_api.tirx_transform.UnrollLoop()] if asked else []
@@ -69,10 +72,10 @@ def lower_prim_func(
     """Lower a prim func from loops over blocks to flat loops over flat buffers.
 
     Args:
-        name: of the kernel, for messages.
+        name: name of the kernel, for messages.
         function: the prim func.
-        backend: whose TIR passes run on it; None for CPU code.
-        checks: TIR passes over loops before tensors are flattened, see `index_checks`.
+        backend: backend whose TIR passes are run; None for CPU code.
+        checks: TIR passes that run before tensors are flattened, see `index_checks`.
 
     Raises:
         LoweringError: a pass failed; names the pass's phase and the kernel.

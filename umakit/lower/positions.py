@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU kernels of operators that read or write at positions from a tensor.
+"""CPU kernels of operators with index tensors: take, gather, scatter and indexed assignment.
 
-TVM's own scatter into flattened tensors, where a position beyond one dimension falls into the next
-row unseen. These keep all dimensions, so that `index_checks` can compare each index with its own.
+TVM's kernels scatter into flattened tensors, where an index beyond one dimension silently falls
+into the next row. These kernels keep all dimensions, so that `index_checks` can compare each index
+with its own extent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from umakit.operators.kernels.loops import bound, buffer, int32, kernel, loops, 
 tirx = tvm_api.tirx
 
 Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> call_tir."""
+"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
@@ -28,11 +29,11 @@ REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "min": tirx.min,
     "max": tirx.max,
 }
-"""What becomes of an element, from itself and the update."""
+"""New value of an element, as a function of the old value and the update, by reduction."""
 
 
 def rules() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator."""
+    """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.gather_nd": _gather_nd,
         "relax.grad.take_backward": _take_backward,
@@ -46,7 +47,7 @@ def rules() -> dict[str, Rule]:
 
 
 def _take(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """`data[b, indices[k], r]` along an axis; TVM's own says on the terminal that it may crash."""
+    """Lower `data[b, indices[k], r]` along an axis; TVM's rule warns that it may crash."""
     mode, axis = str(call.attrs.mode), call.attrs.axis
     if mode != "fast" or tvm_api.static_shape(call.args[1]) is None:
         return builder.call_te(tvm_api.topi.take, *call.args, axis, mode=mode)
@@ -67,7 +68,7 @@ def _take(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
 
 
 def _gather_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """`data[b, indices[b, k, :], r]` for batch dimensions b, further ones k and the rest r."""
+    """Lower `data[b, indices[b, k, :], r]` with batch axes b, index axes k and remaining axes r."""
     batch = int(call.attrs.batch_dims)
 
     def gather_nd(data: Any, indices: Any) -> Any:
@@ -120,7 +121,7 @@ def _scatter_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
 
 
 def _fields(builder: tvm_api.BlockBuilder, indices: Any) -> list[Any]:
-    """The tensors of a tuple of indices, or the one that takes its place."""
+    """Return the tensors of a tuple of indices, or a single index tensor as a list."""
     if isinstance(indices, tvm_api.relax.Tuple):
         return list(indices.fields)
     if not isinstance(indices.ty, tvm_api.relax.TupleType):
@@ -130,7 +131,7 @@ def _fields(builder: tvm_api.BlockBuilder, indices: Any) -> list[Any]:
 
 
 def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """`data[i, j, ...]` as NumPy has it: indices are broadcast, negative ones allowed."""
+    """Lower `data[i, j, ...]` with NumPy's semantics: broadcast indices, negative ones allowed."""
     operands = [call.args[0], *_fields(builder, call.args[1])]
     shape, *index_shapes = (_shape(operand) for operand in operands)
     chosen = np.broadcast_shapes(*index_shapes)
@@ -152,7 +153,7 @@ def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
 
 
 def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """`data[i, j, ...] = values` as NumPy has it: indices and values are broadcast together.
+    """Lower `data[i, j, ...] = values` with NumPy's broadcast of indices and values.
 
     Unlike in NumPy, indices may be fewer than dimensions only where TVM's type rules allow it.
     """
@@ -185,13 +186,13 @@ def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
 
 
 def _broadcast(place: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
-    """Where an operand of some shape has what it is broadcast to a place."""
+    """Return the indices into an operand that is broadcast to a larger shape."""
     last = place[len(place) - len(shape) :]
     return tuple(int32(0) if extent == 1 else at for at, extent in zip(last, shape, strict=True))
 
 
 def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """The gradient of `take`: zeros, to which each slice is added where it was taken from."""
+    """Lower the gradient of `take`: each slice is added to zeros at the index it was taken from."""
     gradient, data, indices = call.args
     shape, places = _shape(data), _shape(gradient)
     axis = int(call.attrs.axis or 0) % len(shape)
@@ -220,7 +221,7 @@ def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
 
 
 def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """`data` with a slice of an axis replaced; TVM's own reads outside of the slice's values."""
+    """Lower the replacement of a slice; TVM's rule reads outside the slice's values."""
     data, values, *limits = call.args
     start, end, step = (tvm_api.integer_value(limit) for limit in limits)
     shape, given = _shape(data), _shape(values)
@@ -252,7 +253,7 @@ def _scatter(
     operands: Sequence[Any],
     writes: Callable[..., Any],
 ) -> tvm_api.Expr:
-    """A kernel that copies the data, its first operand, and writes into the copy."""
+    """Return a call of a kernel that copies its first operand and writes into the copy."""
     output = buffer("output", _shape(operands[0]), tvm_api.dtype_of(operands[0]))
 
     def copy(output: tvm_api.Buffer, data: Any, *_: Any) -> Any:
@@ -271,16 +272,16 @@ def _writing(
     start: Callable[..., Any],
     writes: Callable[..., Any],
 ) -> tvm_api.Expr:
-    """A kernel that sets all of its output, and then writes to some of it.
+    """Return a call of a kernel that initializes its output and then writes to parts of it.
 
     Args:
-        builder: gets the kernel.
-        call: what it stands for.
-        name: of the kernel.
-        operands: Relax expressions that it reads.
-        output: its buffer.
-        start: (output, *operands) -> statements that set all of the output.
-        writes: (*operands, output) -> statements.
+        builder: block builder that the kernel is added to.
+        call: the call that is lowered.
+        name: name of the kernel.
+        operands: Relax expressions that the kernel reads.
+        output: buffer of the output.
+        start: (output, *operands) -> statements that initialize the output.
+        writes: (*operands, output) -> statements that write to parts of it.
     """
     inputs = [
         buffer(f"operand_{number}", _shape(operand), tvm_api.dtype_of(operand))
@@ -292,7 +293,7 @@ def _writing(
 
 
 def _over(shape: Sequence[int], body: Callable[..., Any]) -> Any:
-    """Loops over all places of a shape."""
+    """Return loops over all indices of a shape."""
     return loops([(f"i{axis}", extent) for axis, extent in enumerate(shape)], body)
 
 
@@ -302,14 +303,14 @@ def _reduced(output: tvm_api.Buffer, place: Sequence[Any], update: Any, reductio
 
 
 def _signed(index: tvm_api.PrimExpr) -> Any:
-    """An index as int32 or, if its dtype has more values, int64."""
+    """Convert an index to int32 or, if its dtype has a larger range, to int64."""
     dtype = tvm_api.dtype_of(index)
     wide = dtype in ("int64", "uint32", "uint64")
     return index.astype("int64" if wide else "int32")
 
 
 def _from_the_end(index: tvm_api.PrimExpr, extent: int) -> Any:
-    """An index that counts from the end where it is negative."""
+    """Return an index with negative values counted from the end."""
     zero, size = (tirx.IntImm(tvm_api.dtype_of(index), value) for value in (0, extent))
     return tirx.Select(index < zero, index + size, index)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU kernel of a recurrent layer, see `umakit.floats.recurrent`.
+"""The CPU kernel of float LSTM, GRU and RNN layers, see `umakit.floats.recurrent`.
 
 Formulas are those of the ONNX operator specification of LSTM, GRU and RNN.
 """
@@ -17,11 +17,11 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, s
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
 Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> call_tir."""
+"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 
 def rules() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator."""
+    """Return the rules for `LegalizeOps` by operator."""
     return {f"relax.{OPERATOR}": _recurrent}
 
 
@@ -50,14 +50,15 @@ def _recurrent(builder: Any, call: Any) -> tvm_api.Expr:
 
 @dataclass(frozen=True)
 class _Layer:
-    """The statements of one layer.
+    """Generates the statements of one layer.
 
     Attributes:
-        cell: what is computed.
-        inputs: buffers by name.
-        results: buffers of outputs, state and cell; the last is scratch where there is no cell.
-        dtype: of all floats.
-        sizes: steps, batch, hidden size.
+        cell: kind and parameters of the cell.
+        inputs: input buffers by name.
+        results: buffers of outputs, hidden state and cell state; the last is scratch if the layer
+            has no cell state.
+        dtype: dtype of all floats.
+        sizes: number of steps, batch size and hidden size.
     """
 
     cell: Cell
@@ -67,7 +68,7 @@ class _Layer:
     sizes: tuple[int, int, int]
 
     def body(self) -> Any:
-        """All steps, one after the other."""
+        """Return the loop over all steps."""
         steps, batch, hidden = self.sizes
         _, state, memory = self.results
 
@@ -83,7 +84,7 @@ class _Layer:
         return sequence(loops([("b", batch), ("j", hidden)], start), loop("step", steps, step))
 
     def _in_sequence(self, t: Any, b: Any) -> Any:
-        """One step of one sequence, zeros after its end."""
+        """Return one step of one sequence, with outputs of zero after the sequence's end."""
         outputs, state, _ = self.results
         hidden = self.sizes[2]
 
@@ -97,7 +98,7 @@ class _Layer:
         return tirx.IfThenElse(t < self.inputs["lengths"][b], compute, clear)
 
     def _step(self, t: Any, b: Any) -> list[Any]:
-        """Statements that compute the outputs of a step from the state before it."""
+        """Return the statements that compute the outputs of a step from the previous state."""
         hidden, kind = self.sizes[2], self.cell.kind
         if kind == "GRU" and not self.cell.resets_after:
             return [
@@ -149,7 +150,7 @@ class _Layer:
         return self._with_products(b, j, (0, 1, 2, 3), compute)
 
     def _reset_state(self, t: Any, b: Any, j: Any) -> Any:
-        """The state times the reset gate, kept in the scratch."""
+        """Return the statements that store the state times the reset gate in scratch."""
         _, state, scratch = self.results
 
         def compute(products: Sequence[Any]) -> list[Any]:
@@ -159,7 +160,7 @@ class _Layer:
         return self._with_products(b, j, (1,), compute)
 
     def _gru(self, t: Any, b: Any, j: Any) -> Any:
-        """GRU whose state is reset before its product; z of the state, h of the reset state."""
+        """Return a GRU step that applies the reset gate before the product with the state."""
         scratch = self.results[2]
 
         def outer(update: Sequence[Any]) -> list[Any]:
@@ -184,7 +185,7 @@ class _Layer:
         return self._with_products(b, j, (0, 1, 2), compute)
 
     def _mixed(self, t: Any, b: Any, j: Any, update: Any, candidate: Any) -> list[Any]:
-        """(1 - z) * h + z * state."""
+        """Return the new state (1 - z) * h + z * state."""
         outputs, state, _ = self.results
         z = self._apply(0, self._gate(t, b, 0, j) + update)
         h, kept = self._apply(1, candidate), outputs[t, b, j]
@@ -215,14 +216,14 @@ class _Layer:
         compute: Callable[[Sequence[Any]], list[Any]],
         source: Any = None,
     ) -> Any:
-        """Statements with the products of the state and the weights of some gates.
+        """Return statements that use the products of the state and the weights of some gates.
 
         Args:
-            b: number of the sequence.
-            j: of the hidden unit.
-            gates: whose weights.
-            compute: from the products to statements.
-            source: what takes the place of the state.
+            b: index of the sequence in the batch.
+            j: index of the hidden unit.
+            gates: names of the gates.
+            compute: function from the products to statements.
+            source: buffer to use instead of the state.
         """
         source = self.results[1] if source is None else source
         weights = self.inputs["weights"]
@@ -251,7 +252,7 @@ class _Layer:
         )  # fmt: skip
 
     def _apply(self, number: int, value: Any, *, limited: bool = True) -> Any:
-        """An activation of a value, which is brought between the limits first."""
+        """Apply an activation to a value that is clipped first."""
         clip = self.cell.clip
         if clip is not None and limited:
             low, high = self._number(-clip), self._number(clip)
@@ -260,7 +261,7 @@ class _Layer:
 
 
 class _Bindings:
-    """Variables for values, and the statements that bind them."""
+    """Creates variables for values and collects the statements that bind them."""
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
@@ -273,7 +274,7 @@ class _Bindings:
 
 
 def activated(activation: Activation, x: Any, dtype: str) -> Any:
-    """A function of an expression.
+    """Apply an activation function to an expression.
 
     Raises:
         ValueError: there is no function of that name.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dissolve accelerator regions: `main` calls every composite function directly.
+"""Inlining of accelerator regions, so that `main` calls every composite function directly.
 
 Regions (`MergeCompositeFunctions`) matter to a runtime that switches devices. An ahead-of-time
-program is one list of calls, so they are opened up again.
+program is one list of calls, so they are inlined.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _RegionInliner(tvm_api.PyExprMutator):
         return _substitute(region.body.body, values)
 
     def _add_composite(self, function: tvm_api.Function) -> tuple[Any, list[Any]]:
-        """A global function for a composite, and the constants to call it with."""
+        """Add a global function for a composite; return it and the constants to call it with."""
         composite = str(tvm_api.function_attribute(function, "Composite") or "")
         if not composite:
             raise LoweringError("an accelerator region holds a function that is no composite")
@@ -75,7 +75,7 @@ class _RegionInliner(tvm_api.PyExprMutator):
 
 
 def _lift_constants(function: tvm_api.Function) -> tuple[Any, list[Any]]:
-    """Turn constants inside a function into parameters: prim funcs cannot hold them."""
+    """Turn constants inside a function into parameters, since prim funcs cannot contain them."""
     constants: list[Any] = []
     parameters: list[Any] = []
 

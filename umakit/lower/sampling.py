@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU kernels that read images at coordinates from a tensor: GridSample and regions of interest.
+"""CPU kernels of operators that sample images at given coordinates: GridSample, RoiAlign, RoiPool.
 
-TVM's own convert coordinates to 32-bit integers first, so that those far outside, infinite ones and
-NaN fall onto pixels at random. Here coordinates are brought near the image while they are floats,
-and one that is NaN, or has no place in a reflection, makes the result NaN.
+TVM's kernels convert coordinates to 32-bit integers first, so that distant, infinite and NaN
+coordinates select arbitrary pixels. Here coordinates are clipped to the neighbourhood of the image
+while they are floats, and a coordinate that is NaN, or has no reflection, makes the result NaN.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from umakit import tvm_api
 tirx, te = tvm_api.tirx, tvm_api.te
 
 Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> call_tir."""
+"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 FAR = 1e4
-"""A coordinate, where an image is from -1 to 1, at which there is padding for every method."""
+"""A normalized coordinate (the image is from -1 to 1) that is padding for every method."""
 
 LOST = 2.0**20
-"""A coordinate beyond which float32 does not tell where in a mirror image it is."""
+"""A coordinate beyond which float32 cannot resolve the position in a reflected image."""
 
 
 def rules() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator."""
+    """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.image.grid_sample": _grid_sample,
         "relax.vision.roi_align": _roi_align,
@@ -38,7 +38,7 @@ def rules() -> dict[str, Rule]:
 
 
 def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """TVM's own, for coordinates that are near the image; NaN for those that have no place.
+    """Lower grid_sample with TVM's kernel on clipped coordinates; NaN for invalid ones.
 
     `data` [N, C, *extents], `grid` [N, axes, *places] of coordinates from -1 to 1.
     """
@@ -68,7 +68,7 @@ def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.E
 
 
 def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> Any:
-    """A float between two limits; NaN stays NaN."""
+    """Clip a float to two limits; NaN stays NaN."""
     least, most = (tirx.const(float(limit), value.ty.dtype) for limit in (low, high))
     value = tirx.if_then_else(value < least, least, value)
     return tirx.if_then_else(value > most, most, value)
@@ -78,7 +78,7 @@ def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> Any:
 
 
 def _roi_align(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """TVM's own, whose regions outside of all images would not look at the number of theirs."""
+    """Lower roi_align with TVM's kernel, and check the batch index of every region."""
     names = ("pooled_size", "spatial_scale", "mode", "sample_ratio", "aligned", "layout")
     options = {name: getattr(call.attrs, name) for name in names}
 
@@ -90,7 +90,7 @@ def _roi_align(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
 
 
 def _of_an_image(result: Any, data: Any, rois: Any) -> Any:
-    """A result by region, which reads something of each region's image: its number is checked."""
+    """Make a result per region read its image, so that the region's batch index is checked."""
     nothing = tirx.const(-0.0, data.dtype)  # the only number that changes no other when added
     images = te.compute([data.shape[0]], lambda _: nothing, "images")
 
@@ -101,9 +101,9 @@ def _of_an_image(result: Any, data: Any, rois: Any) -> Any:
 
 
 def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """Largest elements of bins of regions: `data` [N, C, H, W], `rois` [R, 5] of image and corners.
+    """Lower roi_pool: `data` [N, C, H, W], `rois` [R, 5] of batch index and corners.
 
-    Sums of coordinates are float64, which is exact for all that 32-bit integers hold.
+    Coordinates are added in float64, which is exact for all values of 32-bit integers.
     """
     if str(call.attrs.layout) != "NCHW":
         return call
@@ -157,7 +157,7 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 
 
 def _bin(start: Any, end: Any, number: Any, count: int, scale: float) -> tuple[Any, Any]:
-    """First row of a bin and the one behind its last, as float64, from corners of a region."""
+    """Return the first row of a bin and the row after its last one, as float64."""
     dtype = str(start.ty.dtype)
     factor, half = (tirx.const(value, dtype) for value in (scale, 0.5))
     start, end = (tirx.floor(each * factor + half).astype("float64") for each in (start, end))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU kernels of running sums and products along an axis: cumsum and cumprod.
 
-Those of float32 are computed in float64 and rounded once each, as in PyTorch: a sum of many
-elements stays within half a unit in the last place. Integers wrap around.
+Scans of float32 are accumulated in float64 and each result is rounded once, as in PyTorch: a sum of
+many elements stays within half a unit in the last place. Integers wrap around.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, s
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
 Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> call_tir."""
+"""A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 
 def rules() -> dict[str, Rule]:
-    """Rules for `LegalizeOps`, by operator."""
+    """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.cumsum": _scan("cumsum", 0, lambda total, value: total + value),
         "relax.cumprod": _scan("cumprod", 1, lambda total, value: total * value),
@@ -28,11 +28,11 @@ def rules() -> dict[str, Rule]:
 
 
 def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
-    """The rule for an operator.
+    """Return the rule for an operator.
 
     Args:
-        name: of its kernels.
-        start: what combines with a value to that value.
+        name: name of its kernels.
+        start: identity element of `combine`.
         combine: (result so far, value) -> result.
     """
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loop schedules of CPU kernels: little scratch, innermost loops that a C compiler vectorizes.
+"""Loop schedules of CPU kernels with little scratch and vectorizable innermost loops.
 
-One rule set for every kernel: element-wise blocks are inlined into their consumer; a reduction
-runs its last output axis innermost, so that loads and stores are contiguous; what follows the
-reduction is computed row by row next to it, which leaves one row of accumulators as scratch
-instead of a whole tensor; padding is computed for the rows in use.
+The same rules apply to every kernel: element-wise blocks are inlined into their consumer; a
+reduction has its last output axis innermost, so that loads and stores are contiguous; blocks after
+the reduction are computed row by row inside its loops, which needs one row of accumulators as
+scratch instead of a whole tensor; padding is computed only for the rows in use.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from umakit import tvm_api
 
 SMALLEST_TILE, LARGEST_TILE = 16, 64
-"""Elements; enough to fill vector registers, few enough to stay in the first cache."""
+"""Numbers of elements: enough to fill vector registers, and few enough for the first cache."""
 
 
 def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators.
 
-    Steps that do not apply to a kernel are left out; the result always computes the same.
+    Steps that do not apply to a kernel are skipped; the result is always unchanged.
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
@@ -74,7 +74,7 @@ def _inline_elementwise(schedule: tvm_api.Schedule) -> None:
 
 
 def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
-    """Order: output axes, reduction axes, last output axis; what surrounds it moves inside."""
+    """Order loops as output axes, reduction axes, last output axis; move other blocks inside."""
     axes = schedule.get(block).iter_vars
     loops = schedule.get_loops(block)
     if len(loops) != len(axes):
@@ -100,10 +100,10 @@ def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None
 
 
 def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.Node) -> int:
-    """Elements of a row for which accumulators are kept at a time; 0: all of them.
+    """Return the number of accumulators of a row that are kept at a time; 0 for the whole row.
 
-    What follows a reduction keeps its accumulators in scratch. A long row is cut into equal tiles,
-    so that a matrix product's scratch does not grow with its output.
+    A reduction that is followed by other blocks keeps its accumulators in scratch. A long row is
+    cut into equal tiles, so that a matrix product's scratch does not grow with its output.
     """
     extent = tvm_api.integer_value(schedule.get(vector).extent) or 0
     if extent <= LARGEST_TILE or not list(schedule.get_consumers(block)):
@@ -113,7 +113,7 @@ def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.No
 
 
 def _padding_of(schedule: tvm_api.Schedule, block: tvm_api.Node) -> tvm_api.Node | None:
-    """The block that pads the reduction's input, or None."""
+    """Return the block that pads the reduction's input, or None."""
     producers = schedule.get_producers(block)
     return next((p for p in producers if _is_padding(schedule, p)), None)
 
@@ -125,10 +125,10 @@ def _loops_around_padding(
     loops: list[Any],
     outer: list[Any],
 ) -> list[Any]:
-    """The output loops inside which rows of padded input are computed.
+    """Return the output loops inside which rows of the padded input are computed.
 
     A convolution uses padded rows for every output channel, so they are computed once per output
-    row. Where no axis reuses them (depthwise, pooling) they are computed once for a larger part.
+    row. If no axis reuses them (depthwise, pooling), they are computed once for a larger part.
     """
     body = schedule.get(block)
     buffer = schedule.get(padding).writes[0].source
@@ -147,7 +147,7 @@ def _loops_around_padding(
 
 
 def _vector_axis(schedule: tvm_api.Schedule, spatial: list[Any]) -> tvm_api.Node | None:
-    """The last output axis that has more than one element."""
+    """Return the last output axis that has more than one element."""
     for loop in reversed(spatial):
         extent = tvm_api.integer_value(schedule.get(loop).extent)
         if extent is None or extent > 1:
@@ -164,9 +164,9 @@ def _compute_consumer_near(
 
 
 def _attempt(step: Callable[..., Any], *arguments: Any) -> bool:
-    """Apply a schedule step if TVM can prove it right; TVM leaves the schedule as it was if not.
+    """Apply a schedule step if TVM can prove it correct; otherwise the schedule is unchanged.
 
-    Some proofs end in a check that fails, before anything is changed, and not in a refusal.
+    In some cases TVM fails an internal check, before any change, instead of raising ScheduleError.
     """
     try:
         step(*arguments)
