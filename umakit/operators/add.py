@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.kernels.elementwise import binary_kernel
-from umakit.operators.kernels.loops import bound, int32
+from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.multipliers import fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.numeric.requantize import requantize
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
-from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.parameters import CommonScaleParameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
@@ -29,24 +28,13 @@ LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 
 
 @dataclass(frozen=True)
-class Add(Parameters):
-    """The sum of two tensors: both are brought to a common scale, added, and rescaled.
-
-    Attributes:
-        zero_points: of the operands.
-        left_shift: by which operands are shifted first, for precision.
-        multipliers, shifts: of left operand, right operand and result.
-    """
+class Add(CommonScaleParameters):
+    """The sum of two tensors: both are brought to a common scale, added, and rescaled."""
 
     operator: ClassVar[str] = "add"
 
-    zero_points: Pair
-    left_shift: int
-    multipliers: tuple[int, int, int]
-    shifts: tuple[int, int, int]
 
-
-def derive_as(kind: type[Add], island: Island) -> Any:
+def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
     """A call of a sum, or of a difference.
 
     Raises:
@@ -76,7 +64,9 @@ def derive_as(kind: type[Add], island: Island) -> Any:
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def addition_kernel(parameters: Add, shapes: Shapes, dtypes: list[str], sign: int = 1) -> Any:
+def addition_kernel(
+    parameters: Add, shapes: Shapes, dtypes: list[str], sign: int = 1
+) -> tvm_api.PrimFunc:
     """Kernel (left, right, output) of a sum, or of a difference with the sign -1."""
     factor = (parameters.multipliers[2], parameters.shifts[2])
     return binary_kernel(
@@ -84,19 +74,11 @@ def addition_kernel(parameters: Add, shapes: Shapes, dtypes: list[str], sign: in
     )
 
 
-def total_of_both(parameters: Add, left: Any, right: Any, sign: int = 1) -> tuple[list[Any], Any]:
+def total_of_both(
+    parameters: Add, left: tvm_api.Expr, right: tvm_api.Expr, sign: int = 1
+) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
     """Statements, and the sum or difference of two elements on the common scale."""
-    values, statements = [], []
-    for name, element, zero_point, by, shift in zip(
-        ("left", "right"), (left, right), parameters.zero_points, parameters.multipliers[:2],
-        parameters.shifts[:2], strict=True,
-    ):  # fmt: skip
-        shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
-        product = requantize(shifted, int32(by), int32(shift), parameters.arithmetic)
-        part, value = bound(f"scaled_{name}", product)
-        statements += part
-        values.append(value)
-    first, second = values
+    statements, (first, second) = on_common_scale(parameters, left, right)
     return statements, first - second if sign < 0 else first + second
 
 

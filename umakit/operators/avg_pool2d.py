@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.pools import tflm_pool
-from umakit.operators.derivation.windows import Window
+from umakit.operators.derivation.windows import Window, same_padding
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to
@@ -41,7 +41,7 @@ class AveragePool2d(Pool2d):
     operator: ClassVar[str] = "avg_pool2d"
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     attributes = island.call.attrs
     call = tflm_pool(AveragePool2d, island)
     if bool(getattr(attributes, "count_include_pad", False)) and any(Window.of(attributes).padding):
@@ -49,17 +49,17 @@ def _derive(island: Island) -> Any:
     return call
 
 
-def _average(channels: int, count: Any) -> WindowReduction:
+def _average(channels: int, count: tvm_api.Expr) -> WindowReduction:
     """Means of windows of `count` elements, ties away from zero."""
     accumulator = accumulators(channels)
     half = tirx.truncdiv(count, int32(2))
 
-    def finish(c: Any, store: Callable[[Any], Any]) -> Any:
+    def finish(c: tvm_api.Expr, store: Callable[[tvm_api.Expr], tvm_api.Stmt]) -> tvm_api.Stmt:
         total = tirx.Var("total", "int32")
         away = tirx.Select(total > int32(0), total + half, total - half)
         return sequence(tirx.Bind(total, int32(accumulator[c])), store(tirx.truncdiv(away, count)))
 
-    def add(c: Any, value: Any) -> Any:
+    def add(c: tvm_api.Expr, value: tvm_api.Expr) -> tvm_api.Stmt:
         return add_element_to(accumulator, c, value)
 
     return WindowReduction(accumulator, lambda c: set_to(accumulator, c, int32(0)), add, finish)
@@ -96,7 +96,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """AVERAGE_POOL_2D, of integers an island: TVM's own truncates where the mean is rounded."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
@@ -116,12 +116,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
         converter.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
     )
     return converter.quantized(operator, pooled, options.FusedActivationFunction())
-
-
-def same_padding(extent: int, window: int, stride: int) -> tuple[int, int]:
-    """Padding before and after, with which there are `ceil(extent / stride)` windows."""
-    total = max((-(-extent // stride) - 1) * stride + window - extent, 0)
-    return total // 2, total - total // 2
 
 
 register_all(("AVERAGE_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
-from umakit.operators.derivation.windows import Window, on_images
-from umakit.operators.islands import Island, Result
+from umakit.operators.derivation.convolutions import convolution_call
+from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
@@ -27,7 +26,6 @@ from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
-from umakit.operators.tensors import Quantized
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
@@ -47,36 +45,11 @@ class Conv2d(ConvolutionParameters):
     operator: ClassVar[str] = "conv2d"
 
 
-def _derive(island: Island) -> Any:
-    found = read_layer(island, RELAX)
-    if found is None:
-        return None
-    inner, layer = found
-
-    def convolve(image: Island, data: Quantized) -> Any:
-        return _convolution(image.result, replace(layer, source=data))
-
-    return on_images(inner, layer.source, convolve)
+def _derive(island: Island) -> tvm_api.Expr | None:
+    return convolution_call(Conv2d, RELAX, island)
 
 
-def _convolution(result: Result, layer: Layer) -> Any:
-    attributes = result.call.attrs
-    window = Window.of(attributes)
-    parameters = Conv2d(
-        **result.common(layer.arithmetic),
-        strides=window.strides,
-        padding=window.padding,
-        dilation=window.dilation,
-        groups=int(attributes.groups),
-        input_zero_point=layer.source.scale.zero_point,
-        layout=window.layout,
-    )
-    weights = window.ordered(layer.weights, str(attributes.kernel_layout))
-    operands = constant_operands(result, replace(layer, weights=weights))
-    return parameters.call([layer.source.integers, *operands], result.span)
-
-
-def _kernel(parameters: Conv2d, call: Any) -> tuple[Any, list[Any]]:
+def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
     """The fastest of several kernels (data, weights, bias, multipliers, shifts, output)."""
     constants, data = constants_of(call), call.args[0]
     shape, dtype = shape_of(data), tvm_api.dtype_of(data)
@@ -97,7 +70,7 @@ def _kernel(parameters: Conv2d, call: Any) -> tuple[Any, list[Any]]:
     return function, [data, *as_operands(arrays)]
 
 
-def _macs(call: Any, output: tuple[int, ...]) -> int:
+def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     weights = tvm_api.static_shape(call.args[1])
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
@@ -134,7 +107,7 @@ class QConv2d(Conv2d, Weighted, Image):
             **self.ending(),
         }
 
-    def reference_kernel(self) -> Any:
+    def reference_kernel(self) -> tvm_api.PrimFunc:
         return conv2d_loops(self)
 
 
@@ -238,7 +211,7 @@ register(
 )
 
 
-def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """CONV_2D."""
     options = converter.options(operator, "Conv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
@@ -246,7 +219,7 @@ def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Any:
     return converter.imported(operator)
 
 
-def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DEPTHWISE_CONV_2D."""
     options = converter.options(operator, "DepthwiseConv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")

@@ -7,16 +7,16 @@ Weights are int8[O, KH, KW, I/groups], the bias int32[O].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
-from umakit.operators.derivation.windows import Window, on_images
-from umakit.operators.islands import Island, Result
+from umakit.operators.derivation.convolutions import convolution_call, ordered_weights
+from umakit.operators.derivation.windows import Window
+from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import (
     Constants,
@@ -39,10 +39,10 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     total_of,
 )
-from umakit.operators.parameters import Pair, WindowParameters
+from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
-from umakit.operators.tensors import Quantized, Weights
+from umakit.operators.tensors import Weights
 from umakit.operators.tflite import (
     PADDING_SAME,
     TfliteConverter,
@@ -61,53 +61,23 @@ RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
 
 @dataclass(frozen=True)
-class Conv2dTranspose(WindowParameters):
-    """A transposed convolution: each element of the data is spread over a window of the result.
-
-    Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
-        dilation: rows, columns.
-        groups: of channels.
-    """
+class Conv2dTranspose(ConvolutionParameters):
+    """A transposed convolution: each element of the data is spread over a window of the result."""
 
     operator: ClassVar[str] = "conv2d_transpose"
 
-    input_zero_point: int
-    dilation: Pair = field(default=(1, 1), kw_only=True)
-    groups: int = field(default=1, kw_only=True)
+
+def _derive(island: Island) -> tvm_api.Expr | None:
+    return convolution_call(Conv2dTranspose, RELAX, island, ordered=_ordered)
 
 
-def _derive(island: Island) -> Any:
-    found = read_layer(island, RELAX)
-    if found is None:
-        return None
-    inner, layer = found
-
-    def convolve(image: Island, data: Quantized) -> Any:
-        return _convolution(image.result, replace(layer, source=data))
-
-    return on_images(inner, layer.source, convolve)
-
-
-def _convolution(result: Result, layer: Layer) -> Any:
-    attributes = result.call.attrs
-    window, groups = Window.of(attributes), int(attributes.groups)
+def _ordered(weights: Weights, window: Window, attributes: tvm_api.Node) -> Weights:
+    """Weights in the kernel's order, with the output channels of all groups along one axis."""
+    groups = int(attributes.groups)
     if groups != 1 and window.layout != "NCHW":
         raise NotAnIsland("a transposed convolution has groups")
-    weights = window.ordered(layer.weights, str(attributes.kernel_layout))
-    if groups > 1:
-        weights = _outputs_of_all_groups(weights, groups)
-    parameters = Conv2dTranspose(
-        **result.common(layer.arithmetic),
-        strides=window.strides,
-        padding=window.padding,
-        dilation=window.dilation,
-        groups=groups,
-        input_zero_point=layer.source.scale.zero_point,
-        layout=window.layout,
-    )
-    operands = constant_operands(result, replace(layer, weights=weights))
-    return parameters.call([layer.source.integers, *operands], result.span)
+    ordered = ordered_weights(weights, window, attributes)
+    return _outputs_of_all_groups(ordered, groups) if groups > 1 else ordered
 
 
 def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
@@ -118,7 +88,9 @@ def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
     return together.reshaped((groups * outputs, inputs // groups, *window))
 
 
-def _kernel(parameters: Conv2dTranspose, call: Any) -> tuple[Any, list[Any]]:
+def _kernel(
+    parameters: Conv2dTranspose, call: tvm_api.Call
+) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
     constants, data = _with_holes(parameters, constants_of(call)), call.args[0]
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
     return function, [data, *as_operands(constants.arrays())]
@@ -126,7 +98,7 @@ def _kernel(parameters: Conv2dTranspose, call: Any) -> tuple[Any, list[Any]]:
 
 def _loops(
     parameters: Conv2dTranspose, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
-) -> Any:
+) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a transposed convolution.
 
     The reference spreads each element over a window of 32-bit accumulators as large as the output;
@@ -151,12 +123,12 @@ def _loops(
     vertical = _Axis(height, kernel_height, parameters.strides[0], parameters.padding[0])
     horizontal = _Axis(width, kernel_width, parameters.strides[1], parameters.padding[1])
 
-    def one(n: Any, y: Any, x: Any, o: Any) -> Any:
+    def one(n: tvm_api.Expr, y: tvm_api.Expr, x: tvm_api.Expr, o: tvm_api.Expr) -> tvm_api.Stmt:
         (first_row, row_count), (first_column, column_count) = (
             vertical.terms(y), horizontal.terms(x)
         )  # fmt: skip
 
-        def term(row: Any, column: Any, i: Any) -> Any:
+        def term(row: tvm_api.Expr, column: tvm_api.Expr, i: tvm_api.Expr) -> tvm_api.Stmt:
             iy, ky = vertical.pair(y, first_row + row)
             ix, kx = horizontal.pair(x, first_column + column)
             channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
@@ -204,12 +176,12 @@ class _Axis:
         self._size, self._extent = size, extent
         self._stride, self._before = stride, before
 
-    def _split(self, position: Any) -> tuple[Any, Any]:
+    def _split(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
         """Quotient and remainder by the stride."""
         place = position + int32(self._before)
         return tirx.truncdiv(place, int32(self._stride)), tirx.truncmod(place, int32(self._stride))
 
-    def terms(self, position: Any) -> tuple[Any, Any]:
+    def terms(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
         """First j, and the number of terms, which may be below 0 for none."""
         quotient, remainder = self._split(position)
         first = tirx.max(quotient - int32(self._size - 1), int32(0))
@@ -217,13 +189,13 @@ class _Axis:
         end = tirx.min(tirx.truncdiv(inside, int32(self._stride)), quotient + int32(1))
         return first, end - first
 
-    def pair(self, position: Any, j: Any) -> tuple[Any, Any]:
+    def pair(self, position: tvm_api.Expr, j: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
         """Element of the data and of the window of term j."""
         quotient, remainder = self._split(position)
         return quotient - j, remainder + j * int32(self._stride)
 
 
-def _macs(call: Any, output: tuple[int, ...]) -> int:
+def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
     return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
 
@@ -243,7 +215,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
     options = converter.options(operator, "TransposeConvOptions")
     data, weights, result = (

@@ -6,8 +6,6 @@ Source is TensorFlow Lite Micro's `elu.cc`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -23,7 +21,7 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_al
 relax = tvm_api.relax
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     """Importers write relu(x) + min(exp(x) - 1, 0)."""
     if tvm_api.operator_name(island.call) != "add":
         return None
@@ -36,7 +34,7 @@ def _derive(island: Island) -> Any:
     return tflm_activation("elu", island, island.dequantized(x), _table)
 
 
-def _is_negative_part(call: Any, x: Any, definition: Definition) -> bool:
+def _is_negative_part(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> bool:
     """Whether an expression is min(exp(x) - 1, 0)."""
     least = with_scalar(call, "minimum", definition)
     if least is None or least[1] != 0.0:
@@ -77,10 +75,10 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
 
-    def function(data: Any) -> Any:
+    def function(data: tvm_api.Expr) -> tvm_api.Expr:
         emit, zero, one = converter.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
         negative = relax.op.minimum(emit(relax.op.subtract(emit(relax.op.exp(data)), one)), zero)
         return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))

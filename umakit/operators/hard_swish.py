@@ -7,7 +7,6 @@ Sources are TensorFlow Lite Micro's `hard_swish.h` and `hard_swish_common.cc`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit import tvm_api
 from umakit.operators.derivation.expressions import with_scalar
@@ -26,14 +25,14 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_al
 relax = tvm_api.relax
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr | None:
     argument = _argument(island.call, island.definition)
     if argument is None:
         return None
     return tflm_activation("hard_swish", island, island.dequantized(argument), _table)
 
 
-def _argument(call: Any, definition: Definition) -> Any | None:
+def _argument(call: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
     """x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6), None if it is none.
 
     Args:
@@ -54,7 +53,7 @@ def _argument(call: Any, definition: Definition) -> Any | None:
     moved = with_scalar(definition(clip.args[0]), "add", definition)
     if moved is None or moved[1] != 3.0 or not moved[0].same_as(product.args[0]):
         return None
-    return product.args[0]
+    return moved[0]
 
 
 def _table(source: Scale, result: Scale) -> Array:
@@ -118,10 +117,10 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
 
-    def function(data: Any) -> Any:
+    def function(data: tvm_api.Expr) -> tvm_api.Expr:
         moved = relax.op.add(data, relax.const(3.0, "float32"))
         ramp = relax.op.clip(moved, tvm_api.float_value(0.0), tvm_api.float_value(6.0))
         product = relax.op.multiply(data, ramp)

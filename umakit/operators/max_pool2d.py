@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,15 +38,15 @@ class MaxPool2d(Pool2d):
     operator: ClassVar[str] = "max_pool2d"
 
 
-def _derive_for_ort(island: Island) -> Any:
-    def parameters(result: Result, data: Any) -> Pool2d:
+def _derive_for_ort(island: Island) -> tvm_api.Expr:
+    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
         fields = pool_fields(Window.of(result.call.attrs), result, data)
         return MaxPool2d(**result.common(Arithmetic.ORT), **fields)
 
     return pool_of_images(island, parameters)
 
 
-def _derive_global(island: Island) -> Any:
+def _derive_global(island: Island) -> tvm_api.Expr:
     """The largest of whole images, as a pool of one window."""
     result = island.result
     shape = tvm_api.static_shape(result.call.args[0]) or ()
@@ -54,7 +54,7 @@ def _derive_global(island: Island) -> Any:
     if len(shape) < 3 or axes != list(range(2, len(shape))) or len(result.shape) < len(shape):
         raise NotAnIsland("the maximum is not over all positions of a channel")
 
-    def parameters(result: Result, data: Any) -> Pool2d:
+    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
         _, _, rows, columns = tvm_api.static_shape(data) or (0, 0, 0, 0)
         return MaxPool2d(
             **result.common(Arithmetic.ORT),
@@ -67,7 +67,7 @@ def _derive_global(island: Island) -> Any:
     return pool_of_images(island, parameters)
 
 
-def _of_integers(call: Any, network: Network) -> Any:
+def _of_integers(call: tvm_api.Call, network: Network) -> tvm_api.Expr:
     dtype = tvm_api.dtype_of(call.args[0])
     if dtype not in TFLITE_INTEGERS:
         return call
@@ -115,7 +115,7 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> Any:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """MAX_POOL_2D."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")

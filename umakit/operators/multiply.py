@@ -7,8 +7,9 @@ The formulas are those of TensorFlow Lite Micro's `mul_common.cc`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
@@ -38,7 +39,7 @@ class Multiply(Parameters):
     shift: int
 
 
-def _derive(island: Island) -> Any:
+def _derive(island: Island) -> tvm_api.Expr:
     result, operands = island.result, island.operands()
     left, right = (operand.scale for operand in operands)
     factor = fixed_points([float(left.scale) * float(right.scale) / float(result.scale.scale)])
@@ -52,11 +53,11 @@ def _derive(island: Island) -> Any:
     return parameters.call([operand.integers for operand in operands], result.span)
 
 
-def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> Any:
+def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Kernel (left, right, output) of a product."""
     left_zero, right_zero = parameters.zero_points
 
-    def combine(left: Any, right: Any) -> tuple[list[Any], Any]:
+    def combine(left: tvm_api.Expr, right: tvm_api.Expr) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
         return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
 
     return binary_kernel(

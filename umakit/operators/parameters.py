@@ -92,8 +92,24 @@ class WindowParameters(Parameters):
 
 
 @dataclass(frozen=True)
+class CommonScaleParameters(Parameters):
+    """What sums and differences have in common: both operands are brought to one scale first.
+
+    Attributes:
+        zero_points: of the operands.
+        left_shift: by which operands are shifted first, for precision.
+        multipliers, shifts: of left operand, right operand and result.
+    """
+
+    zero_points: Pair
+    left_shift: int
+    multipliers: tuple[int, int, int]
+    shifts: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
 class ConvolutionParameters(WindowParameters):
-    """What convolutions that are not transposed have in common.
+    """What convolutions of either direction have in common.
 
     Attributes:
         dilation: rows, columns.

@@ -14,11 +14,9 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.kernels.elementwise import binary_kernel
-from umakit.operators.kernels.loops import bound, int32
+from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
-from umakit.operators.numeric.requantize import requantize
-from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.parameters import CommonScaleParameters
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
@@ -33,21 +31,10 @@ MOST_BITS = 30
 
 
 @dataclass(frozen=True)
-class SquaredDifference(Parameters):
-    """The squared difference of two tensors whose shapes broadcast.
-
-    Attributes:
-        zero_points: of the operands.
-        multipliers, shifts: of left, right and the result.
-        left_shift: of both operands, before all.
-    """
+class SquaredDifference(CommonScaleParameters):
+    """The squared difference of two tensors whose shapes broadcast."""
 
     operator: ClassVar[str] = "squared_difference"
-
-    zero_points: Pair
-    multipliers: tuple[int, int, int]
-    shifts: tuple[int, int, int]
-    left_shift: int
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
@@ -82,19 +69,9 @@ def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) ->
     """Kernel (left, right, output)."""
 
     def combine(*elements: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
-        statements, values = [], []
-        for name, element, zero_point, multiplier, shift in zip(
-            ("left", "right"), elements, parameters.zero_points, parameters.multipliers[:2],
-            parameters.shifts[:2], strict=True,
-        ):  # fmt: skip
-            shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
-            product = requantize(shifted, int32(multiplier), int32(shift), parameters.arithmetic)
-            part, value = bound(f"scaled_{name}", product)
-            statements += part
-            values.append(value)
+        statements, (left, right) = on_common_scale(parameters, *elements)
         difference = tirx.Var("difference", "int32")
-        statements.append(tirx.Bind(difference, values[0] - values[1]))
-        return statements, difference * difference
+        return [*statements, tirx.Bind(difference, left - right)], difference * difference
 
     factor = (parameters.multipliers[2], parameters.shifts[2])
     return binary_kernel(parameters, shapes, dtypes, combine, factor)

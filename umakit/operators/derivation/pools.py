@@ -34,13 +34,7 @@ def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Ar
     window = Window.of(attributes)
     if window.dilation != (1, 1) or bool(attributes.ceil_mode):
         raise NotAnIsland("a pool is dilated or rounds its size up")
-    return kind(
-        **result.common(arithmetic),
-        strides=window.strides,
-        padding=window.padding,
-        window=window.size,
-        layout=window.layout,
-    )
+    return kind(**result.common(arithmetic), **window.common(), window=window.size)
 
 
 def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
@@ -83,9 +77,4 @@ def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> dict[str,
         reach = (result.shape[2 + axis] - 1) * window.strides[axis]
         reach += (window.size[axis] - 1) * window.dilation[axis] + 1
         after[axis] = max(after[axis], reach - before - sizes[axis])
-    return {
-        "strides": window.strides,
-        "padding": (top, left, *after),
-        "window": window.size,
-        "layout": window.layout,
-    }
+    return {**window.common(), "padding": (top, left, *after), "window": window.size}

@@ -53,6 +53,10 @@ class Window:
             LAYOUTS[layout],
         )
 
+    def common(self) -> dict[str, Any]:
+        """The fields that all `WindowParameters` have."""
+        return {"strides": self.strides, "padding": self.padding, "layout": self.layout}
+
     def ordered(self, weights: Weights, layout: str) -> Weights:
         """Weights as [O, KH, KW, I] for data in NHWC, as [O, I, KH, KW] for data in NCHW.
 
@@ -91,6 +95,13 @@ def on_images(
     data = Quantized(island.emit(image), source.scale)
     call = make(island.with_result(shape=(*shape[:2], 1, *shape[2:])), data)
     return tvm_api.make_call(reshape(island.emit(call), shape), span=span)
+
+
+def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
+    """Rows or columns that TensorFlow's SAME adds before and after, for ceil(size / stride)."""
+    reach = (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1
+    total = max(reach - size, 0)
+    return total // 2, total - total // 2
 
 
 def _pair(values: Iterable[SupportsInt]) -> Pair:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from umakit import tvm_api
 from umakit.operators.kernels.loops import (
+    bound,
     buffer,
     buffers,
     int32,
@@ -17,7 +18,8 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     unflatten,
 )
-from umakit.operators.parameters import Parameters
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.registry import Shapes
 
 tirx = tvm_api.tirx
@@ -57,6 +59,23 @@ def binary_kernel(
         return sequence(*statements, store_rescaled(output, place, value, factor, parameters))
 
     return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+
+
+def on_common_scale(
+    parameters: CommonScaleParameters, left: tvm_api.Expr, right: tvm_api.Expr
+) -> tuple[list[tvm_api.Stmt], tuple[tvm_api.Expr, tvm_api.Expr]]:
+    """Statements, and two elements as int32 on the common scale."""
+    values, statements = [], []
+    for name, element, zero_point, by, shift in zip(
+        ("left", "right"), (left, right), parameters.zero_points, parameters.multipliers[:2],
+        parameters.shifts[:2], strict=True,
+    ):  # fmt: skip
+        shifted = (int32(element) - int32(zero_point)) * int32(1 << parameters.left_shift)
+        product = requantize(shifted, int32(by), int32(shift), parameters.arithmetic)
+        part, value = bound(f"scaled_{name}", product)
+        statements += part
+        values.append(value)
+    return statements, (values[0], values[1])
 
 
 def factor_by_sign(

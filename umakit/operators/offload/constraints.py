@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from umakit.errors import BackendError
+from umakit.operators.derivation.windows import same_padding
 from umakit.operators.offload.composite import ROUNDINGS
 from umakit.operators.parameters import Pair
 
@@ -176,15 +177,8 @@ def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
     window = getattr(layer, "kernel", None) or layer.window
     dilation = getattr(layer, "dilation", (1, 1))
     sizes = zip((layer.height, layer.width), window, layer.strides, dilation, strict=True)
-    totals = [same_padding(*size) for size in sizes]
-    before = [total // 2 for total in totals]
-    return (*before, *(total - first for total, first in zip(totals, before, strict=True)))
-
-
-def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """What TensorFlow's SAME adds to rows or columns, the larger half of it behind them."""
-    outputs = -(-size // stride)
-    return max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    (top, bottom), (left, right) = (same_padding(*size) for size in sizes)
+    return top, left, bottom, right
 
 
 def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
