@@ -7,8 +7,6 @@ fold constants and as the reference of `uma diff`, gets the same meaning here.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -31,9 +29,9 @@ def constant_rules() -> dict[str, Rule]:
 
 
 def _rewritten(rule: Rule) -> Rule:
-    def apply(builder: Any, call: Any) -> Any:
+    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         result = rule(builder, call)
-        if tvm_api.operator_name(result) == "call_tir":
+        if isinstance(result, tvm_api.Call) and tvm_api.operator_name(result) == "call_tir":
             variable = result.args[0]
             builder.update_func(variable, _function(builder.get()[variable]))
         return result
@@ -41,7 +39,7 @@ def _rewritten(rule: Rule) -> Rule:
     return apply
 
 
-def in_comparisons(module: Any) -> Any:
+def in_comparisons(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """A module whose prim funcs are defined for NaN, infinities and divisors of 0.
 
     Args:
@@ -53,7 +51,7 @@ def in_comparisons(module: Any) -> Any:
     return changed
 
 
-def _function(function: Any) -> Any:
+def _function(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     callbacks = [
         (tirx.Max, lambda node: _extreme(node, tirx.GT)),
         (tirx.Min, lambda node: _extreme(node, tirx.LT)),
@@ -65,23 +63,23 @@ def _function(function: Any) -> Any:
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
 
 
-def _dtype(node: Any) -> str:
+def _dtype(node: tvm_api.Expr) -> str:
     return str(node.ty.dtype)
 
 
-def _extreme(node: Any, comparison: Any) -> Any:
+def _extreme(node: tirx.Max | tirx.Min, comparison: type[tirx.GT] | type[tirx.LT]) -> tvm_api.Expr:
     if _dtype(node) not in FLOATS:
         return node
     a, b = node.a, node.b
     if isinstance(b, tirx.FloatImm):
         a, b = b, a
-    better = comparison(a, b)
+    better: tvm_api.PrimExpr = comparison(a, b)
     if not isinstance(a, tirx.FloatImm) or a.value != a.value:
         better = tirx.Or(better, tirx.isnan(a))
     return tirx.Select(better, a, b)
 
 
-def _conversion(node: Any) -> Any:
+def _conversion(node: tirx.Cast) -> tvm_api.Expr:
     source, target = _dtype(node.value), _dtype(node)
     reads = tvm_api.collect(node.value, tvm_api.TensorLoad)
     if source not in FLOATS or target in (*FLOATS, "bool", "float16") or not reads:
@@ -94,12 +92,12 @@ def _conversion(node: Any) -> Any:
     return tirx.Select(tirx.isnan(x), tirx.IntImm(target, 0), result)
 
 
-def _integer(dtype: str, value: int) -> Any:
+def _integer(dtype: str, value: int) -> tvm_api.Expr:
     """A constant; TVM's own has room for 63 bits."""
     return tirx.const(value, dtype) if value < 2**63 else tirx.Cast(dtype, tirx.const(-1, "int64"))
 
 
-def _division(node: Any) -> Any:
+def _division(node: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> tvm_api.Expr:
     dtype = _dtype(node)
     reads = tvm_api.collect(node.b, tvm_api.TensorLoad)
     if not dtype.startswith(("int", "uint")) or not reads:
@@ -119,7 +117,7 @@ def _division(node: Any) -> Any:
     return tirx.Select(special, otherwise, type(node)(a, tirx.Select(special, one, b)))
 
 
-def _shift(node: Any) -> Any:
+def _shift(node: tirx.LShift | tirx.RShift) -> tvm_api.Expr:
     dtype, amount = _dtype(node), node.b
     if not tvm_api.collect(amount, tvm_api.TensorLoad):
         return node

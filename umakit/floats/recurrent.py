@@ -74,7 +74,7 @@ OPTIONAL = ("cell", "peepholes", "hidden_bias", "lengths")
 """Operands that a call may have, after the first three, in this order."""
 
 
-def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> Any:
+def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> tvm_api.Call:
     """A call of the operator.
 
     Args:
@@ -111,7 +111,7 @@ def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
     return cell, str(attributes["optional"]).split()
 
 
-def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
+def _infer(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
     steps, _, _ = tvm_api.static_shape(call.args[0]) or (0, 0, 0)
     batch, hidden = tvm_api.static_shape(call.args[2]) or (0, 0)
     dtype = tvm_api.dtype_of(call.args[0])

@@ -10,8 +10,10 @@ without weights it is `data[places[r, 0]]`, of any dtype.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,8 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 
-relax, te = tvm_api.relax, tvm_api.te
+relax = tvm_api.relax
+te = tvm_api.te
 
 OPERATOR = "resample"
 MOST_UNROLLED_TAPS = 16
@@ -76,7 +79,9 @@ def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
     return Table(axis, places, values)
 
 
-def resampled(builder: tvm_api.BlockBuilder, data: Any, tables: Sequence[Table]) -> Any:
+def resampled(
+    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
+) -> tvm_api.Expr:
     """The data resampled along some axes.
 
     Args:
@@ -102,7 +107,9 @@ def moves_only(call: tvm_api.Call) -> bool:
     return not any(int(flag) for flag in call.attrs["weighted"])
 
 
-def _call(builder: tvm_api.BlockBuilder, data: Any, tables: Sequence[Table]) -> Any:
+def _call(
+    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
+) -> tvm_api.Var:
     dtype = tvm_api.dtype_of(data)
     weighted = [table for table in tables if not table.gathers]
     operands = [data, *(relax.const(table.places, "int32") for table in tables)]
@@ -114,7 +121,7 @@ def _call(builder: tvm_api.BlockBuilder, data: Any, tables: Sequence[Table]) -> 
     return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
 
 
-def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
+def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
     data = call.args[0]
     shape = list(tvm_api.static_shape(data) or ())
     for number, axis in enumerate(call.attrs["axes"]):
@@ -134,7 +141,9 @@ def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
     )  # fmt: skip
 
 
-def _compute(data: Any, *tables: Any, axes: Sequence[int], weighted: Sequence[bool]) -> Any:
+def _compute(
+    data: te.Tensor, *tables: te.Tensor, axes: Sequence[int], weighted: Sequence[bool]
+) -> te.Tensor:
     """The sums in TE: terms written out, or a loop where one axis has many."""
     values = iter(tables[len(axes) :])
     pairs: dict[int, tuple[Any, Any]] = {
@@ -151,14 +160,14 @@ def _compute(data: Any, *tables: Any, axes: Sequence[int], weighted: Sequence[bo
         places, weights = pairs[axis]
         tap = te.reduce_axis((0, taps[axis]), "tap")
 
-        def one_sum(*at: Any) -> Any:
+        def one_sum(*at: tvm_api.Expr) -> tvm_api.Expr:
             source = (*at[:axis], places[at[axis], tap], *at[axis + 1 :])
             return te.sum(weights[at[axis], tap] * data(*source), axis=tap)
 
         return te.compute(shape, one_sum, name=OPERATOR)
 
-    def unrolled(*at: Any) -> Any:
-        total = None
+    def unrolled(*at: tvm_api.Expr) -> tvm_api.Expr:
+        terms = []
         # Weights are multiplied with each other first and terms added in this order, as in ONNX
         # Runtime: what follows may round at a tie.
         for number in itertools.product(*(range(taps[axis]) for axis in sorted(axes))):
@@ -169,9 +178,8 @@ def _compute(data: Any, *tables: Any, axes: Sequence[int], weighted: Sequence[bo
                 if weights is not None:
                     weight = weights[at[axis], tap]
                     factor = weight if factor is None else factor * weight
-            term = data(*source) if factor is None else factor * data(*source)
-            total = term if total is None else total + term
-        return total
+            terms.append(data(*source) if factor is None else factor * data(*source))
+        return functools.reduce(operator.add, terms)
 
     return te.compute(shape, unrolled, name=OPERATOR)
 

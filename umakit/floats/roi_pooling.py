@@ -22,12 +22,12 @@ te = tvm_api.te
 OPERATOR = "roi_pool"
 
 
-def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Any:
+def roi_pool(operands: Sequence[Any], *, maximum: bool) -> tvm_api.Call:
     """A call of the operator with its seven operands."""
     return tvm_api.operator_call(OPERATOR, operands, {"maximum": int(maximum)})
 
 
-def _infer(call: tvm_api.Call, _: Any) -> tvm_api.Type:
+def _infer(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
     data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
     shape = (rows[0], data[1], rows[1], columns[1])
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
@@ -39,15 +39,16 @@ def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 
 
 def _compute(
-    data: Any, images: Any, rows: Any, row_weights: Any, columns: Any, column_weights: Any,
-    factors: Any, maximum: bool,
-) -> Any:  # fmt: skip
+    data: te.Tensor, images: te.Tensor, rows: te.Tensor, row_weights: te.Tensor,
+    columns: te.Tensor, column_weights: te.Tensor,
+    factors: te.Tensor, maximum: bool,
+) -> te.Tensor:  # fmt: skip
     """The operator in TE."""
     shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
     extents = (rows.shape[2], columns.shape[2], 2, 2)
     i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))
 
-    def reduced(r: Any, c: Any, p: Any, q: Any) -> Any:
+    def reduced(r: tvm_api.Expr, c: tvm_api.Expr, p: tvm_api.Expr, q: tvm_api.Expr) -> tvm_api.Expr:
         element = data[images[r], c, rows[r, p, i, a], columns[r, q, j, b]]
         weighted = row_weights[r, p, i, a] * column_weights[r, q, j, b] * element
         return (te.max if maximum else te.sum)(weighted, axis=[i, j, a, b])

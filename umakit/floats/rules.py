@@ -18,9 +18,13 @@ import numpy as np
 
 from umakit import tvm_api
 
-te, tirx = tvm_api.te, tvm_api.tirx
-Rule = Callable[[Any, Any], Any]
-"""(block builder, call) -> call_tir."""
+te = tvm_api.te
+tirx = tvm_api.tirx
+Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr | None]
+"""(block builder, call) -> call_tir; None where TVM's own rule fits."""
+
+Reducer = Callable[..., Any]
+"""(elements, reduction axes) -> reduced expression, or one for each part of an element."""
 
 SPATIAL_AXES = "DHW"
 
@@ -58,13 +62,13 @@ def _for_floats(operator: str, rule: Rule) -> Rule:
     return apply
 
 
-def _maximum_of(dtype: str) -> Any:
+def _maximum_of(dtype: str) -> Reducer:
     return te.comm_reducer(
         lambda a, b: tirx.max(a, b), lambda _: tirx.const(-math.inf, dtype), "max"
     )
 
 
-def _minimum_of(dtype: str) -> Any:
+def _minimum_of(dtype: str) -> Reducer:
     return te.comm_reducer(
         lambda a, b: tirx.min(a, b), lambda _: tirx.const(math.inf, dtype), "min"
     )
@@ -87,9 +91,9 @@ def _reduced(
     inner = {axis: te.reduce_axis((0, extents[axis]), f"k{axis}") for axis in axes}
     keeps = len(shape) == len(extents)
 
-    def one(*place: Any) -> Any:
+    def one(*place: tvm_api.Expr) -> Any:
         outer = iter(place)
-        index = []
+        index: list[tvm_api.ExprOp] = []
         for axis in range(len(extents)):
             if axis in inner:
                 index.append(inner[axis])
@@ -102,11 +106,11 @@ def _reduced(
     return te.compute(tuple(shape), one, name="extreme")
 
 
-def _axes(given: Any, rank: int) -> list[int]:
+def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
     """Axes of an operator's attribute: one, several, or all of them where none is given."""
     if given is None:
         return list(range(rank))
-    several = given if hasattr(given, "__len__") else [given]
+    several = given if isinstance(given, Sequence) else [given]
     return sorted({int(axis) % rank for axis in several})
 
 
@@ -119,7 +123,7 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
         if not axes:
             return None
 
-        def reduce(data: Any) -> Any:
+        def reduce(data: te.Tensor) -> te.Tensor:
             return _reduced(
                 shape, axes, result, lambda index, inner: reducer(data[tuple(index)], inner)
             )
@@ -139,7 +143,9 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
         axes, dtype = _axes(call.attrs.axis, len(shape)), tvm_api.dtype_of(call.args[0])
         place_dtype = tvm_api.dtype_of(call)
 
-        def combine(best: Any, other: Any) -> Any:
+        def combine(
+            best: Sequence[tvm_api.Expr], other: Sequence[tvm_api.Expr]
+        ) -> list[tvm_api.Expr]:
             # Elements arrive in order, after a first pair with place -1.
             wins = is_better(other[1], best[1])
             wins = tirx.Or(wins, tirx.And(tirx.isnan(other[1]), tirx.Not(tirx.isnan(best[1]))))
@@ -152,8 +158,8 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
             "place",
         )
 
-        def find(data: Any) -> Any:
-            def element(index: tvm_api.PrimExpr, inner: Any) -> Any:
+        def find(data: te.Tensor) -> te.Tensor:
+            def element(index: tvm_api.PrimExpr, inner: Sequence[tirx.IterVar]) -> Any:
                 place: Any = tirx.const(0, place_dtype)
                 for axis, variable in zip(axes, inner, strict=True):
                     place = place * shape[axis] + variable.var.astype(place_dtype)
@@ -191,14 +197,14 @@ def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
     }
     dtype = tvm_api.dtype_of(call)
 
-    def pool(data: Any) -> Any:
+    def pool(data: te.Tensor) -> te.Tensor:
         source = data
         if any(before[axis] or reach[axis] > shape[axis] for axis in axes):
             source = _padded(data, shape, before, reach, -math.inf)
         inner = {axis: te.reduce_axis((0, windows[axis]), f"k{axis}") for axis in axes}
         reducer = _maximum_of(dtype)
 
-        def element(*place: Any) -> Any:
+        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             index = [
                 i * strides[axis] + inner[axis] * dilations[axis] if axis in inner else i
                 for axis, i in enumerate(place)
@@ -211,12 +217,16 @@ def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 
 
 def _padded(
-    data: Any, shape: Sequence[int], before: dict[int, int], reach: dict[int, int], value: float
-) -> Any:
+    data: te.Tensor,
+    shape: Sequence[int],
+    before: dict[int, int],
+    reach: dict[int, int],
+    value: float,
+) -> te.Tensor:
     """The data with a border, as far as windows reach along each axis."""
     extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
 
-    def element(*place: Any) -> Any:
+    def element(*place: tvm_api.Expr) -> tvm_api.Expr:
         index = [i - before.get(axis, 0) for axis, i in enumerate(place)]
         inside = [
             condition
@@ -236,8 +246,8 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
     dtype = tvm_api.dtype_of(call)
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
 
-    def sign(data: Any) -> Any:
-        def element(*place: Any) -> Any:
+    def sign(data: te.Tensor) -> te.Tensor:
+        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             x = data[place]
             return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, x))
 
@@ -251,8 +261,8 @@ def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
     if float(call.attrs.alpha) != 0.0:
         return None
 
-    def leaky_relu(data: Any, slope: Any) -> Any:
-        def element(*place: Any) -> Any:
+    def leaky_relu(data: te.Tensor, slope: te.Tensor) -> te.Tensor:
+        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             x = data[place]
             return tirx.Select(x > tirx.const(0, str(data.dtype)), x, x * slope[0])
 
@@ -285,7 +295,7 @@ def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
     return rule
 
 
-def _one_element(value: float, dtype: str) -> Any:
+def _one_element(value: float, dtype: str) -> tvm_api.GenericConst:
     return tvm_api.relax.const(np.array([value], dtype), dtype)
 
 

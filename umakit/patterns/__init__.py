@@ -59,6 +59,7 @@ __all__ = [
 __all__ += sorted(registry.offered())
 
 
+# `Any`, as the names are used as types too: `patterns.QConv2d`.
 def __getattr__(name: str) -> Any:
     """Patterns of operators, such as `qconv2d`, and their parameters, such as `QConv2d`."""
     if name == "Offer":

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError
+from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.serialization import example, from_text
 
@@ -18,7 +18,7 @@ ARRAYS_ATTRIBUTE = "umakit_arrays"
 """Of a prim func, until it becomes a kernel: the layer's arrays by name."""
 
 
-def parameters_of(source: Any) -> Any:
+def parameters_of(source: object) -> Composite | None:
     """The parameters of an offloaded integer operator.
 
     Args:
@@ -42,7 +42,7 @@ def parameters_of(source: Any) -> Any:
     return replace(from_text(str(text)), **values)
 
 
-def driver_call(function: Any, name: str) -> Any:
+def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
     """The prim func of a composite with a call of a driver as its body.
 
     The arguments are those of `c_declaration`. A status other than 0 stops the run.
@@ -65,7 +65,7 @@ def driver_call(function: Any, name: str) -> Any:
     return tir.with_body(function, tir.driver_call(name, [*pointers, *layer.scalars.values()]))
 
 
-def driver_calls(**drivers: str) -> Any:
+def driver_calls(**drivers: str) -> tvm_api.Pass:
     """A TIR pass that turns composites into driver calls.
 
     Args:
@@ -73,7 +73,7 @@ def driver_calls(**drivers: str) -> Any:
             `qconv2d="my_npu_qconv2d"`. Other composites stay as they are.
     """
 
-    def replace(function: Any) -> Any:
+    def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         pattern = tir.composite_name(function).partition(".")[2]
         if pattern in drivers and parameters_of(function) is not None:
             return driver_call(function, drivers[pattern])

@@ -51,15 +51,16 @@ def as_text(layer: Composite) -> str:
     return json.dumps({"kind": type(layer).__name__, **values}, sort_keys=True)
 
 
-def from_text(text: str) -> Any:
+def from_text(text: str) -> Composite:
     """The inverse of `as_text`."""
-    values = {name: _tuples(value) for name, value in json.loads(text).items()}
-    kind = registry.composites()[values.pop("kind")]
+    values: dict[str, Any] = {name: _tuples(value) for name, value in json.loads(text).items()}
+    kind: type[Composite] = registry.composites()[values.pop("kind")]
     for name, part in kind.PARTS.items():
         if isinstance(values.get(name), Mapping):
-            values[name] = part(**{key: _tuples(value) for key, value in values[name].items()})
+            of_part: dict[str, Any] = {key: _tuples(item) for key, item in values[name].items()}
+            values[name] = part(**of_part)
     return kind(**values)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> object:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

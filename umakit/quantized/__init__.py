@@ -53,11 +53,11 @@ def quantize_to_integers(model: Model) -> Model:
     return replace(model, module=module, notices=tuple(notices))
 
 
-def _notices(module: object, left: list[LeftInFloat]) -> list[str]:
+def _notices(module: tvm_api.IRModule, left: list[LeftInFloat]) -> list[str]:
     """A sentence for each node that still computes in floating point."""
     reasons = {operator.name: operator.reason for operator in left}
     floats: dict[str, str] = {}
-    for binding in tvm_api.bindings_of(module["main"]):  # type: ignore[index]
+    for binding in tvm_api.bindings_of(module["main"]):
         operator = tvm_api.operator_name(binding.value)
         involved = (
             [tvm_api.dtype_of(binding.var), *map(tvm_api.dtype_of, binding.value.args)]

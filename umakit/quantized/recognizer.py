@@ -9,7 +9,6 @@ operator at the island's end: the first derivation that does not return None has
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.model import QuantizedSemantics
@@ -56,7 +55,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             operator without an integer form in one arithmetic takes that of the other.
     """
 
-    def __init__(self, module: Any, arithmetic: Arithmetic, semantics: QuantizedSemantics) -> None:
+    def __init__(
+        self, module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
+    ) -> None:
         super().__init__(module)
         self._network = Network(
             builder=self.builder_,
@@ -74,12 +75,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         """Names of layers whose float bias became integers."""
         return self._network.rounded_biases
 
-    def visit_var_binding_(self, binding: Any) -> None:
+    def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
 
-    def visit_tuple_getitem_(self, item: Any) -> Any:
+    def visit_tuple_getitem_(self, item: tvm_api.TupleGetItem) -> tvm_api.Expr:
         """A part of a split tensor, as a slice; it needs no tuple."""
         item = self.visit_expr_post_order(item)
         split = self._definition(item.tuple_value)
@@ -87,7 +88,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             return item
         return part_of_split(item, split)
 
-    def visit_call_(self, call: Any) -> Any:
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator == "quantize":
@@ -95,12 +96,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         if operator == "clip":
             return self._clip_integers(call)
         for candidate in integer_calls(operator):
-            replaced = candidate.replace(call, self._network)
+            replaced: tvm_api.Expr = candidate.replace(call, self._network)
             if not replaced.same_as(call):
                 return replaced
         return call
 
-    def _clip_integers(self, call: Any) -> Any:
+    def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
         """A clip of an integer operator's result becomes part of that operator."""
         value = self._definition(call.args[0])
         operator = operator_of(value)
@@ -110,11 +111,12 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         low, high = (round(tvm_api.float_argument(argument)) for argument in call.args[1:3])
         clip = max(parameters.clip[0], low), min(parameters.clip[1], high)
         clipped, operands = parameters.clipped(value.args, clip)
-        return clipped.call(operands, call.span)
+        replaced: tvm_api.Expr = clipped.call(operands, call.span)
+        return replaced
 
     # --- islands ------------------------------------------------------------------------------
 
-    def _quantize(self, call: Any) -> Any:
+    def _quantize(self, call: tvm_api.Call) -> tvm_api.Expr:
         reasons: list[NotAnIsland] = []
         for arithmetic in self._arithmetics:
             try:
@@ -130,9 +132,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             # ONNX Runtime and PyTorch round ties to even, as Relax does.
             return call
         scale = self._network.scale(call, tvm_api.dtype_of(call))
-        return self._derived(FLOATS, Island(Result.of(call, scale), self._network))
+        derived = self._derived(FLOATS, Island(Result.of(call, scale), self._network))
+        return call if derived is None else derived
 
-    def _integer_form(self, call: Any, network: Network) -> Any:
+    def _integer_form(self, call: tvm_api.Call, network: Network) -> tvm_api.Expr:
         """The integer operator of a quantize.
 
         Raises:
@@ -150,15 +153,15 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             raise NotAnIsland(f"there is no integer form of {operator}")
         return derived
 
-    def _derived(self, relax: str, island: Island) -> Any:
+    def _derived(self, relax: str, island: Island) -> tvm_api.Expr | None:
         """What the first recognition makes of an island that it is for; None if none is."""
         for recognition in recognitions(relax, island.arithmetic):
-            derived = recognition.derive(island)
+            derived: tvm_api.Expr | None = recognition.derive(island)
             if derived is not None:
                 return derived
         return None
 
-    def _result(self, call: Any, network: Network) -> Result:
+    def _result(self, call: tvm_api.Call, network: Network) -> Result:
         """The value that a quantize rounds, without activations in front of it."""
         scale = network.scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
@@ -176,7 +179,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             raise NotAnIsland("the quantized value has no static shape")
         return Result(value, scale, (low, high), activation, shape, call.span)
 
-    def _definition(self, expression: Any) -> Any:
+    def _definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
         """What a variable is bound to; anything else is its own definition."""
         if isinstance(expression, tvm_api.Var):
             bound = self.lookup_binding(expression)
@@ -187,8 +190,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):
 
 
 def recognize_islands(
-    module: Any, arithmetic: Arithmetic, semantics: QuantizedSemantics
-) -> tuple[Any, list[LeftInFloat], list[str]]:
+    module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
+) -> tuple[tvm_api.IRModule, list[LeftInFloat], list[str]]:
     """Rewrite the islands of `main` as integer operators.
 
     Returns:

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 
 
-def part_of_split(item: Any, split: Any) -> Any:
+def part_of_split(item: tvm_api.TupleGetItem, split: tvm_api.Expr) -> tvm_api.Expr:
     """One element of a tuple as a slice of what was split; the element itself of other tuples.
 
     Args:
