@@ -15,6 +15,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.operators.kernels.loops import KEEPS_NAMES
+from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.offload.reference import with_change_of_scale
@@ -111,7 +112,7 @@ def prepare_offload(
 
 
 def _as_function(
-    layer: Any, function: tvm_api.Function, operands: Sequence[Any]
+    layer: Composite, function: tvm_api.Function, operands: Sequence[Any]
 ) -> tvm_api.Function:
     """Return the composite as a function of one operator with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]

@@ -94,7 +94,7 @@ def _ordered(
     given = buffer("data", shape, element)
     values, positions = buffer("values", result, element), buffer("positions", result, dtype)
 
-    def row(*place: Any) -> tvm_api.Stmt:
+    def row(*place: tvm_api.Expr) -> tvm_api.Stmt:
         return _Row(given, values, positions, place, axis, count, largest).statements()
 
     outer = [(f"i{n}", 1 if n == axis else extent) for n, extent in enumerate(shape)]
@@ -142,13 +142,13 @@ class _Row:
             return sequence(fill, *([best] if self._size > 1 else []), results)
         heap, rest, last = count // 2, self._size - count, count - 1
 
-        def step(number: tvm_api.PrimExpr) -> Any:
+        def step(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
             """Return one step: build the heap, insert better positions, or extract in order."""
-            start = self._set(self._node, int32(heap - 1) - number, self._end, int32(count))
+            start = self._set((self._node, int32(heap - 1) - number), (self._end, int32(count)))
             insert = sequence(
-                self._set(self._node, int32(count)),
+                self._set((self._node, int32(count))),
                 self._insert_if_better(
-                    number + int32(count - heap), self._set(self._node, int32(0))
+                    number + int32(count - heap), self._set((self._node, int32(0)))
                 ),
             )
             take = self._take(int32(heap + rest + last) - number)
@@ -208,23 +208,23 @@ class _Row:
         """Move the position at a node down by one level if a child comes after it."""
         node, child, end = (local[0] for local in (self._node, self._child, self._end))
         one = int32(1)
-        to_the_right = self._set(self._child, child + one)
+        to_the_right = self._set((self._child, child + one))
         right = self._if_before((child, child + one), lambda *_: to_the_right)
 
         def swap(upper: tvm_api.PrimExpr, lower: tvm_api.PrimExpr) -> tvm_api.Stmt:
             puts = self._put(node, lower), self._put(child, upper)
-            return sequence(*puts, self._set(self._node, child))
+            return sequence(*puts, self._set((self._node, child)))
 
         below = sequence(
             tirx.IfThenElse(child + one < end, right, None),
-            self._if_before((node, child), swap, self._set(self._node, end)),
+            self._if_before((node, child), swap, self._set((self._node, end))),
         )
         return sequence(
-            self._set(self._child, node + node + one),
+            self._set((self._child, node + node + one)),
             tirx.IfThenElse(child < end, below, None),
         )
 
-    def _insert_if_better(self, position: tvm_api.PrimExpr, *then: Any) -> tvm_api.Stmt:
+    def _insert_if_better(self, position: tvm_api.PrimExpr, *then: tvm_api.Stmt) -> tvm_api.Stmt:
         """Replace the root, the worst of the best positions, by a position that comes before it."""
         root = int32(0)
         x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))
@@ -241,7 +241,7 @@ class _Row:
             tirx.Bind(moved, self._get(root)),
             self._put(root, self._get(last)),
             self._put(last, moved),
-            self._set(self._node, root, self._end, last),
+            self._set((self._node, root), (self._end, last)),
         )
 
     # --- access -----------------------------------------------------------------------------------
@@ -250,9 +250,8 @@ class _Row:
     def _size(self) -> int:
         return int(tvm_api.buffer_shape(self.data)[self.axis])
 
-    def _set(self, *locals_and_values: Any) -> tvm_api.Stmt:
-        pairs = zip(locals_and_values[::2], locals_and_values[1::2], strict=True)
-        return sequence(*(tirx.BufferStore(each, value, [int32(0)]) for each, value in pairs))
+    def _set(self, *values: tuple[tvm_api.Buffer, tvm_api.Expr]) -> tvm_api.Stmt:
+        return sequence(*(tirx.BufferStore(each, value, [int32(0)]) for each, value in values))
 
     def _at(self, position: tvm_api.PrimExpr) -> tuple[Any, ...]:
         return (*self.place[: self.axis], position, *self.place[self.axis + 1 :])

@@ -16,12 +16,13 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.kernels.loops import bound, buffer, int32, kernel, loops, sequence
 
+te = tvm_api.te
 tirx = tvm_api.tirx
 
-Rule = Callable[[Any, Any], Any]
+Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
 """A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
-REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+REDUCTIONS: dict[str, Callable[[tvm_api.Expr, tvm_api.Expr], tvm_api.Expr]] = {
     "update": lambda old, new: new,
     "add": lambda old, new: old + new,
     "mul": lambda old, new: old * new,
@@ -52,17 +53,17 @@ def _take(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     if mode != "fast" or tvm_api.static_shape(call.args[1]) is None:
         return builder.call_te(tvm_api.topi.take, *call.args, axis, mode=mode)
 
-    def take(data: Any, indices: Any) -> Any:
+    def take(data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         first = 0 if axis is None else int(axis) % len(data.shape)
         inner = first + len(indices.shape)
         shape = [*data.shape[:first], *indices.shape, *data.shape[first + 1 :]]
 
-        def element(*place: Any) -> Any:
+        def element(*place: tvm_api.Expr) -> tvm_api.ExprOp:
             found = indices[place[first:inner]] if inner > first else indices[()]
             return data[(*place[:first], found, *place[inner:])]
 
         names = [f"ax{axis}" for axis in range(len(shape))]
-        return tvm_api.te.compute(shape, element, "take", "injective", varargs_names=names)
+        return te.compute(shape, element, "take", "injective", varargs_names=names)
 
     return builder.call_te(take, *call.args, primfunc_name_hint="take")
 
@@ -71,17 +72,17 @@ def _gather_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
     """Lower `data[b, indices[b, k, :], r]` with batch axes b, index axes k and remaining axes r."""
     batch = int(call.attrs.batch_dims)
 
-    def gather_nd(data: Any, indices: Any) -> Any:
+    def gather_nd(data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         *outer, depth = (int(extent) for extent in indices.shape)
         rest = [int(extent) for extent in data.shape[batch + depth :]]
 
-        def element(*place: Any) -> Any:
+        def element(*place: tvm_api.Expr) -> tvm_api.ExprOp:
             first = place[: len(outer)]
             found = [indices[(*first, number)] for number in range(depth)]
             return data[(*place[:batch], *found, *place[len(outer) :])]
 
         names = [f"ax{axis}" for axis in range(len(outer) + len(rest))]
-        return tvm_api.te.compute([*outer, *rest], element, "gather_nd", varargs_names=names)
+        return te.compute([*outer, *rest], element, "gather_nd", varargs_names=names)
 
     return builder.call_te(gather_nd, *call.args, primfunc_name_hint="gather_nd")
 
@@ -91,8 +92,13 @@ def _scatter_elements(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_
     axis = int(call.attrs.axis) % len(shapes[0])
     reduction = str(call.attrs.reduction)
 
-    def writes(data: Any, indices: Any, updates: Any, output: tvm_api.Buffer) -> Any:
-        def write(*place: Any) -> Any:
+    def writes(
+        data: tvm_api.Buffer,
+        indices: tvm_api.Buffer,
+        updates: tvm_api.Buffer,
+        output: tvm_api.Buffer,
+    ) -> tvm_api.Stmt:
+        def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             index = _from_the_end(_signed(indices[place]), shapes[0][axis])
             bindings, index = bound("position", index)
             target = (*place[:axis], index, *place[axis + 1 :])
@@ -109,8 +115,13 @@ def _scatter_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
     rest = shapes[0][depth:]
     reduction = str(call.attrs.reduction)
 
-    def writes(data: Any, indices: Any, updates: Any, output: tvm_api.Buffer) -> Any:
-        def write(*place: Any) -> Any:
+    def writes(
+        data: tvm_api.Buffer,
+        indices: tvm_api.Buffer,
+        updates: tvm_api.Buffer,
+        output: tvm_api.Buffer,
+    ) -> tvm_api.Stmt:
+        def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             first, inside = place[: len(outer)], place[len(outer) :]
             found = [_signed(indices[(*first, int32(number))]) for number in range(depth)]
             return _reduced(output, (*found, *inside), updates[place], reduction)
@@ -120,7 +131,7 @@ def _scatter_nd(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
     return _scatter(builder, call, "scatter_nd", list(call.args), writes)
 
 
-def _fields(builder: tvm_api.BlockBuilder, indices: Any) -> list[Any]:
+def _fields(builder: tvm_api.BlockBuilder, indices: tvm_api.Expr) -> list[tvm_api.Expr]:
     """Return the tensors of a tuple of indices, or a single index tensor as a list."""
     if isinstance(indices, tvm_api.relax.Tuple):
         return list(indices.fields)
@@ -137,8 +148,8 @@ def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
     chosen = np.broadcast_shapes(*index_shapes)
     result = (*chosen, *shape[len(index_shapes) :])
 
-    def index_tensor(data: Any, *indices: Any) -> Any:
-        def element(*place: Any) -> Any:
+    def index_tensor(data: te.Tensor, *indices: te.Tensor) -> te.Tensor:
+        def element(*place: tvm_api.Expr) -> tvm_api.ExprOp:
             first, inside = place[: len(chosen)], place[len(chosen) :]
             target = [
                 _from_the_end(_signed(numbers(*_broadcast(first, given))), extent)
@@ -147,7 +158,7 @@ def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
             return data[(*target, *inside)]
 
         names = [f"ax{axis}" for axis in range(len(result))]
-        return tvm_api.te.compute(result, element, "index_tensor", varargs_names=names)
+        return te.compute(result, element, "index_tensor", varargs_names=names)
 
     return builder.call_te(index_tensor, *operands, primfunc_name_hint="index_tensor")
 
@@ -166,10 +177,10 @@ def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
         raise ValueError("more values than positions")
     reduction = "add" if call.attrs.accumulate else "update"
 
-    def writes(data: Any, *others: Any) -> Any:
+    def writes(data: tvm_api.Buffer, *others: tvm_api.Buffer) -> tvm_api.Stmt:
         *positions, update, output = others
 
-        def write(*place: Any) -> Any:
+        def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             first, inside = place[: len(chosen)], place[len(chosen) :]
             bindings, target = [], []
             for axis, position in enumerate(positions):
@@ -185,7 +196,7 @@ def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
     return _scatter(builder, call, "index_put", operands, writes)
 
 
-def _broadcast(place: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
+def _broadcast(place: Sequence[tvm_api.Expr], shape: Sequence[int]) -> tuple[tvm_api.Expr, ...]:
     """Return the indices into an operand that is broadcast to a larger shape."""
     last = place[len(place) - len(shape) :]
     return tuple(int32(0) if extent == 1 else at for at, extent in zip(last, shape, strict=True))
@@ -199,8 +210,10 @@ def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
     if len(_shape(indices)) != 1 or (call.attrs.axis is None and len(shape) != 1):
         raise ValueError("indices of several dimensions, or of flattened data")
 
-    def writes(slices: Any, numbers: Any, output: tvm_api.Buffer) -> Any:
-        def write(*place: Any) -> Any:
+    def writes(
+        slices: tvm_api.Buffer, numbers: tvm_api.Buffer, output: tvm_api.Buffer
+    ) -> tvm_api.Stmt:
+        def write(*place: tvm_api.Expr) -> tvm_api.Stmt:
             bindings, index = bound("position", _signed(numbers[place[axis]]))
             target = (*place[:axis], index, *place[axis + 1 :])
             return sequence(*bindings, _reduced(output, target, slices[place], "add"))
@@ -232,8 +245,8 @@ def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
     if given != (*shape[:axis], len(replaced), *shape[axis + 1 :]):
         raise ValueError("as many values as the slice has elements are needed")
 
-    def slice_scatter(data: Any, values: Any) -> Any:
-        def element(*place: Any) -> Any:
+    def slice_scatter(data: te.Tensor, values: te.Tensor) -> te.Tensor:
+        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             distance = place[axis] - start
             inside = tirx.all(distance >= 0, place[axis] < min(end, shape[axis]))
             inside = tirx.all(inside, tirx.floormod(distance, step) == 0)
@@ -241,7 +254,7 @@ def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
             return tirx.if_then_else(inside, values[source], data[place])
 
         names = [f"ax{number}" for number in range(len(shape))]
-        return tvm_api.te.compute(shape, element, "slice_scatter", "injective", varargs_names=names)
+        return te.compute(shape, element, "slice_scatter", "injective", varargs_names=names)
 
     return builder.call_te(slice_scatter, data, values, primfunc_name_hint="slice_scatter")
 
@@ -250,13 +263,13 @@ def _scatter(
     builder: tvm_api.BlockBuilder,
     call: tvm_api.Call,
     name: str,
-    operands: Sequence[Any],
-    writes: Callable[..., Any],
+    operands: Sequence[tvm_api.Expr],
+    writes: Callable[..., tvm_api.Stmt],
 ) -> tvm_api.Expr:
     """Return a call of a kernel that copies its first operand and writes into the copy."""
     output = buffer("output", _shape(operands[0]), tvm_api.dtype_of(operands[0]))
 
-    def copy(output: tvm_api.Buffer, data: Any, *_: Any) -> Any:
+    def copy(output: tvm_api.Buffer, data: tvm_api.Buffer, *_: tvm_api.Buffer) -> tvm_api.Stmt:
         shape = tvm_api.buffer_shape(data)
         return _over(shape, lambda *i: tirx.BufferStore(output, data[i], list(i)))
 
@@ -267,10 +280,10 @@ def _writing(
     builder: tvm_api.BlockBuilder,
     call: tvm_api.Call,
     name: str,
-    operands: Sequence[Any],
+    operands: Sequence[tvm_api.Expr],
     output: tvm_api.Buffer,
-    start: Callable[..., Any],
-    writes: Callable[..., Any],
+    start: Callable[..., tvm_api.Stmt],
+    writes: Callable[..., tvm_api.Stmt],
 ) -> tvm_api.Expr:
     """Return a call of a kernel that initializes its output and then writes to parts of it.
 
@@ -292,24 +305,26 @@ def _writing(
     return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(operands)), call.ty)
 
 
-def _over(shape: Sequence[int], body: Callable[..., Any]) -> Any:
+def _over(shape: Sequence[int], body: Callable[..., tvm_api.Stmt]) -> tvm_api.Stmt:
     """Return loops over all indices of a shape."""
     return loops([(f"i{axis}", extent) for axis, extent in enumerate(shape)], body)
 
 
-def _reduced(output: tvm_api.Buffer, place: Sequence[Any], update: Any, reduction: str) -> Any:
+def _reduced(
+    output: tvm_api.Buffer, place: Sequence[Any], update: tvm_api.Expr, reduction: str
+) -> tvm_api.Stmt:
     value = REDUCTIONS[reduction](output[tuple(place)], update)
     return tirx.BufferStore(output, value, list(place))
 
 
-def _signed(index: tvm_api.PrimExpr) -> Any:
+def _signed(index: tvm_api.PrimExpr) -> tvm_api.Expr:
     """Convert an index to int32 or, if its dtype has a larger range, to int64."""
     dtype = tvm_api.dtype_of(index)
     wide = dtype in ("int64", "uint32", "uint64")
     return index.astype("int64" if wide else "int32")
 
 
-def _from_the_end(index: tvm_api.PrimExpr, extent: int) -> Any:
+def _from_the_end(index: tvm_api.PrimExpr, extent: int) -> tvm_api.Expr:
     """Return an index with negative values counted from the end."""
     zero, size = (tirx.IntImm(tvm_api.dtype_of(index), value) for value in (0, extent))
     return tirx.Select(index < zero, index + size, index)

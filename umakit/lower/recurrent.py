@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from umakit import tvm_api
 from umakit.floats.recurrent import OPERATOR, Activation, Cell, cell_of
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, sequence
 
-relax, tirx = tvm_api.relax, tvm_api.tirx
+relax = tvm_api.relax
+tirx = tvm_api.tirx
 
-Rule = Callable[[Any, Any], Any]
+Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
 """A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 
@@ -25,7 +25,7 @@ def rules() -> dict[str, Rule]:
     return {f"relax.{OPERATOR}": _recurrent}
 
 
-def _recurrent(builder: Any, call: Any) -> tvm_api.Expr:
+def _recurrent(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     cell, names = cell_of(call)
     shapes = [tvm_api.static_shape(operand) or () for operand in call.args]
     names = ["gates", "weights", "state", *names]
@@ -62,33 +62,33 @@ class _Layer:
     """
 
     cell: Cell
-    inputs: Mapping[str, Any]
-    results: Sequence[Any]
+    inputs: Mapping[str, tvm_api.Buffer]
+    results: Sequence[tvm_api.Buffer]
     dtype: str
     sizes: tuple[int, int, int]
 
-    def body(self) -> Any:
+    def body(self) -> tvm_api.Stmt:
         """Return the loop over all steps."""
         steps, batch, hidden = self.sizes
         _, state, memory = self.results
 
-        def start(b: Any, j: Any) -> Any:
+        def start(b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
             first = tirx.BufferStore(state, self.inputs["state"][b, j], [b, j])
             source = self.inputs["cell"][b, j] if "cell" in self.inputs else self._number(0.0)
             return sequence(first, tirx.BufferStore(memory, source, [b, j]))
 
-        def step(number: Any) -> Any:
+        def step(number: tvm_api.Expr) -> tvm_api.Stmt:
             t = int32(steps - 1) - number if self.cell.reverse else number
             return loop("b", batch, lambda b: self._in_sequence(t, b))
 
         return sequence(loops([("b", batch), ("j", hidden)], start), loop("step", steps, step))
 
-    def _in_sequence(self, t: Any, b: Any) -> Any:
+    def _in_sequence(self, t: tvm_api.Expr, b: tvm_api.Expr) -> tvm_api.Stmt:
         """Return one step of one sequence, with outputs of zero after the sequence's end."""
         outputs, state, _ = self.results
         hidden = self.sizes[2]
 
-        def keep(j: Any) -> Any:
+        def keep(j: tvm_api.Expr) -> tvm_api.Stmt:
             return tirx.BufferStore(state, outputs[t, b, j], [b, j])
 
         compute = sequence(*self._step(t, b), loop("kept", hidden, keep))
@@ -97,7 +97,7 @@ class _Layer:
         clear = loop("j", hidden, lambda j: tirx.BufferStore(outputs, self._number(0.0), [t, b, j]))
         return tirx.IfThenElse(t < self.inputs["lengths"][b], compute, clear)
 
-    def _step(self, t: Any, b: Any) -> list[Any]:
+    def _step(self, t: tvm_api.Expr, b: tvm_api.Expr) -> list[tvm_api.Stmt]:
         """Return the statements that compute the outputs of a step from the previous state."""
         hidden, kind = self.sizes[2], self.cell.kind
         if kind == "GRU" and not self.cell.resets_after:
@@ -110,18 +110,18 @@ class _Layer:
 
     # --- cells ------------------------------------------------------------------------------------
 
-    def _rnn(self, t: Any, b: Any, j: Any) -> Any:
-        def compute(products: Sequence[Any]) -> list[Any]:
+    def _rnn(self, t: tvm_api.Expr, b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
+        def compute(products: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
             value = self._apply(0, self._gate(t, b, 0, j) + products[0])
             return [tirx.BufferStore(self.results[0], value, [t, b, j])]
 
         return self._with_products(b, j, (0,), compute)
 
-    def _lstm(self, t: Any, b: Any, j: Any) -> Any:
+    def _lstm(self, t: tvm_api.Expr, b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
         outputs, _, memory = self.results
         names = ("input", "output", "forget", "candidate")
 
-        def compute(products: Sequence[Any]) -> list[Any]:
+        def compute(products: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
             bind = _Bindings(self.dtype)
             before = bind("before", memory[b, j])
             gates = [
@@ -149,22 +149,22 @@ class _Layer:
 
         return self._with_products(b, j, (0, 1, 2, 3), compute)
 
-    def _reset_state(self, t: Any, b: Any, j: Any) -> Any:
+    def _reset_state(self, t: tvm_api.Expr, b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
         """Return the statements that store the state times the reset gate in scratch."""
         _, state, scratch = self.results
 
-        def compute(products: Sequence[Any]) -> list[Any]:
+        def compute(products: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
             reset = self._apply(0, self._gate(t, b, 1, j) + products[0])
             return [tirx.BufferStore(scratch, reset * state[b, j], [b, j])]
 
         return self._with_products(b, j, (1,), compute)
 
-    def _gru(self, t: Any, b: Any, j: Any) -> Any:
+    def _gru(self, t: tvm_api.Expr, b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
         """Return a GRU step that applies the reset gate before the product with the state."""
         scratch = self.results[2]
 
-        def outer(update: Sequence[Any]) -> list[Any]:
-            def inner(hidden: Sequence[Any]) -> list[Any]:
+        def outer(update: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
+            def inner(hidden: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
                 candidate = self._gate(t, b, 2, j) + hidden[0]
                 return self._mixed(t, b, j, update[0], candidate)
 
@@ -172,8 +172,8 @@ class _Layer:
 
         return self._with_products(b, j, (0,), outer)
 
-    def _gru_reset_after(self, t: Any, b: Any, j: Any) -> Any:
-        def compute(products: Sequence[Any]) -> list[Any]:
+    def _gru_reset_after(self, t: tvm_api.Expr, b: tvm_api.Expr, j: tvm_api.Expr) -> tvm_api.Stmt:
+        def compute(products: Sequence[tvm_api.Expr]) -> list[tvm_api.Stmt]:
             bind = _Bindings(self.dtype)
             reset = bind("reset", self._apply(0, self._gate(t, b, 1, j) + products[1]))
             hidden = products[2]
@@ -184,7 +184,14 @@ class _Layer:
 
         return self._with_products(b, j, (0, 1, 2), compute)
 
-    def _mixed(self, t: Any, b: Any, j: Any, update: Any, candidate: Any) -> list[Any]:
+    def _mixed(
+        self,
+        t: tvm_api.Expr,
+        b: tvm_api.Expr,
+        j: tvm_api.Expr,
+        update: tvm_api.Expr,
+        candidate: tvm_api.Expr,
+    ) -> list[tvm_api.Stmt]:
         """Return the new state (1 - z) * h + z * state."""
         outputs, state, _ = self.results
         z = self._apply(0, self._gate(t, b, 0, j) + update)
@@ -194,28 +201,28 @@ class _Layer:
 
     # --- parts ------------------------------------------------------------------------------------
 
-    def _number(self, value: float) -> Any:
+    def _number(self, value: float) -> tvm_api.Expr:
         return tirx.FloatImm(self.dtype, value)
 
-    def _row(self, gate: int, j: Any) -> Any:
+    def _row(self, gate: int, j: tvm_api.Expr) -> tvm_api.Expr:
         return int32(gate * self.sizes[2]) + j
 
-    def _gate(self, t: Any, b: Any, gate: int, j: Any) -> Any:
+    def _gate(self, t: tvm_api.Expr, b: tvm_api.Expr, gate: int, j: tvm_api.Expr) -> tvm_api.Expr:
         return self.inputs["gates"][t, b, self._row(gate, j)]
 
-    def _peephole(self, number: int, j: Any, cell: Any) -> Any:
+    def _peephole(self, number: int, j: tvm_api.Expr, cell: tvm_api.Expr) -> tvm_api.Expr:
         if "peepholes" not in self.inputs:
             return self._number(0.0)
         return self.inputs["peepholes"][self._row(number, j)] * cell
 
     def _with_products(
         self,
-        b: Any,
-        j: Any,
+        b: tvm_api.Expr,
+        j: tvm_api.Expr,
         gates: Sequence[int],
-        compute: Callable[[Sequence[Any]], list[Any]],
-        source: Any = None,
-    ) -> Any:
+        compute: Callable[[Sequence[tvm_api.Expr]], list[tvm_api.Stmt]],
+        source: tvm_api.Buffer | None = None,
+    ) -> tvm_api.Stmt:
         """Return statements that use the products of the state and the weights of some gates.
 
         Args:
@@ -232,7 +239,7 @@ class _Layer:
             tirx.BufferStore(accumulators, self._number(0.0), [int32(i)]) for i in range(len(gates))
         ]
 
-        def add(k: Any) -> Any:
+        def add(k: tvm_api.Expr) -> tvm_api.Stmt:
             return sequence(
                 *(
                     tirx.BufferStore(
@@ -251,7 +258,7 @@ class _Layer:
             *bind.statements, *compute(products),
         )  # fmt: skip
 
-    def _apply(self, number: int, value: Any, *, limited: bool = True) -> Any:
+    def _apply(self, number: int, value: tvm_api.Expr, *, limited: bool = True) -> tvm_api.Expr:
         """Apply an activation to a value that is clipped first."""
         clip = self.cell.clip
         if clip is not None and limited:
@@ -265,27 +272,27 @@ class _Bindings:
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
-        self.statements: list[Any] = []
+        self.statements: list[tvm_api.Stmt] = []
 
-    def __call__(self, name: str, value: Any) -> Any:
+    def __call__(self, name: str, value: tvm_api.Expr) -> tvm_api.Var:
         variable = tirx.Var(name, self._dtype)
         self.statements.append(tirx.Bind(variable, value))
         return variable
 
 
-def activated(activation: Activation, x: Any, dtype: str) -> Any:
+def activated(activation: Activation, x: tvm_api.Expr, dtype: str) -> tvm_api.Expr:
     """Apply an activation function to an expression.
 
     Raises:
         ValueError: there is no function of that name.
     """
 
-    def number(value: float) -> Any:
+    def number(value: float) -> tvm_api.Expr:
         return tirx.FloatImm(dtype, value)
 
     zero, one = number(0.0), number(1.0)
     alpha, beta = number(activation.alpha), number(activation.beta)
-    functions: dict[str, Callable[[], Any]] = {
+    functions: dict[str, Callable[[], tvm_api.Expr]] = {
         "sigmoid": lambda: one / (one + tirx.exp(zero - x)),
         "tanh": lambda: tirx.tanh(x),
         "relu": lambda: tirx.max(x, zero),

@@ -9,13 +9,13 @@ while they are floats, and a coordinate that is NaN, or has no reflection, makes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from umakit import tvm_api
 
-tirx, te = tvm_api.tirx, tvm_api.te
+tirx = tvm_api.tirx
+te = tvm_api.te
 
-Rule = Callable[[Any, Any], Any]
+Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr]
 """A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 FAR = 1e4
@@ -46,14 +46,16 @@ def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.E
     options = {name: getattr(call.attrs, name) for name in names}
     mirrored = str(call.attrs.padding_mode) == "reflection"
 
-    def grid_sample(data: Any, grid: Any) -> Any:
+    def grid_sample(data: te.Tensor, grid: te.Tensor) -> te.Tensor:
         near = grid
         if not mirrored:
             near = te.compute(grid.shape, lambda *at: _clipped(grid(*at), -FAR, FAR), "near")
         result = tvm_api.topi.image.grid_sample(data, near, **options)
         nan = tirx.const(float("nan"), data.dtype)
 
-        def element(image: Any, channel: Any, *place: Any) -> Any:
+        def element(
+            image: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
+        ) -> tvm_api.Expr:
             given = [grid(image, axis, *place) for axis in range(int(grid.shape[1]))]
             tests = [tirx.isnan(each) for each in given]
             if mirrored:
@@ -67,7 +69,7 @@ def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.E
     return builder.call_te(grid_sample, *call.args, primfunc_name_hint="grid_sample")
 
 
-def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> Any:
+def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> tvm_api.Expr:
     """Clip a float to two limits; NaN stays NaN."""
     least, most = (tirx.const(float(limit), value.ty.dtype) for limit in (low, high))
     value = tirx.if_then_else(value < least, least, value)
@@ -82,19 +84,19 @@ def _roi_align(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
     names = ("pooled_size", "spatial_scale", "mode", "sample_ratio", "aligned", "layout")
     options = {name: getattr(call.attrs, name) for name in names}
 
-    def roi_align(data: Any, rois: Any) -> Any:
+    def roi_align(data: te.Tensor, rois: te.Tensor) -> te.Tensor:
         result = tvm_api.topi.vision.roi_align(data, rois, **options)
         return _of_an_image(result, data, rois)
 
     return builder.call_te(roi_align, *call.args, primfunc_name_hint="roi_align")
 
 
-def _of_an_image(result: Any, data: Any, rois: Any) -> Any:
+def _of_an_image(result: te.Tensor, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
     """Make a result per region read its image, so that the region's batch index is checked."""
     nothing = tirx.const(-0.0, data.dtype)  # the only number that changes no other when added
     images = te.compute([data.shape[0]], lambda _: nothing, "images")
 
-    def element(region: Any, *place: Any) -> Any:
+    def element(region: tvm_api.Expr, *place: tvm_api.Expr) -> tvm_api.Expr:
         return result(region, *place) + images(rois(region, 0).astype("int32"))
 
     return te.compute(result.shape, element, "of_an_image", varargs_names=["ax1", "ax2", "ax3"])
@@ -110,17 +112,21 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
     pooled = [int(size) for size in call.attrs.pooled_size]
     scale = float(call.attrs.spatial_scale)
 
-    def roi_pool(data: Any, rois: Any) -> Any:
+    def roi_pool(data: te.Tensor, rois: te.Tensor) -> te.Tensor:
         shape = [rois.shape[0], data.shape[1], *pooled]
         rows, columns = (te.reduce_axis((0, data.shape[n]), f"r{n}") for n in (2, 3))
 
-        def limits(region: Any, place: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+        def limits(
+            region: tvm_api.Expr, place: tuple[tvm_api.Expr, ...]
+        ) -> list[tuple[tvm_api.Expr, tvm_api.Expr]]:
             return [
                 _bin(rois(region, 2 - n), rois(region, 4 - n), place[n], pooled[n], scale)
                 for n in (0, 1)
             ]
 
-        def largest(region: Any, channel: Any, *place: Any) -> Any:
+        def largest(
+            region: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
+        ) -> tvm_api.Expr:
             inside = [
                 condition
                 for at, (first, end) in zip((rows, columns), limits(region, place), strict=True)
@@ -134,7 +140,9 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 
         maxima = te.compute(shape, largest, "maxima", varargs_names=["row", "column"])
 
-        def element(region: Any, channel: Any, *place: Any) -> Any:
+        def element(
+            region: tvm_api.Expr, channel: tvm_api.Expr, *place: tvm_api.Expr
+        ) -> tvm_api.Expr:
             corners = [rois(region, number) for number in range(1, 5)]
             unknown = tirx.any(*(test(c) for c in corners for test in (tirx.isnan, tirx.isinf)))
             empty = tirx.any(
@@ -156,7 +164,9 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
     return builder.call_te(roi_pool, *call.args, primfunc_name_hint="roi_pool")
 
 
-def _bin(start: Any, end: Any, number: Any, count: int, scale: float) -> tuple[Any, Any]:
+def _bin(
+    start: tvm_api.Expr, end: tvm_api.Expr, number: tvm_api.Expr, count: int, scale: float
+) -> tuple[tvm_api.Expr, tvm_api.Expr]:
     """Return the first row of a bin and the row after its last one, as float64."""
     dtype = str(start.ty.dtype)
     factor, half = (tirx.const(value, dtype) for value in (scale, 0.5))

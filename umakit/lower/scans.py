@@ -51,10 +51,10 @@ def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
         output = buffer("output", shape, dtype)
         zero = int32(0)
 
-        def row(*place: Any) -> Any:
+        def row(*place: tvm_api.Expr) -> tvm_api.Stmt:
             total = tirx.decl_buffer([1], total_dtype, "total", scope="local")
 
-            def step(position: Any) -> Any:
+            def step(position: tvm_api.Expr) -> tvm_api.Stmt:
                 at = (*place[:number], position, *place[number + 1 :])
                 value = tirx.Var("value", total_dtype)
                 add = tirx.BufferStore(total, combine(total[0], value), [zero])

@@ -163,7 +163,7 @@ def _compute_consumer_near(
         _attempt(schedule.reverse_compute_at, consumers[0], loop)
 
 
-def _attempt(step: Callable[..., Any], *arguments: Any) -> bool:
+def _attempt(step: Callable[..., Any], *arguments: object) -> bool:
     """Apply a schedule step if TVM can prove it correct; otherwise the schedule is unchanged.
 
     In some cases TVM fails an internal check, before any change, instead of raising ScheduleError.

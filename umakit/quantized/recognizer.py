@@ -96,7 +96,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         if operator == "clip":
             return self._clip_integers(call)
         for candidate in integer_calls(operator):
-            replaced: tvm_api.Expr = candidate.replace(call, self._network)
+            replaced = candidate.replace(call, self._network)
             if not replaced.same_as(call):
                 return replaced
         return call
@@ -104,6 +104,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
         """A clip of an integer operator's result becomes part of that operator."""
         value = self._definition(call.args[0])
+        if not isinstance(value, tvm_api.Call):
+            return call
         operator = operator_of(value)
         if operator is None or operator.parameters is None or not operator.takes_clip:
             return call
@@ -111,8 +113,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         low, high = (round(tvm_api.float_argument(argument)) for argument in call.args[1:3])
         clip = max(parameters.clip[0], low), min(parameters.clip[1], high)
         clipped, operands = parameters.clipped(value.args, clip)
-        replaced: tvm_api.Expr = clipped.call(operands, call.span)
-        return replaced
+        return clipped.call(operands, call.span)
 
     # --- islands ------------------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     def _derived(self, relax: str, island: Island) -> tvm_api.Expr | None:
         """What the first recognition makes of an island that it is for; None if none is."""
         for recognition in recognitions(relax, island.arithmetic):
-            derived: tvm_api.Expr | None = recognition.derive(island)
+            derived = recognition.derive(island)
             if derived is not None:
                 return derived
         return None
@@ -173,7 +174,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             high = min(high, scale.integer(bounds[1]))
             value = self._definition(value.args[0])
         shape = tvm_api.static_shape(call)
-        if not tvm_api.operator_name(value):
+        if not isinstance(value, tvm_api.Call) or not tvm_api.operator_name(value):
             raise NotAnIsland("an input or constant of the network is float here")
         if shape is None:
             raise NotAnIsland("the quantized value has no static shape")

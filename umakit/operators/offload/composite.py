@@ -45,6 +45,9 @@ class Composite:
     data_dtype: str
     then: Requantize | None = None
 
+    operator: ClassVar[str]
+    """Name of the integer operator, from its class of parameters, the other base of each kind."""
+
     POINTERS: ClassVar[tuple[str, ...]] = ("data", "result")
     PARTS: ClassVar[dict[str, type[Parameters]]] = {"then": Requantize}
     """Fields that are parameters of another operator in the same call."""
