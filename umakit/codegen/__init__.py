@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixth stage: a planned program becomes C99 text."""
+"""Code generation: a program with its memory plan becomes C99 source files."""
 
 from umakit.codegen.model_source import generate_code
 

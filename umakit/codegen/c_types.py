@@ -25,10 +25,10 @@ C_TYPES = {
 
 
 def c_type(dtype: str) -> str:
-    """The C99 type of a TVM dtype.
+    """Return the C99 type of a TVM dtype.
 
     Raises:
-        LoweringError: C99 has none (float16, vectors, ...).
+        LoweringError: C99 has no such type (float16, vectors, ...).
     """
     try:
         return C_TYPES[dtype]
@@ -37,7 +37,7 @@ def c_type(dtype: str) -> str:
 
 
 def float_literal(value: float, dtype: str) -> str:
-    """The shortest decimal that reads back as exactly this float32 or float64.
+    """Return the shortest decimal literal that is read back as exactly this float32 or float64.
 
     Infinities and NaN use the macros of `math.h`.
     """
@@ -54,7 +54,7 @@ def float_literal(value: float, dtype: str) -> str:
 
 
 def hexadecimal_float(value: float, dtype: str) -> str:
-    """A hexadecimal C99 literal: exact to the last bit whatever the compiler's rounding."""
+    """Return a hexadecimal C99 literal, which is exact whatever the compiler's rounding."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -66,7 +66,7 @@ def hexadecimal_float(value: float, dtype: str) -> str:
 
 
 def integer_literal(value: int, dtype: str) -> str:
-    """A C literal of an integer dtype, free of implementation-defined conversions."""
+    """Return a C literal of an integer dtype, without implementation-defined conversions."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype == "int64":

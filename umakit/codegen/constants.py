@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants as C: exact to the last bit, and quick to compile when they are large."""
+"""Constants as C definitions that are bit-exact and compile quickly when they are large."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy.typing as npt
 from umakit.codegen.c_types import c_type, hexadecimal_float, integer_literal
 
 LARGE = 64 * 1024
-"""Bytes from which a constant is printed as a string: element by element a compiler needs about
-a second and 50 MB for each MB."""
+"""Minimum size in bytes of a constant that is printed as a string. Element by element a compiler
+needs about a second and 50 MB of memory per MB."""
 
 ROW = 512
-"""Bytes of one string literal; C99 compilers must accept 4,095."""
+"""Size in bytes of one string literal; C99 compilers must accept 4,095."""
 
 _OCTAL = np.array([f"\\{byte:03o}".encode() for byte in range(256)], dtype="S4")
 
 
 def declaration(name: str, array: npt.NDArray[Any]) -> str:
-    """`extern const ...;` for a constant, after the type that a large one needs."""
+    """Return `extern const ...;` for a constant, preceded by the type that a large one needs."""
     definition = f"{_union(name, array)};\n" if is_large(array) else ""
     return f"{definition}extern const {_type_of(name, array)} {name}{_extent(array)};"
 
 
 def definition(name: str, array: npt.NDArray[Any]) -> str:
-    """The constant itself."""
+    """Return the definition of a constant."""
     values = _string_rows(array) if is_large(array) else _element_list(array)
     return f"const {_type_of(name, array)} {name}{_extent(array)} = {{\n{values}\n}};\n"
 
 
 def reference(name: str, array: npt.NDArray[Any]) -> str:
-    """C text of a pointer to the constant's first element."""
+    """Return C text of a pointer to the constant's first element."""
     return f"{name}.values" if is_large(array) else name
 
 
@@ -47,7 +47,7 @@ def _type_of(name: str, array: npt.NDArray[Any]) -> str:
 
 
 def _union(name: str, array: npt.NDArray[Any]) -> str:
-    """The string comes first because C99 initializes the first member of a union."""
+    """Return a union of string and array; C99 initializes the first member, the string."""
     rows, element = -(-array.nbytes // ROW), c_type(str(array.dtype))
     return (
         f"union {name}_data {{\n    unsigned char bytes[{rows}][{ROW}];\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of driver files in an export: they carry their backend's, so that several can share it."""
+"""Names of driver files in an export, prefixed by their backend's name to avoid collisions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from umakit.registration.backend import Backend
 from umakit.text.names import plain_file_name
 
 MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
-"""A macro without parentheses. No tensor is called by capitals only (`umakit.text.names`)."""
+"""Definition of a macro without parameters. Names in capitals are excluded for tensors anyway
+(`umakit.text.names`)."""
 
 
 def exported_name(backend: Backend, driver_file: str) -> str:
-    """`conv2dnchw.c` of a backend becomes `<target>_conv2dnchw.c`, in characters for any build."""
+    """Return the exported name of a driver file: `conv2dnchw.c` becomes `<target>_conv2dnchw.c`."""
     name = plain_file_name(Path(driver_file).name)
     prefix = f"{backend.target_name}_"
     return name if name.startswith(prefix) else prefix + name
 
 
 def exported_includes(backend: Backend, text: str) -> str:
-    """C text in which includes of the backend's own headers use their exported names."""
+    """Rewrite includes of the backend's own headers in C text to their exported names."""
     for header in backend.driver.headers:
         name = Path(header).name
         text = re.sub(
@@ -35,10 +36,10 @@ def exported_includes(backend: Backend, text: str) -> str:
 
 
 def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:
-    """Names that mean something in the files of drivers, which no tensor may have.
+    """Return the identifiers that driver files define, which no tensor may have.
 
     Args:
-        backends: by target name.
+        backends: backends by target name.
     """
     names: list[str] = []
     for name, backend in sorted(backends.items()):

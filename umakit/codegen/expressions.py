@@ -50,7 +50,7 @@ COMPARISONS = {
 ARITHMETIC = ("Mul", "Add", "Sub")
 DIVISIONS = {"Div": "quotient", "Mod": "remainder"}
 OPPOSITE = {"Add": "-", "Sub": "+"}
-# Bitwise operators are always put in parentheses: C's precedences for them surprise everyone.
+# Bitwise operators always get parentheses, because C's precedences for them are surprising.
 BITWISE = {
     "BitwiseAnd": "&",
     "BitwiseOr": "|",
@@ -70,7 +70,7 @@ PROMOTIONS = {
     *((small, "int16") for small in ("int8", "uint8")),
     *((small, "int32") for small in SMALL_INTEGERS),
 }
-"""Casts that keep every value and that C makes unasked, from and to."""
+"""Value-preserving casts, as (from, to), that C performs implicitly."""
 
 
 class ExpressionPrinter:
@@ -78,7 +78,7 @@ class ExpressionPrinter:
 
     Attributes:
         helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
-        headers: C headers that it needs, besides those for types.
+        headers: C headers that the text needs in addition to those for types.
     """
 
     def __init__(self, kernel: str, replace_call_extern: ReplaceCallExtern | None = None) -> None:
@@ -95,70 +95,70 @@ class ExpressionPrinter:
     # --- names --------------------------------------------------------------------------------
 
     def declare(self, variable: tvm_api.Var, wanted: str | None = None) -> str:
-        """A fresh C name for a variable or buffer, like its own or like the one wanted."""
+        """Assign a variable or buffer a new C name, derived from its own or from the one wanted."""
         name = self.fresh_name(wanted or str(variable.name))
         self._names[variable] = name
         return name
 
     def fresh_name(self, wanted: str) -> str:
-        """A C name that nothing else has here, like the one wanted."""
+        """Return an unused C name that is derived from the one wanted."""
         return unique(c_identifier(wanted), self._taken)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """What is declared inside a block leaves its name free behind it."""
+        """Open a C block, after which the names declared in it are free again."""
         outside = set(self._taken)
         yield
         self._taken = outside
 
     def substitute(self, variable: tvm_api.Var, text: str) -> None:
-        """Print a variable as a text that needs no parentheses."""
+        """Let a variable be printed as a text, which must not need parentheses."""
         self._values[variable] = text
 
     def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Note that a variable stands for a value, which may depend on data."""
+        """Record the value that a variable is bound to, which may depend on data."""
         if self._depends_on_data(value):
             self._data.add(variable)
 
     def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
-        """Whether an expression reads a tensor, and not loop variables alone."""
+        """Whether an expression reads a tensor, rather than only loop variables."""
         if tvm_api.collect(expression, tvm_api.TensorLoad):
             return True
         return any(variable in self._data for variable in tvm_api.collect(expression, tvm_api.Var))
 
     def reserve(self, name: str) -> None:
-        """Keep a name free, for a function that the kernel calls."""
+        """Reserve a name for a function that the kernel calls."""
         self._taken.add(name.lower())
 
     def alias(self, buffer: tvm_api.Buffer, original: tvm_api.Buffer) -> None:
-        """Let a buffer share the name of another one that it is a view of."""
+        """Give a view the name of the buffer that it is a view of."""
         if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(original):
             raise self.unsupported(f"a view of {original.name} as another dtype")
         self._names[buffer] = self.name(original)
 
     def name(self, variable: tvm_api.Var) -> str:
-        """The C name of a declared variable or buffer."""
+        """Return the C name of a declared variable or buffer."""
         if variable not in self._names:
             raise self.unsupported(f"undeclared variable {variable.name}")
         return self._names[variable]
 
     def unsupported(self, what: str) -> LoweringError:
-        """The error for a construct that has no C form here."""
+        """Return the error for a construct that cannot be printed as C."""
         return LoweringError(f"{what} cannot become C", where=f"kernel {self._kernel}")
 
     # --- expressions --------------------------------------------------------------------------
 
     def text(self, expression: tvm_api.PrimExpr, minimum: int = COMMA) -> str:
-        """C text of an expression, in parentheses if it binds weaker than `minimum`."""
+        """Return C text of an expression, in parentheses if its precedence is below `minimum`."""
         text, precedence = self._print(expression)
         return f"({text})" if precedence < minimum else text
 
     def scalar(self, buffer: tvm_api.Buffer) -> None:
-        """Print a buffer of one element as a plain variable."""
+        """Let a buffer of one element be printed as a plain variable."""
         self._scalars.add(buffer)
 
     def element(self, buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> str:
-        """C text of `buffer[index]`."""
+        """Return C text of `buffer[index]`."""
         if buffer in self._scalars:
             return self.name(buffer)
         if len(indices) != 1:
@@ -223,7 +223,7 @@ class ExpressionPrinter:
         return text, precedence
 
     def _needs_guard(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether an integer is divided by data that may be 0 or -1."""
+        """Whether a node divides an integer by data that may be 0 or -1."""
         if dtype(node) in FLOATS or not self._depends_on_data(node):
             return False
         low, high = integer_range(node.b)
@@ -338,7 +338,7 @@ class ExpressionPrinter:
         return f"({self.text(value, UNARY)} >> {self.text(amount, UNARY)})", PRIMARY
 
     def _may_leave_width(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> bool:
-        """Whether data says by how much to shift, and may say less than 0 or the width or more."""
+        """Whether a shift amount depends on data and may be negative or at least the width."""
         low, high = integer_range(amount)
         wide = low < 0 or high >= np.iinfo(dtype(value)).bits
         return wide and self._depends_on_data(amount)
@@ -386,14 +386,14 @@ class ExpressionPrinter:
         raise self.unsupported(f"TIR intrinsic {name}")
 
     def external_call(self, function: str, operands: Sequence[str]) -> str:
-        """C text of a call of a C function, which the backend may have replaced.
+        """Return C text of a call of a C function, which the backend may replace.
 
         Args:
-            function: its name.
+            function: name of the function.
             operands: C text of its arguments.
 
         Raises:
-            LoweringError: the name is no C identifier.
+            LoweringError: the name is not a C identifier.
         """
         if not is_identifier(function):
             raise self.unsupported(f"a call of {shown(function, 100)!r}")
@@ -421,7 +421,7 @@ class ExpressionPrinter:
 
 
 def _without_sign(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
-    """The opposite of a negative constant of a signed type, which has one; else None."""
+    """Return the negation of a negative constant of a signed type, if it is representable."""
     value, type_ = tvm_api.integer_value(node), dtype(node)
     if value is None or value >= 0 or value == np.iinfo(type_).min:
         return None
@@ -429,14 +429,14 @@ def _without_sign(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
 
 
 def _is_promotion(node: tvm_api.PrimExpr) -> bool:
-    """Whether a cast to 16 or 32 bits is what C does by itself when it computes."""
+    """Whether a cast to 16 or 32 bits equals C's implicit integer promotion."""
     if type(node).__name__ != "Cast" or dtype(node.value) not in SMALL_INTEGERS:
         return False
     return (dtype(node.value), dtype(node)) in PROMOTIONS
 
 
 def _needs_more_than_int(node: tvm_api.PrimExpr) -> bool:
-    """Whether C computes an int32 in int and it may need more than the 16 bits of the least int."""
+    """Whether C computes an int32 as int and may need more than the 16 bits that C99 guarantees."""
     if not (_is_narrow(node.a) and _is_narrow(node.b)):
         return False
     low, high = integer_range(node)
@@ -444,7 +444,7 @@ def _needs_more_than_int(node: tvm_api.PrimExpr) -> bool:
 
 
 def _is_narrow(node: tvm_api.PrimExpr) -> bool:
-    """Whether the C text of an expression may have no more than 16 bits."""
+    """Whether the C text of an expression may have a type of only 16 bits."""
     if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
         return True
     value = tvm_api.integer_value(node)
@@ -456,5 +456,5 @@ def _is_narrow(node: tvm_api.PrimExpr) -> bool:
 
 
 def dtype(expression: tvm_api.PrimExpr) -> str:
-    """Element type of a TIR expression."""
+    """Return the dtype of a TIR expression."""
     return str(expression.ty.dtype)

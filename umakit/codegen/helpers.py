@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inline functions of generated C: operations that C leaves undefined, or that would lose NaN.
+"""Inline functions of generated C for operations that C leaves undefined or that would lose NaN.
 
-Each is defined for all values of its arguments:
+Each function is defined for all values of its arguments:
 
 - `maximum`, `minimum`: NaN if an argument is NaN, as IEEE 754-2019 has it; which zero of two with
   different signs is left open, as in NumPy.
@@ -26,10 +26,10 @@ LIMITS = {"at_least": ">=", "at_most": "<="}
 
 
 def helper_definition(name: str) -> str:
-    """C definition of an inline helper such as `maximum_float32`.
+    """Return the C definition of an inline helper such as `maximum_float32`.
 
     Args:
-        name: the operation and the type of its arguments, as `umakit.text.names.HELPER` has them.
+        name: operation and argument type, in the form of `umakit.text.names.HELPER`.
 
     Raises:
         ValueError: there is no such helper.
@@ -78,7 +78,7 @@ def _extreme(symbol: str, type_: str) -> list[str]:
 
 
 def _converted(parts: re.Match[str]) -> list[str]:
-    """Truncation towards zero of a float; its limits are powers of two, exact in each type."""
+    """Return a float-to-integer conversion that truncates and saturates; its limits are exact."""
     target, type_ = parts["target"], parts["type"]
     limits = np.iinfo(target)
     low, high = int(limits.min), int(limits.max)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of integer expressions: which arithmetic cannot overflow.
+"""Ranges of integer expressions, which show that arithmetic cannot overflow.
 
-TIR wraps around, and C leaves the overflow of signed integers undefined, so that arithmetic on
-data goes through unsigned types. Where dtypes alone show that nothing overflows, as for a product
-of two int8 in 32 bits, C can say it plainly, and compilers find their vector instructions.
+TIR wraps around and C leaves the overflow of signed integers undefined, so arithmetic on data is
+printed with unsigned types. Where dtypes alone show that nothing overflows, as for a product of two
+int8 in 32 bits, plain signed C is printed, which compilers vectorize.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def overflows(node: tvm_api.PrimExpr) -> bool:
 
 
 def integer_range(node: tvm_api.PrimExpr) -> Range:
-    """Least and largest value of an integer expression, from the dtypes of what it reads."""
+    """Return the range of an integer expression, derived from the dtypes of its operands."""
     limits = _limits(str(node.ty.dtype))
     kind = type(node).__name__
     value = tvm_api.integer_value(node)
@@ -46,7 +46,7 @@ def integer_range(node: tvm_api.PrimExpr) -> Range:
 
 
 def _result_range(function: str, node: tvm_api.PrimExpr, limits: Range) -> Range:
-    """The range of a result of `umakit/requantize.h`, or the limits of its dtype."""
+    """Return the range of the result of a function of `umakit/requantize.h`, or of its dtype."""
     arguments = [integer_range(argument) for argument in node.args[1:]] if function else []
     if function == "umakit_add_and_clamp":
         return arguments[2][0], arguments[3][1]
@@ -63,7 +63,7 @@ def _result_range(function: str, node: tvm_api.PrimExpr, limits: Range) -> Range
 
 
 def _unlimited(node: tvm_api.PrimExpr) -> Range:
-    """The range of an arithmetic operation on unbounded integers."""
+    """Return the range of an arithmetic operation on unbounded integers."""
     (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
     kind = type(node).__name__
     if kind == "Add":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C99 text of a kernel: a static function over plain pointers."""
+"""C99 text of a kernel, a static function with pointer parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from umakit.registration.backend import ReplaceCallExtern
 tirx = tvm_api.tirx
 INDENT = "    "
 COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
-"""What TVM calls a value that it computes once instead of several times."""
+"""Prefix of TVM's names for common subexpressions."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class KernelSource:
     Attributes:
         parameters: C declarations, one each.
         body: C text between the braces, indented.
-        returns_status: whether it returns `int32_t` instead of `void`.
-        helpers: names of the inline helpers it uses.
+        returns_status: whether the function returns `int32_t` instead of `void`.
+        helpers: names of the inline helpers that it uses.
         headers: C headers that it needs.
     """
 
@@ -43,7 +43,7 @@ class KernelSource:
     headers: frozenset[str]
 
     def definition(self, name: str) -> str:
-        """The whole C function."""
+        """Return the complete C function."""
         result = "int32_t" if self.returns_status else "void"
         parameters = "".join(f"\n{INDENT}{parameter}," for parameter in self.parameters)[:-1]
         return f"static {result} {name}({parameters})\n{{\n{self.body}}}\n"
@@ -59,10 +59,10 @@ def print_kernel(
     Args:
         kernel: a lowered kernel.
         replace_call_extern: the backend's hook for external calls.
-        overwritten: position of the input that the output overwrites: both become one parameter.
+        overwritten: index of the input that the output overwrites: both become one parameter.
 
     Raises:
-        LoweringError: it holds a TIR construct without a C form.
+        LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
     printer = _StatementPrinter(kernel, replace_call_extern, overwritten)
     for node in kernel.body:
@@ -110,7 +110,7 @@ class _StatementPrinter:
     def _pointers(
         self, parameters: Sequence[Parameter], part: str, qualifier: str = ""
     ) -> list[str]:
-        """Declarations of the parameters, called `part` or, if there are several, `part_0`, ..."""
+        """Return declarations of parameters named `part` or, if there are several, `part_0`, ..."""
         declarations = []
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
@@ -130,7 +130,7 @@ class _StatementPrinter:
         return declarations
 
     def unused_parameters(self) -> list[str]:
-        """Statements that tell the compiler which parameters are not used on purpose."""
+        """Return statements that mark unused parameters as intended."""
         body = "".join(self.lines)
         names = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
         return [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
@@ -150,7 +150,7 @@ class _StatementPrinter:
         self._checked_call(node.function, operands)
 
     def _checked_call(self, function: str, operands: Sequence[str]) -> None:
-        """A call of a driver, and the end of the kernel if its status is not zero."""
+        """Print a driver call and a return of its status if that is not zero."""
         call = self.expressions.external_call(function, operands)
         status = self.expressions.fresh_name("status_code")
         self.line(f"const int32_t {status} = {call};")
@@ -221,7 +221,7 @@ class _StatementPrinter:
             self.line(f"{target} = {self.expressions.text(statement.value)};")
 
     def _defines(self, statement: tvm_api.Stmt) -> bool:
-        """Whether a statement gives the variable allocated right before it its first value."""
+        """Whether a statement initializes the variable that is allocated right before it."""
         return (
             isinstance(statement, tirx.BufferStore)
             and statement.buffer.same_as(self._undefined[0])
@@ -285,7 +285,7 @@ class _StatementPrinter:
 
 
 def _scalars(statements: Sequence[Any]) -> set[Any]:
-    """Local buffers of one element of which nothing but the element is used."""
+    """Return the local buffers of one element that are only accessed by element."""
     body = list(statements)
     viewed = [view.data for view in tvm_api.collect(body, tirx.DeclBuffer)]
     calls = [c for c in tvm_api.collect(body, tvm_api.Call) if _takes_address(c)]
@@ -300,7 +300,7 @@ def _takes_address(call: tvm_api.Call) -> bool:
 
 
 def _added(store: tvm_api.Stmt) -> tvm_api.PrimExpr | None:
-    """What a store adds to the element it overwrites, in a type that C does not widen; or None."""
+    """Return what a store adds to its element, if C computes it in the same type; else None."""
     value = store.value
     if not isinstance(value, tirx.Add) or dtype(value) not in ("uint32", "uint64", "float32"):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long lines of C, broken where a reader would: outside of parentheses if possible."""
+"""Breaking of long lines of C, preferably outside parentheses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 
 WIDTH = 100
 BREAK = re.compile(r"(?<=[,;=]) (?=\S)| (?=[-+*/%?:<>&|]{1,2} )")
-"""Behind a comma, a semicolon or an assignment, and in front of an operator."""
+"""Possible breaks: after a comma, a semicolon or an assignment, and before an operator."""
 
 EARLY = 0.4
-"""Breaks in this first part of the room for a line are the last choice."""
+"""Fraction of the available width in which breaks are a last resort."""
 
 
 def wrapped(line: str) -> str:
-    """A line of C without comments, in as many lines as it needs.
+    """Break a line of C without comments into as many lines as it needs.
 
     Args:
         line: indented, without a line break at its end.
@@ -38,7 +38,7 @@ def wrapped(line: str) -> str:
 
 
 def _best_break(line: str, indent: int) -> int | None:
-    """Where the line's first part ends: at the least nesting, there at sums rather than products,
+    """Return the end of the first part: at the least nesting, there at sums rather than products,
     and there as late as possible."""
     depths, depth = [], 0
     for character in line:

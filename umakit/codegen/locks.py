@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of accelerators: a run takes what it uses before its first driver call, or is told that
+"""Locks of accelerators: a run locks what it uses before its first driver call, or reports that
 another run has it. All libraries of a program share them, as they share the accelerators."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from umakit.text.rendering import render
 
 
 def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Names of the accelerators that a run of a program has to itself, in alphabetical order.
+    """Return the names of the accelerators that a run locks, in alphabetical order.
 
-    These are the ones whose kernels call a driver, unless the backend says that it is reentrant.
+    These are the accelerators whose kernels call a driver that is not registered as reentrant.
 
     Args:
         program: the straight-line program.
-        backends: by target name, those that the program's kernels run on.
+        backends: backends of the program's kernels by target name.
     """
     calling = {
         kernel.target
@@ -32,22 +32,22 @@ def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[
 
 
 def _calls_driver(kernel: Kernel) -> bool:
-    """Whether a kernel calls a C function that is not of C's library."""
+    """Whether a kernel calls a C function that is not in the C standard library."""
     return any(header_of(function) is None for function in kernel.called_functions())
 
 
 def lock_source(backend: str) -> str:
-    """Name of the C file with a backend's lock, which a program may replace by its own."""
+    """Return the name of the C file with a backend's lock, which a program may replace."""
     return f"umakit_lock_{backend}.c"
 
 
 def lock_header(backend: str) -> str:
-    """Name of the header of a backend's lock."""
+    """Return the name of the header of a backend's lock."""
     return f"umakit_lock_{backend}.h"
 
 
 def locks_view(backends: tuple[str, ...]) -> list[dict[str, str]]:
-    """What templates need to know about locks."""
+    """Return the template values for locks."""
     return [
         {"name": name, "header": lock_header(name), "source": lock_source(name)}
         for name in backends
@@ -55,7 +55,7 @@ def locks_view(backends: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def lock_files(backends: tuple[str, ...]) -> dict[str, str]:
-    """Sources and headers of locks, by path below `codegen/host`."""
+    """Return sources and headers of locks, by path below `codegen/host`."""
     return {
         path: render(template, name=name)
         for name in backends

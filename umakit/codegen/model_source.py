@@ -36,18 +36,18 @@ from umakit.text.rendering import render
 from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1
-"""Bytes of the largest object on a target with 32 bits, `PTRDIFF_MAX`."""
+"""Maximum size in bytes of an object on a 32-bit target, `PTRDIFF_MAX`."""
 
 INTERFACE_NAMES = (
     "run run_in run_unpacked status_string open_weights after_layer inputs outputs weights "
     "workspace_pools has_no_constants main"
 ).split()
-"""What follows the prefix in the symbols that every model has."""
+"""Suffixes of the symbols that every model defines after its prefix."""
 
 
 @dataclass(frozen=True)
 class KernelUse:
-    """A kernel and the input that its output overwrites, if any: one C function each."""
+    """A kernel with the input that its output overwrites, if any; each is one C function."""
 
     kernel: str
     overwritten: int | None
@@ -62,12 +62,12 @@ class KernelSymbol:
 
 
 def interface_prefix(name: str) -> str:
-    """`tvmgen_NAME`, what every symbol of a model starts with."""
+    """Return `tvmgen_NAME`, the prefix of all symbols of a model."""
     return f"{INTERFACE_PREFIX}{name}"
 
 
 def tensor_view(tensor: Tensor) -> dict[str, Any]:
-    """What templates need to know about a tensor."""
+    """Return the template values for a tensor."""
     quantization = tensor.quantization
     return {
         "name": tensor.name,
@@ -87,12 +87,12 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
 def common_values(
     program: Program, plan: MemoryPlan, layout: WeightsLayout | None
 ) -> dict[str, Any]:
-    """Template values that all files of a model share.
+    """Return the template values that all files of a model share.
 
     Args:
         program: the straight-line program.
         plan: its memory plan.
-        layout: of the weights blob; None when constants are C.
+        layout: layout of the weights blob; None if constants are C.
     """
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
@@ -116,7 +116,7 @@ def common_values(
 
 
 def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | None) -> int:
-    """Bytes of the largest tensor or pool if targets with 32 bits cannot address it, else 0."""
+    """Return the size of the largest tensor or pool if it is too large for 32 bits, else 0."""
     kept_apart = {Role.INPUT, Role.OUTPUT, Role.CONSTANT}
     sizes = [t.size for t in program.tensors.values() if t.role in kept_apart]
     sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
@@ -125,7 +125,7 @@ def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | No
 
 
 def _index_checks(program: Program) -> list[dict[str, Any]]:
-    """Layers that may find an index out of range: their numbers, and how a status names them."""
+    """Return numbers and status names of the layers that check indices."""
     return [
         {"layer": number, "text": _index_text(number, call)}
         for number, call in enumerate(program.calls)
@@ -160,13 +160,13 @@ def _blob_view(layout: WeightsLayout) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class GeneratedCode:
-    """The C of a model.
+    """The generated C code of a model.
 
     Attributes:
         sources: text by path relative to `codegen/host`.
-        functions: C function of each call of the program, in order; empty for a copy.
-        weights: the blob, when constants are not C.
-        locked: accelerators that a run has to itself.
+        functions: name of the C function of each call, in order; empty for a copy.
+        weights: content of the weights blob; None if constants are C.
+        locked: accelerators that a run locks.
     """
 
     sources: dict[str, str]
@@ -181,16 +181,16 @@ def generate_code(
     backends: Mapping[str, Backend],
     layout: WeightsLayout | None = None,
 ) -> GeneratedCode:
-    """Print a program.
+    """Print a program as C.
 
     Args:
         program: the straight-line program.
         plan: its memory plan.
-        backends: by target name, those that the program's kernels run on.
-        layout: of a weights blob; None puts constants into C.
+        backends: backends of the program's kernels by target name.
+        layout: layout of a weights blob; None puts constants into C.
 
     Raises:
-        LoweringError: a kernel holds a construct without a C form.
+        LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     locked = locked_backends(program, backends)
     values = {**common_values(program, plan, layout), "locks": locks_view(locked)}
@@ -236,7 +236,7 @@ def generate_code(
 
 
 def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
-    """Say which steps return early, and behind which ones their accelerators complete."""
+    """Add to the template values which steps return early, and after which steps they complete."""
     for step in steps:
         step |= {"completed_by": "", "completions": []}
     for number, call in enumerate(program.calls):
@@ -247,7 +247,7 @@ def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
 
 
 def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:
-    """Constants as C, by path."""
+    """Return the C files with constants, by path."""
     prefix = str(values["prefix"])
     arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
     floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
@@ -268,7 +268,7 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
 
 
 def is_simulated(backend: Backend) -> bool:
-    """Whether umakit's simulator answers for a backend on the host."""
+    """Whether umakit simulates the device of a backend on the host."""
     return backend.configuration.device.simulator != "none"
 
 
@@ -283,7 +283,7 @@ def _includes(backends: Mapping[str, Backend]) -> list[str]:
 def _print_kernels(
     program: Program, plan: MemoryPlan, backends: Mapping[str, Backend]
 ) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
-    """C functions of all kernels, as they are used; those of equal text share one function."""
+    """Print all kernels in order of use; kernels of equal text share one C function."""
     prefix = interface_prefix(program.name)
     taken = {*INTERFACE_NAMES, *program.constants}
     definitions: list[str] = []
@@ -325,7 +325,7 @@ class _StepPrinter:
         self._symbols = symbols
 
     def step(self, call: KernelCall) -> dict[str, Any]:
-        """Template values of one call."""
+        """Return the template values of one call."""
         comment = f"{call.label} ({call.target})"
         if not call.kernel:
             target, source = (self._argument(name) for name in (*call.outputs, *call.inputs))

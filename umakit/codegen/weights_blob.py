@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants as one binary file apart from the C, and what its loader checks.
+"""Constants as one binary file, separate from the C code, with checksums for its loader.
 
 The file, little-endian throughout::
 
@@ -34,11 +34,11 @@ IDENTITY_SIZE = 16
 
 @dataclass(frozen=True)
 class WeightsLayout:
-    """Where each constant lies in the data of a blob.
+    """The place of each constant in the data of a blob.
 
     Attributes:
         offsets: bytes from the start of the data, by tensor name.
-        size: bytes of all data.
+        size: size of the data in bytes.
     """
 
     offsets: dict[str, int]
@@ -46,7 +46,7 @@ class WeightsLayout:
 
 
 def layout_weights(program: Program) -> WeightsLayout:
-    """Constants one after the other in the order of the program, each aligned."""
+    """Lay out the constants in the order of the program, each aligned."""
     offsets: dict[str, int] = {}
     end = 0
     for name, array in program.constants.items():
@@ -56,11 +56,11 @@ def layout_weights(program: Program) -> WeightsLayout:
 
 
 def code_identity(layout: WeightsLayout, code: Sequence[str]) -> bytes:
-    """16 bytes that differ between networks, but not between trainings of one network.
+    """Return 16 bytes that identify the code of a network, independent of the values of weights.
 
     Args:
-        layout: of the constants.
-        code: C text of the kernels and of the calls of them.
+        layout: layout of the constants.
+        code: C text of the kernels and of their calls.
     """
     digest = hashlib.sha256(repr((sorted(layout.offsets.items()), layout.size)).encode())
     for text in code:
@@ -69,7 +69,7 @@ def code_identity(layout: WeightsLayout, code: Sequence[str]) -> bytes:
 
 
 def weights_blob(program: Program, layout: WeightsLayout, identity: bytes) -> bytes:
-    """The file."""
+    """Return the content of the file."""
     data = bytearray(layout.size)
     for name, array in program.constants.items():
         raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
