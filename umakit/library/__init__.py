@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library stage: a folder or tar that a C compiler takes, and what describes it."""
+"""The library stage: exported C sources as a folder or tar file, with metadata and build files."""

@@ -23,10 +23,10 @@ SIMULATOR_HEADERS = {
         *(path for kind in sim.KINDS.values() for path in kind.headers),
     )
 }
-"""Headers below `umakit/` that a board has no use for."""
+"""Headers below `umakit/` that only the simulator needs, not a board."""
 
 ARITHMETIC_HEADER = "requantize.h"
-"""A header below `umakit/` that only some models bring, whatever drivers they share."""
+"""A header below `umakit/` that is exported only for models that use it."""
 
 BEYOND_SMALL_LIBC = re.compile(
     r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
@@ -34,23 +34,23 @@ BEYOND_SMALL_LIBC = re.compile(
     r"|frexp|ldexp|scalb(?:l?n)|ilogb|copysign|nextafter|nexttoward|fdim|fmax|fmin|fma|fabs)f?"
     r"|isnan|isinf|isfinite|isnormal|signbit|fpclassify)\s*\(|\b(?:INFINITY|NAN|HUGE_VALF?)\b"
 )
-"""What of math.h Zephyr's minimal C library lacks: it has the square root only."""
+"""Functions and macros of math.h that Zephyr's minimal C library lacks; it has only sqrt."""
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A library that the models of a build share when they bring the same files.
+    """A CMake library that several models of a build share if their exports contain the same files.
 
     Attributes:
-        name: what it is, such as `umakit_simulator`.
-        target: the name with a digest of the contents of its files.
+        name: name of the library, such as `umakit_simulator`.
+        target: CMake target: the name with a digest of the contents of its files.
         sources: its C files.
         dependencies: targets whose functions it calls.
-        device_sources: additional C files, unless a board brings its own device.
+        device_sources: C files of the simulated device, omitted on a board with its own device.
         device_dependencies: targets whose functions the device sources call.
-        only_simulated: whether there is none on a board.
+        only_simulated: whether the library is omitted on a board.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Part:
 def build_files(
     values: Mapping[str, Any], sources: Sources, files: Mapping[str, str | bytes]
 ) -> dict[str, str]:
-    """`CMakeLists.txt`, `cmake/` and `zephyr/` of an export, by path.
+    """Return `CMakeLists.txt` and the files of `cmake/` and `zephyr/` of an export, by path.
 
     Args:
         values: template values of the model.
-        sources: what its C files are for.
-        files: of the export so far, by path.
+        sources: roles of its C files.
+        files: the files of the export so far, by path.
     """
     prefix = values["prefix"]
     umakit_headers = _names(files, "umakit/")
@@ -95,7 +95,7 @@ def build_files(
 
 
 def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
-    """Whether C files use more of math.h than the square root; in doubt they do."""
+    """Whether C files may use functions of math.h other than sqrt."""
     return any(
         BEYOND_SMALL_LIBC.search(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
         for path, content in files.items()
@@ -104,13 +104,13 @@ def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
 
 
 def numeric_version() -> str:
-    """umakit's version as three numbers, all that CMake and Arduino take."""
+    """Return umakit's version as three numbers, the only form that CMake and Arduino accept."""
     numbers = re.findall(r"\d+", __version__.split("+")[0])[:3]
     return ".".join([*numbers, "0", "0"][:3])
 
 
 def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Part]:
-    """The parts of an export that other models may bring too; callers after what they call."""
+    """Return the parts of an export that other models may contain too, dependencies first."""
     parts = []
     status = simulator = ""
     if sources.status:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`metadata.json` of an exported library: TVM's keys for tools that know them, and umakit's.
+"""`metadata.json` of an exported library: the keys of TVM's Model Library Format and umakit's.
 
 The keys under `modules` are those of TVM's Model Library Format 7
 (`python/tvm/micro/model_library_format.py` of TVM 0.18), without the date of the export.
@@ -32,14 +32,14 @@ def describe(
     backends: Mapping[str, Backend],
     code: GeneratedCode,
 ) -> dict[str, Any]:
-    """Everything that a tool may want to know about a library.
+    """Return the metadata of a library as JSON values.
 
     Args:
         program: the program.
         plan: its memory plan.
-        report: where each operator went.
-        backends: by target name, those that the program runs on.
-        code: what was printed.
+        report: the offload report.
+        backends: backends that the program runs on, by target name.
+        code: the generated code.
     """
     return {
         "version": MODEL_LIBRARY_FORMAT_VERSION,
@@ -64,7 +64,7 @@ def describe(
 
 
 def _tilings(program: Program) -> dict[str, int] | None:
-    """How many layers were cut into tiles as a search found; None if no tilings were given."""
+    """Return how many layers were cut by given tilings; None if no tilings were given."""
     given = [planned for planned in program.planned.values() if planned.tilings]
     if not given:
         return None
@@ -75,17 +75,17 @@ def _tilings(program: Program) -> dict[str, int] | None:
 
 
 def constants_size(program: Program) -> int:
-    """Bytes of all constants."""
+    """Return the total size of all constants in bytes."""
     return sum(array.nbytes for array in program.constants.values())
 
 
 def backend_view(backend: Backend) -> dict[str, Any]:
-    """An accelerator in the metadata."""
+    """Return the metadata of an accelerator."""
     return {"name": backend.target_name, "simulated": is_simulated(backend)}
 
 
 def _content_hash(program: Program, code: GeneratedCode) -> str:
-    """Stands for the model where it was no file."""
+    """Return a digest that identifies a model that was not read from a file."""
     digest = hashlib.sha256(npz_bytes(program.constants))
     for path, text in sorted(code.sources.items()):
         digest.update(f"{path}\0{text}\0".encode())
@@ -140,7 +140,7 @@ def _module(
 
 
 def _scratch_size(program: Program, call: KernelCall) -> int:
-    """Bytes of working memory in the arena."""
+    """Return the bytes of a call's scratch tensors in the arena."""
     tensors = [program.tensors[name] for name in call.scratch]
     return sum(tensor.size for tensor in tensors if not tensor.pool)
 
@@ -213,6 +213,6 @@ def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dic
 
 
 def _alive_bytes(plan: MemoryPlan, alive: list[Lifetime], step: int) -> int:
-    """Bytes of the tensors that exist at a step, what is taken over counted once."""
+    """Return the bytes of the tensors that are alive at a step; shared memory counts once."""
     present = {item.name: item.size for item in alive if item.first <= step <= item.last}
     return sum(size for name, size in present.items() if plan.shared.get(name) not in present)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seventh stage: a folder in Model Library Format with everything a C compiler needs.
+"""Export of a library: a folder in Model Library Format with everything a C compiler needs.
 
 The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `metadata.json`,
 `parameters`, `src`, `runtime`). Nothing in it depends on TVM, on the date or on where it lies.
@@ -52,9 +52,9 @@ class Library:
 
     Attributes:
         path: the folder or tar file.
-        metadata: what is in its `metadata.json`.
-        report: what runs where.
-        program: the code that it was printed from; None for one that was read.
+        metadata: content of its `metadata.json`.
+        report: the offload report.
+        program: the program that it was generated from; None for a library that was read.
     """
 
     path: Path
@@ -74,23 +74,23 @@ def write_library(
     inputs: Sequence[Path] = (),
     force: bool = False,
 ) -> Library:
-    """Write a library, all of it or nothing.
+    """Write a library atomically.
 
     Args:
-        destination: the folder to create, or a tar file if it ends in `.tar`. Of one that umakit
-            exported earlier, the files that umakit wrote are replaced.
+        destination: the folder to create, or a tar file if it ends in `.tar`. In an earlier export
+            the files that umakit wrote are replaced.
         program: the program.
         plan: its memory plan.
         report: the offload report.
-        backends: by target name, those that the program runs on.
-        relax_text: the partitioned network, for `src/`.
+        backends: backends that the program runs on, by target name.
+        relax_text: text of the partitioned network, for `src/`.
         weights: `c` puts constants into C, `blob` into one binary file.
         inputs: files that were read and must stay.
         force: whether files in the way that were changed, or that something else wrote, are
             replaced too.
 
     Raises:
-        OutputError: the destination holds something else, or cannot be written.
+        OutputError: umakit must not replace the destination, or it cannot be written.
     """
     check_destination(destination, inputs, force=force)
     layout = layout_weights(program) if weights == "blob" else None
@@ -148,10 +148,10 @@ def write_files(
     *,
     force: bool = False,
 ) -> None:
-    """Write the files of a library as a folder, or as a tar file if the destination ends so.
+    """Write the files of a library as a folder, or as a tar file if the destination ends in `.tar`.
 
     Raises:
-        OutputError: the destination is not ours to write, or cannot be written.
+        OutputError: umakit must not replace the destination, or it cannot be written.
     """
     if destination.suffix == SUFFIX:
         write_tar(destination, files, inputs, force=force)
@@ -162,12 +162,12 @@ def write_files(
 def check_destination(
     destination: Path, inputs: Sequence[Path] = (), *, force: bool = False
 ) -> None:
-    """Refuse a destination that is not ours to write, before anything is compiled.
+    """Refuse a destination that umakit must not replace, before anything is compiled.
 
     Args:
-        destination: of the library, a folder or a tar file.
-        inputs: files that are read and must stay.
-        force: as of `write_library`.
+        destination: the folder or tar file of the library.
+        inputs: files that are read and must not be overwritten.
+        force: as in `write_library`.
 
     Raises:
         OutputError: it is an input, something else, or was changed since umakit wrote it.
@@ -181,7 +181,7 @@ def check_destination(
 def _driver_names(
     backends: Mapping[str, Backend], locked: Sequence[str]
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """Sources and headers of each driver, its lock among them, by their names in an export."""
+    """Return the exported names of sources and headers of each driver, including its lock."""
     return {
         name: (
             [exported_name(backend, source) for source in backend.driver.sources]
@@ -194,7 +194,7 @@ def _driver_names(
 
 
 def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Drivers, and the simulator that answers them, by path below `codegen/host`."""
+    """Return the files of drivers and of their simulators, by path below `codegen/host`."""
     files: dict[str, str] = {}
     for name, backend in sorted(backends.items()):
         for driver_file in (*backend.driver.sources, *backend.driver.headers):
@@ -213,10 +213,10 @@ def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
 
 
 def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
-    """Add files to others; the simulator's are the same for several backends.
+    """Add files to others; equal files, such as those of the simulator, may be added twice.
 
     Raises:
-        LibraryError: another file has the name.
+        LibraryError: a file with other content has the same name.
     """
     for path, text in more.items():
         if files.setdefault(path, text) != text:
@@ -228,7 +228,7 @@ def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
 
 
 def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
-    """The header of integer arithmetic, if a C file includes it."""
+    """Return the header of integer arithmetic, if a C file includes it."""
     if not any(INCLUDES_ARITHMETIC.search(text) for text in texts):
         return {}
     text = (sim.source_directory() / sim.ARITHMETIC_HEADER).read_text(encoding="utf-8")
@@ -258,5 +258,5 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
 
 
 def _simulator(backend: Backend) -> str:
-    """The kind of its simulated device, a key of `sim.KINDS`."""
+    """Return the kind of a backend's simulated device, a key of `sim.KINDS`."""
     return backend.configuration.device.simulator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an exported library is told from other folders, and where umakit keeps what it builds."""
+"""Recognition of exported libraries, and the cache folder for builds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from umakit.errors import StorageError
 METADATA = "metadata.json"
 
 RUNTIME = Path(__file__).parent / "runtime"
-"""What the program `runtime/main.c` of a library asks of a machine, and an answer in C's stdio."""
+"""Folder with the sources of `runtime` of a library: `main.c` and the platform interface."""
 
 PLATFORM_HEADER = "umakit_platform.h"
 HOSTED_PLATFORM = "umakit_platform_hosted.c"
 
 
 def describes_library(text: str | bytes) -> bool:
-    """Whether a `metadata.json` is umakit's, damaged or not."""
+    """Whether the text of a `metadata.json` was written by umakit, even if it is damaged."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -32,10 +32,10 @@ def describes_library(text: str | bytes) -> bool:
 
 
 def cache_folder(*parts: str) -> Path:
-    """A folder in the user's cache; where none can be written, one that this process deletes.
+    """Return a folder in the user's cache, or a temporary one if the cache is not writable.
 
     Raises:
-        StorageError: there is no place for temporary files either.
+        StorageError: no temporary folder can be created either.
     """
     try:
         folder = user_cache().joinpath(*parts)
@@ -63,10 +63,10 @@ def _own_cache() -> Path:
 
 
 def user_cache() -> Path:
-    """umakit's folder in the user's cache.
+    """Return umakit's folder in the user's cache.
 
     Raises:
-        RuntimeError: the user has no home.
+        RuntimeError: the user's home folder cannot be determined.
     """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(chosen) if Path(chosen).is_absolute() else Path.home() / ".cache") / "umakit"

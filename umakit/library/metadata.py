@@ -32,7 +32,7 @@ AGAIN = "export the library again"
 
 
 def weights_path(name: str) -> str:
-    """Where a library keeps its weights blob, relative to its folder."""
+    """Return the path of a library's weights blob, relative to its folder."""
     return f"parameters/{name}.weights.bin"
 
 
@@ -42,19 +42,19 @@ def _files_of_0_1_0(folder: Path) -> frozenset[str]:
 
 
 READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
-"""Folders of a library in which files are looked for, and programs built."""
+"""Folders of a library whose files are read and in which programs are built."""
 
 BUILT_FROM = ("codegen", "parameters", "runtime", "src")
-"""Folders of a library whose files compilers and emulators get."""
+"""Folders of a library whose files are passed to compilers and emulators."""
 
 LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
 
 
 def library_files(library: Path) -> list[Path]:
-    """What a library is read from: a tar file, or its files and the folders that hold some.
+    """Return the paths that a library is read from: a tar file, or files and folders.
 
-    Anything else in its folder is the user's, and stays there when the library is exported again.
-    Of a folder that umakit did not write all is taken for the library.
+    Other files in its folder belong to the user and stay when the library is exported again. In a
+    folder that umakit did not write, all files count as the library.
     """
     manifest = LIBRARY_FOLDER.manifest
     listed = read_manifest(library / manifest)
@@ -66,10 +66,10 @@ def library_files(library: Path) -> list[Path]:
 
 
 def load_metadata(library: Path) -> dict[str, Any]:
-    """`metadata.json` of an exported library, a folder or a tar file, checked in all its parts.
+    """Read and check `metadata.json` of an exported library, a folder or a tar file.
 
     Raises:
-        LibraryError: the folder or file is missing or damaged; names the key. A file that the
+        LibraryError: the folder or file is missing or damaged (names the key), or a file that the
             library is built from is a link.
     """
     path = library_folder(library) / METADATA
@@ -90,11 +90,12 @@ def load_metadata(library: Path) -> dict[str, Any]:
 
 
 def _refuse_links(library: Path) -> None:
-    """Refuse links among the files that compilers and emulators get: what they quote could be of
-    any file. Links that the user put next to them are not read.
+    """Refuse links among the files that are passed to compilers and emulators.
+
+    Their messages could quote any file that a link points to. Other links are not read.
 
     Raises:
-        LibraryError: names the link.
+        LibraryError: a file is a link; names it.
     """
     found = [library / METADATA, *(library / name for name in BUILT_FROM)]
     for name in BUILT_FROM:
@@ -106,14 +107,14 @@ def _refuse_links(library: Path) -> None:
 
 
 def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
-    """What a `metadata.json` holds, whether it is about to be written or was read.
+    """Parse and check the text of a `metadata.json`, before it is written or after it was read.
 
     Args:
-        text: of the file.
-        where: what errors name.
+        text: content of the file.
+        where: path that errors name.
 
     Raises:
-        LibraryError: it is no JSON, or breaks the model of `umakit.library.schema`; names the key.
+        LibraryError: the text is not JSON or does not match `umakit.library.schema`; names the key.
     """
     try:
         data: dict[str, Any] = json.loads(text)
@@ -137,7 +138,7 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
 
 
 def read_description(library: Path) -> Description:
-    """umakit's part of a library's metadata.
+    """Return umakit's part of a library's metadata.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -146,10 +147,10 @@ def read_description(library: Path) -> Description:
 
 
 def read_weights(library: Path) -> bytes:
-    """The weights blob of a library that has one.
+    """Read the weights blob of a library that has one.
 
     Raises:
-        LibraryError: it is missing or cannot be read.
+        LibraryError: the blob is missing or cannot be read.
     """
     path = library_folder(library) / weights_path(load_metadata(library)["umakit"]["name"])
     try:

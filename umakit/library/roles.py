@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which C file of a library is what for: `umakit.sources` in `metadata.json`."""
+"""Roles of a library's C files, stored as `umakit.sources` in `metadata.json`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_roles(
     drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
     simulated_as: Mapping[str, str],
 ) -> Sources:
-    """Sort the files of an export.
+    """Determine the roles of the files of an export.
 
     Args:
         prefix: `tvmgen_NAME`.
@@ -71,10 +71,10 @@ def _present(wanted: Sequence[str], names: set[str]) -> list[str]:
 
 
 def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
-    """The roles that `metadata.json` tells.
+    """Read the roles from `metadata.json`.
 
     Raises:
-        LibraryError: it does not, because an older umakit wrote it.
+        LibraryError: they are missing because an older umakit wrote the file.
     """
     try:
         return Sources.model_validate(metadata["umakit"]["sources"])

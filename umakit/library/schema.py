@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `metadata.json` of an exported library may hold: the one model that is written and read.
+"""Schema of `metadata.json` of an exported library, for writing and reading.
 
-A library may come from anyone. Types are exact, numbers have limits, unknown keys are refused,
-names that reach C, a shell or a path are identifiers or plain file names, and the parts fit each
-other. Texts that are only shown (names of layers, reasons, notices) may be anything. Imports
-nothing of the pipeline.
+A library may come from an untrusted source. Types are exact, numbers have limits, unknown keys are
+refused, names that reach C, a shell or a path are identifiers or plain file names, and the sections
+have to be consistent. Texts that are only displayed (names of layers, reasons, notices) are not
+restricted. Imports nothing of the pipeline.
 
 The keys under `modules` are those of TVM's Model Library Format 7.
 """
@@ -45,7 +45,7 @@ Alignment = Annotated[int, Field(ge=1, le=2**30)]
 
 
 class Section(BaseModel):
-    """A part of the file: exact types, no other keys."""
+    """Base class of all sections: exact types, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
@@ -89,7 +89,7 @@ class PlacedTensor(Section):
 
 
 class PoolView(Section):
-    """A memory and what lies in it."""
+    """A memory pool and its tensors."""
 
     name: Identifier
     used_bytes: Count
@@ -119,14 +119,14 @@ class KeptView(Section):
 
 
 class TrafficView(Section):
-    """What moves to and from scratchpads."""
+    """Bytes that move to and from scratchpads."""
 
     moved: Count
     kept: list[KeptView]
 
 
 class MemoryView(Section):
-    """Working memory and constants."""
+    """The memory plan and the size of the constants."""
 
     arena_bytes: Count
     live_set_bound_bytes: Count
@@ -138,7 +138,7 @@ class MemoryView(Section):
 
 
 class TilingsView(Section):
-    """How many layers records say how to cut."""
+    """The number of layers that are cut by tuning records."""
 
     layers: Count
     tuned: Count
@@ -170,18 +170,18 @@ class OperatorView(Section):
 
 
 class Sources(Section):
-    """Names of the files in `codegen/host/src`, by role.
+    """Names of files in `codegen/host/src`, by role.
 
     Attributes:
         model: C files of the network itself.
-        static_workspace: the C files that hold `_run`; callers with a workspace need none of it.
+        static_workspace: C files with `_run`, which callers that pass a workspace do not need.
         status: C files of the statuses that drivers return.
         simulator: C files that all simulated devices need.
         kinds: additional C files of the simulator, by kind of device.
         drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
         simulated_as: kind of the simulated device, by backend.
-        headers: of the driver and its device, by backend.
+        headers: headers of the driver and its device, by backend.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -197,18 +197,18 @@ class Sources(Section):
     headers: dict[Identifier, FileNames]
 
     def as_json(self) -> dict[str, Any]:
-        """What `metadata.json` holds."""
+        """Return the section as it is stored in `metadata.json`."""
         return self.model_dump()
 
     @property
     def simulated(self) -> list[str]:
-        """What is left out on a board."""
+        """The files that are omitted on a board."""
         optional = (*self.kinds.values(), *self.devices.values())
         return [*self.simulator, *(name for names in optional for name in names)]
 
 
 class Description(Section):
-    """umakit's own part."""
+    """The section `umakit` of the file."""
 
     version: Annotated[str, Field(max_length=100)]
     name: Part
@@ -255,7 +255,7 @@ class ModuleTensor(Section):
 
 
 class ModuleMain(Section):
-    """What the run function needs."""
+    """Requirements of the run function, in TVM's format."""
 
     device: Count
     workspace_size_bytes: Count
@@ -267,34 +267,34 @@ class ModuleMain(Section):
 
 
 class ModuleWorkspace(Section):
-    """Working memory of a kernel."""
+    """Working memory of a kernel, in TVM's format."""
 
     device: Count
     workspace_size_bytes: Count
 
 
 class ModuleFunction(Section):
-    """A kernel."""
+    """A kernel, in TVM's format."""
 
     function_name: Identifier
     workspace: list[ModuleWorkspace]
 
 
 class ModuleFunctions(Section):
-    """All functions."""
+    """All functions, in TVM's format."""
 
     main: list[ModuleMain]
     operator_functions: list[ModuleFunction]
 
 
 class ModuleMemory(Section):
-    """Memory of all functions."""
+    """Memory of all functions, in TVM's format."""
 
     functions: ModuleFunctions
 
 
 class ModuleView(Section):
-    """The network, as TVM describes it."""
+    """The network, in TVM's format."""
 
     model_name: Part
     style: Literal["full-model"]

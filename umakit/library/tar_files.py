@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library as one tar file: written so that equal libraries give equal bytes, unpacked safely.
+"""Libraries as tar files, written reproducibly and unpacked safely.
 
 Imports neither TVM nor the pipeline.
 """
@@ -27,13 +27,13 @@ SUFFIX = ".tar"
 MOST_BYTES = 2**31
 MOST_FILES = 10_000
 KEPT_LIBRARIES = 16
-"""Unpacked libraries that were not used for longest are deleted."""
+"""Number of unpacked libraries in the cache; the least recently used ones are deleted."""
 
 END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
 
 
 def tar_bytes(files: Mapping[str, str | bytes]) -> bytes:
-    """A tar file whose bytes depend on the files only: no times, no owners, sorted.
+    """Return a tar file whose bytes depend only on the files: no times, no owners, sorted.
 
     Args:
         files: contents by path.
@@ -49,13 +49,13 @@ def tar_bytes(files: Mapping[str, str | bytes]) -> bytes:
 
 
 class _LibraryTar(FileKind):
-    """A library as a tar file: known by what is in it."""
+    """The kind of file of libraries in tar files, recognized by their content."""
 
     def wrote(self, path: Path) -> bool:
         """Whether umakit wrote a tar file.
 
         Raises:
-            OutputError: it did, but something in it was changed or added since.
+            OutputError: umakit wrote it, but something in it was changed or added since.
         """
         if path.stat().st_size > MOST_BYTES:
             return False
@@ -87,7 +87,7 @@ def write_tar(
     *,
     force: bool = False,
 ) -> None:
-    """Write a library as a tar file with a manifest, all of it or nothing.
+    """Write a library as a tar file with a manifest, atomically.
 
     Args:
         destination: the file.
@@ -95,21 +95,21 @@ def write_tar(
         inputs, force: as in `outputs.check_file`.
 
     Raises:
-        OutputError: it is not ours to write, or cannot be written.
+        OutputError: umakit must not replace the file, or it cannot be written.
     """
     content = tar_bytes(with_manifest(files, MANIFEST))
     write_file(destination, content, LIBRARY_TAR, inputs, force=force)
 
 
 def library_folder(library: Path) -> Path:
-    """The folder of a library: itself, or where its tar file is unpacked.
+    """Return the folder of a library, or the folder to which its tar file is unpacked.
 
-    Tar files are unpacked below the user's cache in a folder named after their content, where
-    programs that were built of them are found again.
+    Tar files are unpacked below the user's cache into a folder named after their content, so that
+    programs built from them can be reused.
 
     Raises:
-        LibraryError: the file is no tar file of a library, is damaged, holds what a library does
-            not, or cannot be unpacked.
+        LibraryError: the file is not a tar file of a library, is damaged, contains other members
+            than a library's, or cannot be unpacked.
     """
     if not library.is_file():
         return library
@@ -127,7 +127,7 @@ def library_folder(library: Path) -> Path:
 
 @functools.lru_cache(maxsize=32)
 def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
-    """Where a tar file is unpacked; it is read once in a process, unless it changes."""
+    """Return the folder of an unpacked tar file, which is read again only if it changes."""
     where = str(library)
     if size > MOST_BYTES:
         raise LibraryError(f"has {size:,} bytes, a library at most {MOST_BYTES:,}", where=where)
@@ -143,15 +143,15 @@ def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
-    """The files of a tar file by their path; nothing is written.
+    """Return the files of a tar file by path, without writing anything.
 
     Args:
-        data: of the tar file, not compressed.
-        where: what errors name.
+        data: content of the uncompressed tar file.
+        where: path that errors name.
 
     Raises:
-        LibraryError: it is no tar file, is cut off, or holds anything but plain files and folders
-            with paths below its root.
+        LibraryError: the data is not a tar file, is truncated, or contains anything but regular
+            files and folders with paths below its root.
     """
     files: dict[str, bytes] = {}
     spellings: dict[str, str] = {}
@@ -185,7 +185,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
 
 
 def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
-    """Write a folder that another process may be writing too: the first one's stays."""
+    """Write a folder that another process may write at the same time; the first one wins."""
     staged = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         shutil.rmtree(folder, ignore_errors=True)
@@ -226,7 +226,7 @@ def _checked_path(member: tarfile.TarInfo, where: str) -> str:
 
 
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether a folder still has what was unpacked: caches are cleaned, by hand too."""
+    """Whether a folder still contains the unpacked files; users may clean caches."""
     try:
         return all((folder / path).read_bytes() == content for path, content in files.items())
     except OSError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of the files that umakit 0.1.0 exported, which wrote no manifest.
 
-Only these are replaced in such an export; what else lies there is somebody's own.
+Only these files are replaced in such an export; other files belong to the user.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ HEADERS = (
     "status.h", "systolic_array.h", "systolic_array_internal.h", "systolic_array_registers.h",
     "systolic_cycles.h", "trace.h",
 )  # fmt: skip
-"""Of `umakit/`, next to the C files."""
+"""Headers in `umakit/`, next to the C files."""
 
 
 def library_names(metadata: bytes) -> frozenset[str]:
-    """Paths of the files of an export.
+    """Return the paths of the files of an export.
 
     Args:
         metadata: content of its `metadata.json`.
 
     Returns:
-        The paths; none if umakit did not write it.
+        The paths; empty if umakit did not write the export.
     """
     view = _view(metadata)
     if view is None:
@@ -48,7 +48,7 @@ def library_names(metadata: bytes) -> frozenset[str]:
 
 
 def arduino_names(metadata: bytes) -> frozenset[str]:
-    """Paths of the files of an Arduino library, as `library_names`."""
+    """Return the paths of the files of an Arduino library, like `library_names`."""
     view = _view(metadata)
     if view is None:
         return frozenset()
@@ -63,7 +63,7 @@ def arduino_names(metadata: bytes) -> frozenset[str]:
 
 
 def _view(metadata: bytes) -> dict[str, Any] | None:
-    """What `metadata.json` says under `umakit`; None for what 0.1.0 did not write."""
+    """Return the section `umakit` of `metadata.json`; None if 0.1.0 did not write it."""
     try:
         data = json.loads(metadata)
     except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def _view(metadata: bytes) -> dict[str, Any] | None:
 
 
 def _sources(view: dict[str, Any]) -> Iterator[str]:
-    """Files of `codegen/host/src`, relative to it."""
+    """Return the files of `codegen/host/src`, relative to it."""
     prefix = view["interface"]
     yield from (f"umakit/{header}" for header in HEADERS)
     yield from (f"{prefix}.c", f"{prefix}_constants.c", f"{prefix}_constants.h")
@@ -95,7 +95,7 @@ def _sources(view: dict[str, Any]) -> Iterator[str]:
 
 
 def _plain(names: Any, start: str) -> Iterator[str]:
-    """Names of a list that are file names and start as those of umakit do."""
+    """Return the names of a list that are plain file names with one of umakit's prefixes."""
     for name in names if isinstance(names, list) else ():
         plain = isinstance(name, str) and PLAIN_NAME.fullmatch(name)
         if plain and name.startswith(start):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trying a backend: networks are compiled, run on the accelerator and compared with a reference.
+"""Testing of backends: compile networks, run them, and compare with a reference.
 
 `compile_and_run` does all of that for an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make
 small ones.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small int8 networks with random weights, to try a backend on."""
+"""Small int8 and int16 networks with random weights, for testing backends."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ Pair = tuple[int, int]
 
 INPUT_ZERO_POINT, ZERO_POINT = -7, 3
 ADD_LEFT_SHIFT = 20
-"""By which operands of an addition are shifted, as TensorFlow Lite does it for int8."""
+"""Left shift in bits of the operands of an addition, as in TensorFlow Lite for int8."""
 
 
 class QuantizedNetwork:
     """A chain of int8 or int16 layers; each method adds one and returns the network.
 
     Args:
-        height, width, channels: of the input.
-        layout: `NHWC` or `NCHW`, of all images.
+        height, width, channels: size of the input.
+        layout: layout of all images, `NHWC` or `NCHW`.
         batch: number of images.
         rounding: `tflm` or `ort`, see `umakit.operators`.
-        dtype: of images: `int8`, or `int16` with biases of int64 and zero points of 0. Weights are
-            int8.
-        seed: of weights, bias, scales and input.
+        dtype: dtype of images: `int8`, or `int16` with int64 biases and zero points of 0. Weights
+            are int8.
+        seed: seed of weights, bias, scales and input.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class QuantizedNetwork:
 
     @property
     def channels(self) -> int:
-        """Of what the last layer yields."""
+        """The number of channels of the last layer's output."""
         return self._size[2]
 
     def conv2d(
@@ -79,15 +79,15 @@ class QuantizedNetwork:
         depthwise: bool = False,
         per_channel: bool = True,
     ) -> QuantizedNetwork:
-        """A convolution with bias.
+        """Append a convolution with bias.
 
         Args:
-            filters: output channels; of a depthwise convolution a multiple of the input's.
+            filters: output channels; for a depthwise convolution a multiple of the input's.
             kernel: rows and columns.
             stride, dilation: in both directions, or of rows and columns.
             padding: `same` (TensorFlow's) or `valid`.
             depthwise: whether each input channel is a group of its own.
-            per_channel: whether each output channel has a scale of its own.
+            per_channel: whether each output channel has its own scale.
 
         Raises:
             InputError: the kernel is larger than the image, or the channels do not divide.
@@ -121,7 +121,7 @@ class QuantizedNetwork:
         *,
         padding: str = "valid",
     ) -> QuantizedNetwork:
-        """A pool; padding does not take part.
+        """Append a pooling layer, which ignores padding.
 
         Args:
             kind: `max` or `average`.
@@ -130,7 +130,7 @@ class QuantizedNetwork:
             padding: `same` (TensorFlow's) or `valid`.
 
         Raises:
-            InputError: there is no such pool, or the window is larger than the image.
+            InputError: there is no such kind, or the window is larger than the image.
         """
         kinds = {"max": "max_pool2d", "average": "avg_pool2d"}
         if kind not in kinds:
@@ -144,13 +144,13 @@ class QuantizedNetwork:
         return self._add(f"{kind}_pool", parameters, [])
 
     def residual(self, *, swapped: bool = False) -> QuantizedNetwork:
-        """The sum of the last layer's input and its result, which have the same shape.
+        """Append the sum of the last layer's input and output, which have the same shape.
 
         Args:
             swapped: whether the result is the right operand.
 
         Raises:
-            InputError: there is no layer, or the shapes differ, or they are int16.
+            InputError: there is no layer, the shapes differ, or the dtype is int16.
         """
         if not self._layers or self._is_wide:
             raise InputError("residuals need an int8 layer before them")
@@ -176,7 +176,7 @@ class QuantizedNetwork:
         return self._add("swapped_add" if swapped else "add", parameters, [])
 
     def dense(self, outputs: int, *, per_channel: bool = False) -> QuantizedNetwork:
-        """A fully connected layer with bias, on all elements of what was there before."""
+        """Append a fully connected layer with bias on all elements of the last layer's output."""
         inputs = math.prod(self._size)
         self._size = (1, 1, outputs)
         parameters = parameters_class("dense")(
@@ -185,7 +185,7 @@ class QuantizedNetwork:
         return self._add("dense", parameters, self._weighted((outputs, inputs), per_channel))
 
     def model(self, name: str = "quantized") -> AOTModel:
-        """The network with an input.
+        """Return the network with a random input.
 
         Args:
             name: of the model in C.
@@ -215,7 +215,7 @@ class QuantizedNetwork:
         return AOTModel(builder.get(), {"x": self._input}, name=name)
 
     def _common(self, shape: Sequence[int]) -> dict[str, Any]:
-        """Attributes that all layers have."""
+        """Return the attributes that all layers have."""
         limits = np.iinfo(self._dtype)
         return {
             "output_shape": tuple(shape),
@@ -235,7 +235,7 @@ class QuantizedNetwork:
         return self
 
     def _slide(self, window: Pair, strides: Pair, dilation: Pair, padding: str) -> Any:
-        """Padding of a window that slides over the image, whose size becomes the result's."""
+        """Return the padding of a sliding window, and update the image's size to the result's."""
         sides = [
             _padding(size, taps, stride, step, padding)
             for size, taps, stride, step in zip(
@@ -254,7 +254,7 @@ class QuantizedNetwork:
         return (sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
     def _weighted(self, shape: tuple[int, ...], per_channel: bool) -> list[Array]:
-        """Weights of a shape, whose first axis is that of output channels, and their parameters."""
+        """Return weights of a shape with output channels first, and their parameters."""
         weights = self._random.integers(-127, 128, shape).astype(np.int8)
         largest = 2000 * 256 if self._is_wide else 2000
         bias = self._random.integers(-largest, largest, shape[0])
@@ -291,7 +291,7 @@ def _pair(value: int | Pair) -> Pair:
 
 
 def _padding(size: int, taps: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:
-    """Rows or columns before and behind."""
+    """Return the numbers of padded rows or columns before and after."""
     if padding == "valid":
         return 0, 0
     outputs = -(-size // stride)

@@ -31,7 +31,7 @@ INTERFACES = ("c", "unpacked")
 
 @dataclass(frozen=True)
 class AOTModel:
-    """A network with inputs and the outputs it must yield.
+    """A network with inputs and expected outputs.
 
     Attributes:
         module: a Relax module, or the path of a model file.
@@ -39,7 +39,7 @@ class AOTModel:
         outputs: expected arrays by output name; empty means TVM's own LLVM result.
         output_tolerance: relative and absolute tolerance; None means exact for integers and 1e-5
             for floats.
-        name: of the model in C.
+        name: name of the model in C.
         params: values of the module's parameters by name.
     """
 
@@ -53,13 +53,13 @@ class AOTModel:
 
 @dataclass(frozen=True)
 class AOTReport:
-    """What `compile_and_run` saw.
+    """The results of `compile_and_run`.
 
     Attributes:
-        offload: what ran where.
-        outputs: of the library, by name.
-        largest_difference: over all outputs, absolute.
-        expected_from: where the expected values came from.
+        offload: the offload report.
+        outputs: outputs of the library, by name.
+        largest_difference: largest absolute difference over all outputs.
+        expected_from: source of the expected values.
     """
 
     offload: OffloadReport
@@ -84,10 +84,10 @@ def compile_and_run(
     interface_api: str = "c",
     test_dir: str | Path | None = None,
 ) -> AOTReport:
-    """Compile models to C, run them on the host and compare with what is expected.
+    """Compile models to C, run them on the host and compare with the expected outputs.
 
     Args:
-        models: one or several.
+        models: one or several models.
         backend: accelerators to use; None for the CPU alone.
         interface_api: `c` calls `tvmgen_NAME_run` with structs, `unpacked` calls
             `tvmgen_NAME_run_unpacked` with plain pointers.
@@ -97,7 +97,8 @@ def compile_and_run(
         The report of the last model.
 
     Raises:
-        DeviceError: a result differs by more than the tolerance; names output, place and size.
+        DeviceError: a result differs by more than the tolerance; names output, index and
+            difference.
         UmakitError: compiling, building or running failed.
     """
     if interface_api not in INTERFACES:
@@ -133,7 +134,7 @@ def _compile_and_run_one(
 
 
 def llvm_reference(model: AOTModel) -> dict[str, Array]:
-    """Outputs of TVM's own LLVM build of a model, by name."""
+    """Return the outputs of TVM's own LLVM build of a model, by name."""
     imported = import_model(model.module, name=model.name, parameters=model.params)
     return run_with_llvm(imported, model.inputs)
 
@@ -142,16 +143,16 @@ def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]
     """Run an imported network once with TVM's LLVM build.
 
     Args:
-        model: what `umakit.import_model` returned.
+        model: result of `umakit.import_model`.
         inputs: arrays by input name, one inference.
     """
     return llvm_runner(model)(inputs)
 
 
 def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """TVM's LLVM build of an imported network, as a function from inputs to outputs by name.
+    """Return TVM's LLVM build of a network, as a function from inputs to outputs by name.
 
-    What `uma compile` makes integer operators of is computed by the same integer operators here.
+    Quantized operators become the same integer operators as in `uma compile`.
 
     Raises:
         ModelError: a quantized operator has no integer form.
@@ -170,7 +171,7 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
 
 
 def _for_llvm(model: Model) -> Any:
-    """A network's module in operators that TVM itself can build: integer ones become TIR."""
+    """Return a network's module with integer operators lowered to TIR, which TVM can build."""
     module = quantize_to_integers(model).module
     legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
     return in_comparisons(expand_requantize(legal))
@@ -179,7 +180,7 @@ def _for_llvm(model: Model) -> Any:
 def compare(
     outputs: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float | None
 ) -> float:
-    """Largest absolute difference of outputs and expected values.
+    """Return the largest absolute difference of outputs and expected values.
 
     Raises:
         DeviceError: an output is missing, has another shape or dtype, or differs too much.
@@ -220,16 +221,16 @@ def conv2d_model(
     stride: int = 1,
     seed: int = 0,
 ) -> AOTModel:
-    """A network of one same-padded 2-D convolution with random weights and input.
+    """Return a network of one same-padded 2-D convolution with random weights and input.
 
     Args:
-        channels: of the input, shape [1, channels, height, width], float32.
-        height: of the input.
-        width: of the input.
+        channels: channels of the input, shape [1, channels, height, width], float32.
+        height: height of the input.
+        width: width of the input.
         filters: output channels.
         kernel: rows and columns of the kernel.
-        stride: in both directions.
-        seed: of the random values.
+        stride: stride in both directions.
+        seed: seed of the random values.
     """
     relax = tvm_api.relax
     random = np.random.default_rng(seed)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms in which other projects take in a library: CMake, Zephyr, Arduino, tar."""
+"""Package formats of a library for other build systems: tar and Arduino."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library as Arduino wants it: all C in one folder, a sketch, and `library.properties`.
+"""Arduino libraries: all C files in one folder, a sketch, and `library.properties`.
 
 By the Arduino library specification, revision 1.5 and later. Imports neither TVM nor the pipeline.
 """
@@ -26,7 +26,7 @@ from umakit.version import __version__
 
 PROPERTIES = "library.properties"
 DESCRIPTION = f"extras/{METADATA}"
-"""Arduino reads nothing in `extras`; by this file umakit knows its own folders."""
+"""File by which umakit recognizes its own folders; Arduino ignores the folder `extras`."""
 
 C_TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
 INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
@@ -35,16 +35,16 @@ INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 def arduino_files(
     files: Mapping[str, str | bytes], metadata: Mapping[str, Any], where: str
 ) -> dict[str, str | bytes]:
-    """The files of an Arduino library, by path.
+    """Return the files of an Arduino library, by path.
 
     Args:
-        files: of an exported library, by path.
-        metadata: its `metadata.json`.
-        where: what errors name.
+        files: files of an exported library, by path.
+        metadata: content of its `metadata.json`.
+        where: path that errors name.
 
     Raises:
-        LibraryError: an older umakit exported it, its weights are a blob, or two files get the
-            same name.
+        LibraryError: the library was exported by an older umakit, its weights are a blob, or two
+            files get the same name.
     """
     description = metadata["umakit"]
     if description["weights"] == "blob":
@@ -81,7 +81,7 @@ def arduino_files(
 
 
 def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
-    """C files and headers by names without folders, their includes rewritten to match.
+    """Rename C files and headers to names without folders, and rewrite their includes.
 
     Raises:
         LibraryError: two files get the same name.
@@ -114,10 +114,10 @@ ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}", _file
 
 
 def check_arduino_name(destination: Path) -> None:
-    """Refuse a folder whose name Arduino refuses.
+    """Refuse a destination whose name Arduino does not accept.
 
     Raises:
-        OutputError: says what a name may be.
+        OutputError: the name is not accepted; states the rules.
     """
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
@@ -129,7 +129,7 @@ def check_arduino_name(destination: Path) -> None:
 
 
 def _flat_name(path: str) -> str:
-    """`codegen/host/src/umakit/status.h` becomes `umakit_status.h`."""
+    """Return the name without folders: `codegen/host/src/umakit/status.h` as `umakit_status.h`."""
     for folder in (SOURCE_FOLDER, HEADER_FOLDER):
         if path.startswith(f"{folder}/"):
             return path.removeprefix(f"{folder}/").replace("/", "_")

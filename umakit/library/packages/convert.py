@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an exported library to its other forms. Imports neither TVM nor the pipeline."""
+"""Conversion of an exported library to package formats. Imports neither TVM nor the pipeline."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from umakit.library.packages.arduino import ARDUINO_FOLDER, arduino_files, check
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, library_folder, write_tar
 
 Write = Callable[[Path, Path, bool], None]
-"""(library, destination, whether files in the way are replaced) -> None: check, then write."""
+"""(library, destination, force) -> None: checks the destination and writes the package."""
 
 
 @dataclass(frozen=True)
 class PackageFormat:
-    """A form in which other projects take in a library.
+    """A package format of a library.
 
     Attributes:
-        name: what `uma package --format` calls it.
-        suffix: of the default destination, which is called as the library's C interface.
-        write: all of it or nothing; raises LibraryError where the destination is not ours to
-            write, and OutputError where files in the way are not.
+        name: value of `uma package --format`.
+        suffix: suffix of the default destination, whose stem is the prefix of the C interface.
+        write: function that writes the package atomically; raises LibraryError for an invalid
+            destination and OutputError if existing files must not be replaced.
     """
 
     name: str
@@ -35,24 +35,24 @@ class PackageFormat:
 
 
 LEFT_OUT = ("build", "__pycache__")
-"""Folders below a library that tools make."""
+"""Folders below a library that tools create and that are not packaged."""
 
 
 def package_library(
     library: Path, kind: str, destination: Path | None = None, *, force: bool = False
 ) -> Path:
-    """Write a library in another form, all of it or nothing.
+    """Write a library in a package format, atomically.
 
     Args:
-        library: what `uma compile` wrote, a folder or a tar file.
+        library: folder or tar file that `uma compile` wrote.
         kind: a name of `FORMATS`.
-        destination: the file or folder to write; what umakit wrote there earlier is replaced.
+        destination: the file or folder to write; files that umakit wrote earlier are replaced.
             Default: named after the library, in the working directory.
         force: whether files in the way that were changed, or that something else wrote, are
             replaced too.
 
     Returns:
-        What was written.
+        The path of the package.
 
     Raises:
         LibraryError: the library is missing or damaged, or the destination is not ours to write
@@ -94,7 +94,7 @@ FORMATS = {
 
 
 def read_files(library: Path) -> dict[str, str | bytes]:
-    """All files of a library by their path, without what was built in it.
+    """Return all files of a library by path, without files that were built in it.
 
     Raises:
         LibraryError: a file cannot be read, or is a link.
