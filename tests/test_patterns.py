@@ -408,6 +408,10 @@ TAKEN = {
     "depthwise": (patterns.qdepthwise(multipliers=[1, 2]), one_conv(groups=12, outputs=24)),
     "broadcast": (patterns.qadd(broadcast=True), one_add((1, 1, 1, 12))),
     "pool": (patterns.qmax_pool2d(windows=2, strides=2, padding=["valid"]), one_pool()),
+    "iterators": (
+        patterns.qconv2d(dtypes=iter(["int8"]), rounding=iter(["tflm"]), layouts=iter(["NHWC"])),
+        one_conv(),
+    ),
 }  # fmt: skip
 
 

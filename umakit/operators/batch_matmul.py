@@ -114,7 +114,7 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
     if min(len(shape) for shape in shapes) < 2:
         raise NotAnIsland("an operand is a vector")
     arithmetic = arithmetic_of(left.scale, right.scale, result.scale)
-    kind: Any = np.float32 if arithmetic is Arithmetic.ORT else np.float64
+    kind: type[np.floating[Any]] = np.float32 if arithmetic is Arithmetic.ORT else np.float64
     factor = kind(left.scale.scale) * kind(right.scale.scale) / kind(result.scale.scale)
     at_most = left.scale.magnitude * right.scale.magnitude * shapes[0][-1]
     multiplier, shift = multiplier_of(float(factor), at_most, arithmetic)

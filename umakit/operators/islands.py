@@ -10,12 +10,12 @@ returns the call of the integer operator, None where the island is another opera
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.parameters import CommonFields
 from umakit.operators.refusals import FloatInTheModel, NotAnIsland
 from umakit.operators.tensors import (
     INTEGERS,
@@ -51,7 +51,7 @@ class Result:
     shape: tuple[int, ...]
     span: tvm_api.Span | None
 
-    def common(self, arithmetic: Arithmetic) -> dict[str, Any]:
+    def common(self, arithmetic: Arithmetic) -> CommonFields:
         """The fields that all `Parameters` have."""
         return {
             "output_shape": self.shape,
@@ -150,9 +150,14 @@ class Island:
         """Whose results are to be met, `TFLM` or `ORT`."""
         return self.network.arithmetic
 
-    def with_result(self, **changes: Any) -> Island:
-        """The same island with other fields of its result."""
-        return replace(self, result=replace(self.result, **changes))
+    def with_result(
+        self, *, call: tvm_api.Call | None = None, shape: tuple[int, ...] | None = None
+    ) -> Island:
+        """The same island with another call or shape of its result."""
+        result = self.result
+        call = result.call if call is None else call
+        shape = result.shape if shape is None else shape
+        return replace(self, result=replace(result, call=call, shape=shape))
 
     def arithmetic_of(self, *sources: Quantized) -> Arithmetic:
         """How products of operands become integers of the result; see `arithmetic_of`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -23,6 +23,16 @@ Pair = tuple[int, int]
 
 PREFIX = "quantized."
 """What operators' names start with, where Relax's own `relax.` is left out."""
+
+
+class CommonFields(TypedDict):
+    """The fields of `Parameters`."""
+
+    output_shape: tuple[int, ...]
+    output_dtype: str
+    output_zero_point: int
+    clip: Pair
+    rounding: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,14 @@ class Parameters:
             clip: least and largest result, within the present bounds.
         """
         return replace(self, clip=clip), list(operands)
+
+
+class WindowFields(TypedDict):
+    """The fields that `WindowParameters` adds."""
+
+    strides: Pair
+    padding: tuple[int, int, int, int]
+    layout: str
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,7 @@ class Pool2d(WindowParameters):
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as Python's own int, str or tuple."""
+    """An attribute, of which TVM has no type, as Python's own int, str or tuple."""
     if isinstance(value, str):
         return str(value)
     if hasattr(value, "__len__"):

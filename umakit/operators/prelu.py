@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.expressions import with_scalar
@@ -66,14 +66,15 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return _call(island.result, source, island.dequantized(slopes), island.arithmetic)
 
 
-def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> Any | None:
+def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
     """Slopes of an expression min(x, 0) * slopes, None if it is none."""
     if tvm_api.operator_name(call) != "multiply":
         return None
     least = with_scalar(definition(call.args[0]), "minimum", definition)
     if least is None or least[1] != 0.0 or not least[0].same_as(x):
         return None
-    return call.args[1]
+    slopes: tvm_api.Expr = call.args[1]
+    return slopes
 
 
 def _call(

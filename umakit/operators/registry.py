@@ -142,7 +142,10 @@ def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
 
 
 def parameters_class(name: str) -> Any:
-    """The class of the parameters of an operator, by its name such as `conv2d`."""
+    """The class of the parameters of an operator, by its name such as `conv2d`.
+
+    It is `Any`, as who calls it with fields knows which class the name stands for.
+    """
     return _OPERATORS[name].parameters
 
 

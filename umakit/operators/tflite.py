@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -177,6 +177,17 @@ class TfliteConversion:
         return any(self.takes(dtype) for dtype in QUANTIZED)
 
 
+class Facts(TypedDict, total=False):
+    """What `TfliteConversion` says besides the dtypes."""
+
+    data: int
+    same_dtype: bool
+    same_scale: bool
+    weights: bool
+    scaled: bool
+    asymmetric: tuple[tuple[str, str], ...]
+
+
 _CONVERSIONS: dict[str, TfliteConversion] = {}
 
 
@@ -187,7 +198,9 @@ def register(*conversions: TfliteConversion) -> None:
         _CONVERSIONS[conversion.code] = conversion
 
 
-def register_all(codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Any) -> None:
+def register_all(
+    codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Unpack[Facts]
+) -> None:
     """Register operators that are converted by one function; see `TfliteConversion`."""
     register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
+from umakit.operators.parameters import CommonFields
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.tensors import Array, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator
@@ -45,7 +45,7 @@ def scale_of(converter: TfliteConverter, number: int) -> Scale:
 
 def result_fields(
     converter: TfliteConverter, operator: TfliteOperator, activation: int = 0
-) -> dict[str, Any]:
+) -> CommonFields:
     """The fields that all `Parameters` have, of an operator's result.
 
     Args:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
-from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.parameters import CommonFields, Pair, Parameters
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.registry import Shapes
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
@@ -77,10 +77,10 @@ P = TypeVar("P", bound=Float32Pair)
 
 def exact_sum(
     kind: type[P],
-    common: dict[str, Any],
+    common: CommonFields,
     scales: Sequence[Scale],
     target: Scale,
-    shapes: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
 ) -> P:
     """Parameters of a sum.
 
@@ -124,10 +124,10 @@ def exact_sum(
 
 def exact_product(
     kind: type[P],
-    common: dict[str, Any],
+    common: CommonFields,
     scales: Sequence[Scale],
     target: Scale,
-    shapes: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
 ) -> P:
     """Parameters of a product; arguments and errors as of `exact_sum`."""
     offset = 128 if target.dtype == "int8" else 0
@@ -149,7 +149,7 @@ def exact_product(
 
 
 def nearest_pair(
-    kind: type[P], common: dict[str, Any], scales: Sequence[Scale], target: Scale, sign: int = 1
+    kind: type[P], common: CommonFields, scales: Sequence[Scale], target: Scale, sign: int = 1
 ) -> P:
     """Parameters of a sum, difference or product of any dtypes, rounded once.
 
@@ -198,7 +198,7 @@ def nearest_pair(
     return _with_constant(parameters, left.dtype, right.dtype, wanted) or parameters
 
 
-def _fixed_point(values: Sequence[Any], factor_bits: int) -> tuple[list[int], int]:
+def _fixed_point(values: Sequence[float | np.float32], factor_bits: int) -> tuple[list[int], int]:
     """float32 numbers as integers with a common number of fraction bits, and that number.
 
     All but the last one are multiplied with integers of so many bits.

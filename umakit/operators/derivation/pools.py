@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import Pool2d
+from umakit.operators.parameters import Pair, Pool2d, WindowFields
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.tensors import Quantized
 
 P = TypeVar("P", bound=Pool2d)
+
+
+class PoolFields(WindowFields):
+    """The fields that `Pool2d` adds to those of all operators."""
+
+    window: Pair
 
 
 def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Arithmetic) -> P:
@@ -69,7 +75,7 @@ def pool_of_images(
     return on_images(island, island.operand(), pool)
 
 
-def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> dict[str, Any]:
+def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> PoolFields:
     """The fields of all pools; a size that was rounded up is reached by padding."""
     sizes = (tvm_api.static_shape(data) or ())[2:]
     top, left, *after = window.padding
@@ -77,4 +83,5 @@ def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> dict[str,
         reach = (result.shape[2 + axis] - 1) * window.strides[axis]
         reach += (window.size[axis] - 1) * window.dilation[axis] + 1
         after[axis] = max(after[axis], reach - before - sizes[axis])
-    return {**window.common(), "padding": (top, left, *after), "window": window.size}
+    padding = (top, left, after[0], after[1])
+    return {**window.common(), "padding": padding, "window": window.size}

@@ -76,7 +76,9 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
         if not adds_bias(island, operators):
             return None
         bias = island.call.args[1]
-        island = island.with_result(call=island.definition(island.call.args[0]))
+        layer = island.definition(island.call.args[0])
+        assert isinstance(layer, tvm_api.Call)
+        island = island.with_result(call=layer)
     source = island.operand()
     island.check_node(island.definition(island.call.args[1]))
     operator = tvm_api.operator_name(island.call)
@@ -137,7 +139,7 @@ def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Ar
     only LiteRT computes (`GetQuantizedConvolutionMultipler`).
     """
     # Where integers of 16 bits are rounded once, as exact as can be.
-    kind: Any = np.float32 if arithmetic is Arithmetic.ORT else np.float64
+    kind: type[np.floating[Any]] = np.float32 if arithmetic is Arithmetic.ORT else np.float64
     legacy = arithmetic is Arithmetic.TFLM and source.scale.dtype == "uint8"
     of_scales = np.float32 if legacy else kind
     product = of_scales(source.scale.scale) * weights.channel_scales().astype(of_scales)

@@ -9,7 +9,7 @@ from typing import Any, SupportsInt
 
 from umakit import tvm_api
 from umakit.operators.islands import Island
-from umakit.operators.parameters import Pair
+from umakit.operators.parameters import Pair, WindowFields
 from umakit.operators.refusals import NotAnIsland
 from umakit.operators.tensors import Quantized, Weights
 
@@ -53,7 +53,7 @@ class Window:
             LAYOUTS[layout],
         )
 
-    def common(self) -> dict[str, Any]:
+    def common(self) -> WindowFields:
         """The fields that all `WindowParameters` have."""
         return {"strides": self.strides, "padding": self.padding, "layout": self.layout}
 

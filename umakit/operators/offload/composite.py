@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import Parameters, Pool2d
+from umakit.operators.parameters import Parameters, Pool2d, WindowParameters
 from umakit.operators.requantize import Requantize
 
 Shape = tuple[int, ...]
@@ -63,6 +63,12 @@ class Composite:
         return [item.name for item in fields(operator)]
 
     @property
+    def _parameters(self) -> Parameters:
+        """Itself: what inherits this class inherits the parameters of an operator, too."""
+        assert isinstance(self, Parameters)
+        return self
+
+    @property
     def scalars(self) -> dict[str, int]:
         """The driver's arguments behind the pointers, by name, in their order."""
         raise NotImplementedError
@@ -73,14 +79,12 @@ class Composite:
         bias = BIAS_DTYPES.get(self.data_dtype, "int32")
         special = {"bias": bias, "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
-        layer: Any = self
-        return result | {"result": layer.output_dtype}
+        return result | {"result": self._parameters.output_dtype}
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
         """Shapes of the arrays behind the driver's pointers by name, in their order."""
-        layer: Any = self
-        return {"data": self.data_shape, "result": layer.output_shape}
+        return {"data": self.data_shape, "result": self._parameters.output_shape}
 
     @property
     def operand_bytes(self) -> dict[str, int]:
@@ -95,7 +99,7 @@ class Composite:
         return {**self._result_arguments(), **self._then_arguments()}
 
     def _result_arguments(self) -> dict[str, int]:
-        layer: Any = self
+        layer = self._parameters
         low, high = layer.clip
         return {
             "output_zero_point": layer.output_zero_point,
@@ -132,8 +136,9 @@ class Image:
 
     def size_arguments(self) -> dict[str, int]:
         """The driver's arguments about data and result."""
-        layer: Any = self
-        data, result = self._sizes(layer.data_shape), self._sizes(layer.output_shape)
+        assert isinstance(self, Composite)
+        data = self._sizes(self.data_shape)
+        result = self._sizes(self._parameters.output_shape)
         return {
             "batch": data["N"],
             "height": data["H"],
@@ -180,7 +185,7 @@ class Image:
         return self.size_arguments()["output_channels"]
 
 
-def window_arguments(layer: Any) -> dict[str, int]:
+def window_arguments(layer: WindowParameters) -> dict[str, int]:
     """The driver's arguments about steps and padding of a window."""
     top, left, bottom, right = layer.padding
     return {
@@ -210,11 +215,10 @@ class Binary(Composite):
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
-        layer: Any = self
         return {
             "left": self.data_shape,
             "right": self.right_shape,
-            "result": layer.output_shape,
+            "result": self._parameters.output_shape,
         }
 
     def _shape_arguments(self) -> dict[str, int]:

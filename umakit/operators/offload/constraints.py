@@ -72,16 +72,24 @@ def _pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int
     return [(rows, columns) for rows, columns in pairs]
 
 
-def checked_names(wanted: Names, name: str, names: Sequence[str]) -> Names:
-    """Names as they are given, after a look that all of them exist.
+def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] | None:
+    """The names that are given, after a look that all of them exist; None for any.
 
     Raises:
         BackendError: one is not.
     """
-    for item in [wanted] if isinstance(wanted, str) else list(wanted or ()):
+    given = _listed(wanted)
+    for item in given or ():
         if item not in names:
             raise BackendError(f"{name} {item!r} is unknown", fix=f"say {_or(names)}")
-    return wanted
+    return given
+
+
+def _listed(wanted: V | Iterable[V] | None) -> list[V] | None:
+    """What is given, which may be an iterator: it is read once."""
+    if wanted is None:
+        return None
+    return [wanted] if isinstance(wanted, (str, int)) else list(wanted)
 
 
 def one_of(
@@ -94,9 +102,9 @@ def one_of(
         read: parameters -> value.
         say: (value, what there is) -> the sentence.
     """
-    if wanted is None:
+    values = _listed(wanted)
+    if values is None:
         return _anything
-    values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
     texts = [str(value) for value in values]
 
     def check(layer: Any) -> str:
@@ -192,9 +200,10 @@ def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
     def said(part: str) -> Callable[[str, str], str]:
         return lambda found, few: f"{found} {part}: the accelerator computes {few}"
 
+    listed = _listed(dtypes)
     return [
-        one_of(dtypes, lambda layer: layer.data_dtype, said("data")),
-        one_of(dtypes, lambda layer: layer.output_dtype, said("result")),
+        one_of(listed, lambda layer: layer.data_dtype, said("data")),
+        one_of(listed, lambda layer: layer.output_dtype, said("result")),
         one_of(
             checked_names(rounding, "rounding", ROUNDINGS),
             lambda layer: layer.rounding,

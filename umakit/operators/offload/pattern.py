@@ -222,7 +222,7 @@ def calls_operator(call: tvm_api.Call, name: str) -> bool:
     return str(getattr(call.op, "name", "")) == name
 
 
-def with_followers(operator: tvm_api.DFPattern) -> Sequence[Any]:
+def with_followers(operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
     """Patterns to try one after the other: the operator with what may stand behind it, then alone.
 
     What a network has of that kind is mostly part of the integer operators already.

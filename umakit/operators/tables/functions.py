@@ -97,7 +97,7 @@ class FunctionOfOne:
     def __init__(self, expression: tvm_api.Expr, definition: Definition) -> None:
         self._definition = definition
         self._source: Quantized | None = None
-        self._results: dict[Any, Array] = {}
+        self._results: dict[tvm_api.Expr, Array] = {}
         with np.errstate(all="ignore"):
             self.values: Array = self._evaluate(expression, DEEPEST)
         integers = 2**self.source.scale.bits
