@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring Your Own Codegen: a backend's functions run inside a TVM process.
+"""Bring Your Own Codegen: running a backend's functions inside a TVM process.
 
 After `backend.register()`, plain Relax works: `FuseOpsByPattern` with the backend's patterns,
 `MergeCompositeFunctions`, `RunCodegen`, `tvm.compile`, `VirtualMachine`. The accelerator's part is
@@ -68,7 +68,7 @@ def _codegen(backend: Backend) -> Callable[[Any, Any, Any], list[Any]]:
 
 
 def build_function(function: Any, backend: Backend) -> Any:
-    """A runtime module with one accelerator function, ready to be called.
+    """Build a runtime module with one accelerator function.
 
     Args:
         function: a Relax function with `Codegen` and `global_symbol`, whose body calls composite
@@ -76,9 +76,9 @@ def build_function(function: Any, backend: Backend) -> Any:
         backend: the accelerator.
 
     Raises:
-        LoweringError: the function cannot become C.
-        BuildError: the C compiler is missing or refused.
-        BackendError: the function's symbol is no C identifier.
+        LoweringError: the function cannot be compiled to C.
+        BuildError: the C compiler is missing or reported an error.
+        BackendError: the function's symbol is not a C identifier.
     """
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
     if not is_identifier(symbol):
@@ -106,7 +106,7 @@ def build_function(function: Any, backend: Backend) -> Any:
 
 
 def _as_model(symbol: str, function: Any, target: str) -> Model:
-    """A module whose `main` does nothing but call the accelerator function."""
+    """Return a module whose `main` only calls the accelerator function."""
     if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
         raise BackendError("the function belongs to another backend", where=symbol)
     builder = tvm_api.relax.BlockBuilder()
@@ -127,7 +127,7 @@ def _as_model(symbol: str, function: Any, target: str) -> Model:
 
 @functools.cache
 def _work_folder() -> Path:
-    """A folder for shared objects that lives as long as the process."""
+    """Return a folder for shared objects that is deleted when the process ends."""
     temporary = tempfile.TemporaryDirectory(prefix="umakit-byoc-")
     atexit.register(temporary.cleanup)
     return Path(temporary.name)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands' work: each uses the stages, no stage knows a tool."""
+"""Tools behind the commands of `uma`. Tools use the stages; no stage imports a tool."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a library goes wrong: the first operator whose result is not the reference's."""
+"""`uma diff`: finds the first operator of a library whose result differs from a reference."""
 
 from __future__ import annotations
 
@@ -69,23 +69,24 @@ def diff_model(
 
     Args:
         source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
-        backends: accelerators in order of priority; they answer from their simulators.
-        library: what `uma compile` wrote of this model; it is compared as it lies there, and
-            nothing is compiled from the model but the reference. Then `backends` and `options`
-            are left out.
-        options: as of `compile_model`; default: its own, but large weights go into a blob.
-        device: where the library runs, a name in `umakit.devices.DEVICES`; the reference runs here.
+        backends: accelerators in order of priority; they are simulated.
+        library: a library that `uma compile` wrote for this model, which is compared unchanged;
+            only the reference is compiled from the model. Then omit `backends` and `options`.
+        options: as in `compile_model`; by default large weights go into a blob.
+        device: device that the library runs on, a name in `umakit.devices.DEVICES`; the reference
+            runs on the host.
         inputs: arrays by input name, with one more leading dimension for several inferences;
-            default: three random inferences that are the same every time.
-        reference: a name of `REFERENCES`; `auto` takes the most independent that works.
-        tolerance: of floats, relative to a tensor's largest value; integers must be equal.
-        most: inferences that are run at most; default: all. It ends with the first that differs.
+            default: three random inferences with fixed seeds.
+        reference: a name of `REFERENCES`; `auto` selects the most independent one that works.
+        tolerance: tolerance of floats relative to a tensor's largest value; integers must be equal.
+        most: maximum number of inferences; default: all. The comparison ends with the first
+            inference that differs.
         input_shapes: shapes by input name, for symbolic dimensions.
-        progress: told what is being done.
+        progress: callback with a description of each stage.
 
     Raises:
-        InputError: inputs, tolerance, reference, device or library do not fit.
-        DeviceError: a driver returned a status, or the program died; names the layer.
+        InputError: inputs, tolerance, reference, device or library are invalid.
+        DeviceError: a driver returned an error status, or the program crashed; names the layer.
         UmakitError: its subclass says which stage refused and why.
     """
     _check(tolerance, most)
@@ -137,11 +138,11 @@ UNSEEN = (
 
 
 def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
-    """The result for a library whose layers keep their results in a scratchpad.
+    """Return the result for a library whose layers keep their results in a scratchpad.
 
     Args:
-        kept: result of that library.
-        stored: result of the same library with every layer storing its result.
+        kept: result for that library.
+        stored: result for the same library with every layer storing its result.
     """
     if stored.agrees:
         notice = (
@@ -169,7 +170,7 @@ def _run(
     tolerance: float,
     progress: Callable[[str], None],
 ) -> DiffResult:
-    """Run inferences up to the first that differs."""
+    """Run inferences up to the first one that differs."""
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
     rewritten: dict[str, None] = {}
@@ -201,7 +202,7 @@ def _run(
 def _worst(
     earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
 ) -> tuple[LayerResult, ...]:
-    """The larger difference of each layer."""
+    """Return the larger difference of each layer."""
 
     def distance(layer: LayerResult) -> float:
         return layer.own.largest if layer.own else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which layer, and which operator of it, made the first error."""
+"""Determination of the layer and operator that caused the first difference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 def layer_results(
     tested: LibraryUnderTest, truth: Reference, comparison: Comparison
 ) -> tuple[LayerResult, ...]:
-    """Results of all layers, in execution order."""
+    """Return the results of all layers, in execution order."""
     return tuple(
         _layer_result(tested, truth, comparison, number) for number in range(len(tested.layers))
     )
@@ -60,7 +60,7 @@ def find_blame(
     inputs: Mapping[str, Array],
     tolerance: float,
 ) -> Blame | None:
-    """The first layer that is wrong though its inputs are right; None if there is none."""
+    """Return the first layer that is wrong with correct inputs; None if there is none."""
     for number in range(len(tested.layers)):
         layer = _layer_result(tested, truth, comparison, number)
         if layer.agrees:
@@ -80,7 +80,7 @@ def _damage(
     tensor: TensorComparison | None,
     comparison: Comparison,
 ) -> Blame:
-    """A layer whose own result is right, but that changed something else."""
+    """Return the blame of a layer whose result is correct but that damaged other memory."""
     got = tensor.got if tensor else np.zeros(0, np.uint8)
     wanted = comparison.reference.values[tensor.value] if tensor else got
     overlap = overlapping(tested.pools, layer.number)
@@ -124,11 +124,11 @@ def _wrong(
 
 
 def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
-    """Two tensors that the memory plan puts on the same bytes while a layer runs, in words.
+    """Describe two tensors that the memory plan places on the same bytes while a layer runs.
 
     Args:
-        pools: of the library's description.
-        layer: its number.
+        pools: `pools` of the library's metadata.
+        layer: number of the layer.
     """
     for pool in pools:
         alive = [t for t in pool["tensors"] if t["first_layer"] <= layer <= t["last_layer"]]
@@ -147,14 +147,14 @@ def overlapping(pools: Sequence[Mapping[str, Any]], layer: int) -> str:
 def _first_shared(
     truth: Reference, comparison: Comparison, rows: set[int], tensor: TensorComparison
 ) -> int | None:
-    """The first operator of a layer that umakit's CPU kernels compute wrong too."""
+    """Return the first operator of a layer that umakit's CPU kernels compute wrong too."""
     wrong = {v[0] for v, item in comparison.reference.shared.items() if not item.agrees}
     inside = _rows_inside(truth, rows, tensor)
     return min(wrong & inside, default=None)
 
 
 def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> set[int]:
-    """Rows of the reference's report that a layer computes."""
+    """Return the rows of the reference's report that a layer computes."""
     last = max(rows, default=tensor.value[0])
     if last == tensor.value[0]:
         return rows | {tensor.value[0]}
@@ -162,7 +162,7 @@ def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> 
 
 
 def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[int]:
-    """Operators before a row that the independent runtime says nothing about."""
+    """Return the operators before a row without values of the independent runtime."""
     independent = {value[0] for value in comparison.reference.independent}
     found: set[int] = set()
     open_rows = [row]
@@ -175,7 +175,7 @@ def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[in
 
 
 def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlacement, ...]:
-    """Operators of the layers before a layer whose results cannot be compared at all."""
+    """Return the operators of earlier layers whose results cannot be compared at all."""
     writer = {name: n for n, layer in enumerate(tested.layers) for name in layer["outputs"]}
     # What stays in a scratchpad is nobody's input; any layer before may have used it.
     found = {n for n in range(number) if not tested.layers[n]["outputs"]}
@@ -194,7 +194,7 @@ def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlac
 def _inputs(
     tested: LibraryUnderTest, comparison: Comparison, number: int, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """What a layer read, as far as it is known."""
+    """Return the known inputs of a layer."""
     arrays: dict[str, Array] = {}
     for name in tested.layers[number]["inputs"]:
         if name in tested.values:

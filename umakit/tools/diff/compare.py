@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two tensors are equal, and by how much they are not."""
+"""Comparison of tensors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 DEFAULT_TOLERANCE = 1e-5
-"""Of floats, relative to the largest finite magnitude of the reference tensor."""
+"""Default tolerance of floats, relative to the largest finite magnitude of the reference."""
 
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """How a tensor differs from its reference.
+    """The difference of a tensor from its reference.
 
     Attributes:
-        elements: of the tensor.
-        differing: elements that are not equal: any difference of integers, more than `limit` of
-            floats, NaN or infinity on one side only.
-        largest: difference, absolute; infinity where one side is not finite.
-        index: of the largest difference; empty for a scalar or when there is none.
-        got: the library's value there.
-        wanted: the reference's value there.
-        first: place of the first element that differs, in the order of memory; empty for a scalar
-            or when none does.
-        limit: what floats may differ by, absolute; 0 for integers.
+        elements: number of elements of the tensor.
+        differing: number of elements that differ: integers by any amount, floats by more than
+            `limit`, or NaN or infinity in only one of the tensors.
+        largest: largest absolute difference; infinity if one of the values is not finite.
+        index: index of the largest difference; empty for a scalar or if there is none.
+        got: the library's value at `index`.
+        wanted: the reference's value at `index`.
+        first: index of the first element that differs, in memory order; empty for a scalar or if
+            there is none.
+        limit: absolute tolerance of floats; 0 for integers.
     """
 
     elements: int
@@ -48,11 +48,11 @@ class TensorDifference:
 
 
 def limit_of(wanted: Array, tolerance: float) -> float:
-    """What elements of a tensor may differ by.
+    """Return the absolute tolerance of a tensor's elements.
 
     Args:
         wanted: the reference.
-        tolerance: relative to its largest finite magnitude; absolute if that is 0.
+        tolerance: tolerance relative to its largest finite magnitude; absolute if that is 0.
     """
     if not np.issubdtype(wanted.dtype, np.floating):
         return 0.0
@@ -61,7 +61,7 @@ def limit_of(wanted: Array, tolerance: float) -> float:
 
 
 def distances(got: Array, wanted: Array) -> Array:
-    """Absolute differences in float64; NaN equals NaN, infinity equals itself."""
+    """Return absolute differences in float64; NaN equals NaN, infinity equals itself."""
     with np.errstate(invalid="ignore", over="ignore"):
         if np.issubdtype(wanted.dtype, np.integer) or wanted.dtype == np.bool_:
             # Exact: a float64 has not room for every int64.
@@ -77,11 +77,11 @@ def distances(got: Array, wanted: Array) -> Array:
 
 
 def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> TensorDifference:
-    """Compare tensors of one shape and dtype.
+    """Compare two tensors of the same shape and dtype.
 
     Args:
-        got: the library's.
-        wanted: the reference's.
+        got: the library's tensor.
+        wanted: the reference's tensor.
         tolerance: see `limit_of`.
     """
     limit = limit_of(wanted, tolerance)
@@ -103,5 +103,5 @@ def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> 
 
 
 def _place(values: Array) -> tuple[int, ...]:
-    """Index of the largest value, the first one of several."""
+    """Return the index of the largest value; the first of equal values."""
     return tuple(int(axis) for axis in np.unravel_index(int(values.argmax()), values.shape))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simple explanations of a wrong tensor: another layout, a constant, a factor, a shift.
+"""Simple explanations of wrong tensors: another layout, an offset, a factor, a shift.
 
-Each is checked for every element, so that what is said is true and not a guess.
+Each explanation is checked for every element, so it is a fact and not a guess.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from umakit.tools.diff.compare import distances, limit_of
 Array = npt.NDArray[Any]
 
 MOST_AXES = 5
-"""Permutations of more axes are not tried."""
+"""Maximum number of axes whose permutations are tried."""
 
 FEW_OF = 4
-"""Indices of an axis are few if they are at most one of so many."""
+"""Reciprocal of the largest fraction of an axis's indices that counts as few."""
 
 
 def explain(got: Array, wanted: Array, tolerance: float) -> str:
-    """A sentence about `got` that holds for all its elements, or an empty string.
+    """Return a sentence about `got` that holds for all its elements, or an empty string.
 
     Args:
         got: a tensor that differs from its reference.
-        wanted: the reference, same shape and dtype.
-        tolerance: of floats, as in `compare`.
+        wanted: the reference, of the same shape and dtype.
+        tolerance: tolerance of floats, as in `compare`.
     """
     limit = limit_of(wanted, tolerance)
 
@@ -62,7 +62,7 @@ def _not_finite(got: Array, wanted: Array) -> str:
 
 
 def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """The right numbers, stored in the order of other axes."""
+    """Explain a tensor with correct values in the layout of permuted axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     if not 2 <= len(axes) <= MOST_AXES:
         return
@@ -79,7 +79,7 @@ def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Axes that run backwards."""
+    """Explain a tensor with reversed axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     for count in range(1, min(len(axes), MOST_AXES) + 1):
         for chosen in itertools.combinations(axes, count):
@@ -88,7 +88,7 @@ def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """The same constant added to, or multiplied with, every element."""
+    """Explain a tensor with a constant added to, or multiplied with, every element."""
     one, other = got.astype(np.float64), wanted.astype(np.float64)
     offset = _plain(float(np.median(one - other)))
     if equal(one, other + offset):
@@ -100,13 +100,13 @@ def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _plain(number: float) -> float:
-    """The nearest number of few digits, if it is near."""
+    """Return the nearest number of few digits, if it is close."""
     rounded = float(f"{number:.4g}")
     return rounded if abs(number - rounded) <= 1e-5 * abs(number) else number
 
 
 def _clips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """One of them is the other one after a clip: saturation, or an activation too many or few."""
+    """Explain a tensor that equals the other one clipped: saturation, or a wrong activation."""
     if got.dtype == np.bool_:
         return
     for this, that, name in ((got, wanted, "reference"), (wanted, got, "library's result")):
@@ -121,7 +121,7 @@ def _clips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _shifts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Everything moved by one along an axis, whatever is at the edge."""
+    """Explain a tensor that is shifted by one along an axis, except at the edge."""
     for axis, extent in enumerate(wanted.shape):
         if extent < 3:
             continue
@@ -133,7 +133,7 @@ def _shifts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _places(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Everything that differs is at few indices of an axis: a channel, a row at the edge."""
+    """Explain a tensor that differs only at a few indices of an axis, such as a channel."""
     for axis, extent in enumerate(wanted.shape):
         if extent < FEW_OF:
             continue
@@ -148,7 +148,7 @@ def _places(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _steps(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Integers that are off by one at most: another rounding."""
+    """Explain integers that differ by at most one: another rounding."""
     if np.issubdtype(wanted.dtype, np.integer) and distances(got, wanted).max() == 1.0:
         up, down = int((got > wanted).sum()), int((got < wanted).sum())
         yield f"never off by more than one: rounding ({up} one too large, {down} one too small)"

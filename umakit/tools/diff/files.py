@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of the first difference, written for the user to look at."""
+"""Files with the tensors of the first difference, for the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTENTS = {
     "reference": "what it had to compute",
     "layer_inputs": "what the layer was fed with",
 }
-"""Files without their ending `.npz`, and what each holds."""
+"""Names of the files without the suffix `.npz`, with descriptions."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class DifferenceFiles:
     """The tensors of the first difference, as files.
 
     Attributes:
-        folder: where they are written.
-        given: the file of inputs that was given; None for random ones.
-        read: other files and folders that are read.
-        force: whether files that something else wrote are replaced too.
+        folder: folder that they are written to.
+        given: file of the given inputs; None for random inputs.
+        read: other files and folders that the command reads.
+        force: whether files that umakit did not write are replaced too.
     """
 
     folder: Path
@@ -38,17 +38,17 @@ class DifferenceFiles:
     force: bool
 
     def check(self) -> None:
-        """Say what cannot be written before anything is compiled.
+        """Check that the files can be written, before anything is compiled.
 
         Raises:
-            OutputError: a file is an input, or was not written by umakit.
+            OutputError: a file is an input or was not written by umakit.
         """
         for kind in CONTENTS:
             if not self._is_given(kind):
                 check_file(self._path(kind), NPZ_RESULTS, self._inputs(), force=self.force)
 
     def write(self, result: DiffResult) -> dict[str, str]:
-        """Write them; paths by kind.
+        """Write the files and return their paths by kind.
 
         Raises:
             OutputError: a file cannot be written.
@@ -81,9 +81,9 @@ class DifferenceFiles:
         return [*self.read, *([] if self.given is None else [self.given])]
 
     def _is_given(self, kind: str) -> bool:
-        """Whether a file is the given one: the inputs of an earlier difference, compared again.
+        """Whether a file is the given one, as when an earlier difference is compared again.
 
-        They are one inference, so that they would be written as they are.
+        The inputs are a single inference then, and would be written unchanged.
         """
         path = self._path(kind)
         return (

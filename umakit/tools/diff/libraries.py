@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library that is compared: one that is compiled here, or one that lies there already."""
+"""The library that is compared: a newly compiled or an existing one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from umakit.tools.diff.session import form_of_weights
 def compiled_library(
     model: Model, backends: Sequence[UMABackend], path: Path, options: ExportOptions | None
 ) -> Library:
-    """Compile a network as `compile_model` does.
+    """Compile a network like `compile_model`.
 
     Args:
         model: the network with integer operators.
-        backends: in order of priority.
+        backends: backends in order of priority.
         path: the folder to write.
-        options: None for the default, with large weights in a blob.
+        options: None for the defaults with large weights in a blob.
     """
     partitioned = partition(model.module, backends)
     options = options or ExportOptions(weights=form_of_weights(partitioned.module))
@@ -35,28 +35,28 @@ def compiled_library(
 
 
 def keeps_results(library: Library) -> bool:
-    """Whether results stay in a scratchpad, where nobody but the accelerator sees them."""
+    """Whether layers of a library keep results in a scratchpad, where they cannot be compared."""
     traffic = library.metadata["umakit"]["memory"].get("traffic")
     return bool(traffic and traffic["kept"])
 
 
 def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
-    """Options of a library whose layers all store their results, and which is equal otherwise.
+    """Return the options of an otherwise equal library whose layers all store their results.
 
     Args:
-        options: of the library; None if they were left out.
-        library: what they made.
+        options: options of the library; None for the defaults.
+        library: the library that was compiled with them.
     """
     options = options or ExportOptions(weights=library.metadata["umakit"]["weights"])
     return replace(options, keep_in_scratchpads=False)
 
 
 def written_library(path: Path, model: Model) -> Library:
-    """A library that `uma compile` wrote of a model.
+    """Read a library that `uma compile` wrote for a model.
 
     Raises:
-        LibraryError: it is missing or damaged.
-        InputError: it is the library of another model, or of other input shapes.
+        LibraryError: the library is missing or damaged.
+        InputError: the library is of another model or of other input shapes.
     """
     metadata = load_metadata(path)
     description = metadata["umakit"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes of a quantized ONNX file an integer operator stands for."""
+"""The nodes of a quantized ONNX file that an integer operator replaces."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BETWEEN = ("QuantizeLinear", "DequantizeLinear")
 
 
 def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
-    """Names of the nodes between dequantize and quantize, by name of the quantize, which is last.
+    """Return the names of the nodes from dequantize to quantize, by name of the final quantize.
 
-    The integer operator that takes their place is called after the quantize.
+    The integer operator that replaces them has the name of the quantize node.
 
     Args:
-        path: of an ONNX file that could be imported.
+        path: path of an ONNX file that can be imported.
     """
     graph = onnx.load(str(path), load_external_data=False)
     name_nodes(graph)
@@ -35,7 +35,7 @@ def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _before(nodes: list[Any], producers: dict[str, int], number: int) -> set[int]:
-    """Nodes from which a node is computed, back to the next quantized values."""
+    """Return the nodes that a node is computed from, back to quantized values."""
     found: set[int] = set()
     open_nodes = [number]
     while open_nodes:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a library layer by layer: what each layer computes at the moment it has run.
+"""Running a library layer by layer, with the results of each layer right after it has run.
 
-The library is built as it is, with the hook that profiling uses. A program around it copies each
-layer's outputs before a later layer can overwrite them, can put other values in their place, and
-watches the memory that a layer was not to touch.
+The library is built unchanged, with the hook that profiling uses. A program around it copies each
+layer's outputs before a later layer can overwrite them, can replace them by other values, and
+checks the memory that a layer must not modify.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 OUTSIDE = -1
-"""`first` of a tensor that is there before the first layer runs."""
+"""Value of `first` for a tensor that exists before the first layer runs."""
 END = -1
 
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """What one layer did.
+    """The observed effects of one layer.
 
     Attributes:
-        outputs: raw bytes by C name.
-        damaged: what it changed that was not its own, in words.
+        outputs: raw bytes of its outputs by C name.
+        damaged: description of other memory that it modified.
     """
 
     outputs: dict[str, Bytes]
@@ -72,17 +72,17 @@ class Probe:
     """A library's program for `uma diff`.
 
     Args:
-        description: `umakit` of the library's metadata.
-        library: its folder or tar file.
-        program: the file to build.
-        device: what it runs on.
+        description: section `umakit` of the library's metadata.
+        library: folder or tar file of the library.
+        program: path of the program to build.
+        device: device that it runs on.
 
     Raises:
-        BuildError: the compiler or emulator is missing, the compiler refused, or the program is
-            too large for the device.
+        BuildError: the compiler or emulator is missing, the compiler reported an error, or the
+            program is too large for the device.
 
     Attributes:
-        sizes: bytes of tensors by C name.
+        sizes: sizes of tensors in bytes by C name.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Probe:
         compile_c(sources, self._program, flags, self._device)
 
     def run(self, inputs: Mapping[str, Array], forced: Mapping[str, Array]) -> list[LayerTrace]:
-        """One inference.
+        """Run one inference.
 
         Args:
-            inputs: by name, of the network's shapes and dtypes.
-            forced: by C name, values that take a layer's output's place after it has run.
+            inputs: arrays by name, of the network's shapes and dtypes.
+            forced: values by C name that replace a layer's outputs after it has run.
 
         Returns:
-            What each layer computed, in order.
+            The trace of each layer, in order.
 
         Raises:
-            DeviceError: a driver returned a status, or the program died; names the layer.
+            DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         with temporary_folder("umakit-diff-") as folder:
             with (folder / "inputs").open("wb") as stream:
@@ -153,14 +153,14 @@ class Probe:
         return traces
 
     def _place(self, traces: Sequence[LayerTrace]) -> str:
-        """The layer that ran when a run stopped."""
+        """Return the layer that was running when the run stopped."""
         if len(traces) >= len(self._layers):
             return "after the last layer"
         layer = self._layers[len(traces)]
         return f"layer {len(traces)}, {layer['name']} ({layer['where']})"
 
     def _traces(self, data: Bytes) -> tuple[list[LayerTrace], int]:
-        """What the program wrote, as far as it came, and the status of the run."""
+        """Parse the possibly incomplete output of the program; return traces and status."""
         traces: list[LayerTrace] = []
         reader = _Reader(data)
         try:
@@ -247,12 +247,12 @@ class Probe:
 
 
 def _bytes_of(path: Path) -> Bytes:
-    """A file's bytes; none where a program died before it opened the file."""
+    """Return a file's bytes; none if the program crashed before it created the file."""
     return np.fromfile(path, np.uint8) if path.exists() else np.zeros(0, np.uint8)
 
 
 class _Reader:
-    """Reads numbers and bytes of a file that may end anywhere."""
+    """Reads numbers and bytes of a file that may be truncated."""
 
     def __init__(self, data: Bytes) -> None:
         self._data = data

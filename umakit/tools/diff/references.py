@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes that share no code with umakit, asked for every tensor of a model by its own name."""
+"""Independent runtimes that compute all tensors of a model under the model's own names."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ DISPLAY_NAMES = {
     ONNX_RUNTIME: "ONNX Runtime",
     TFLITE_MICRO: "TensorFlow Lite Micro",
 }
-"""Names of references in messages."""
+"""Names of the references in messages."""
 
 FOLDING_OPERATORS = ("Add", "Conv", "Gemm", "MatMul")
-"""ONNX operators that a batch normalization behind them may be folded into."""
+"""ONNX operators into which a following batch normalization may be folded."""
 
 ARENA_SLACK = 4 * 1024 * 1024
-"""Bytes of TensorFlow Lite Micro's arena beside the tensors of a model."""
+"""Bytes of TensorFlow Lite Micro's arena in addition to the tensors of a model."""
 
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """What a runtime computed.
+    """The values that a runtime computed.
 
     Attributes:
-        values: those of the network's values that it has under the same name, shape and dtype.
-        outputs: of the network, by name.
+        values: values of the network that it has under the same name, shape and dtype.
+        outputs: outputs of the network, by name.
     """
 
     values: dict[Value, Array]
@@ -59,19 +59,19 @@ class Runtime(Protocol):
     name: str
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
-        """One inference; inputs by name."""
+        """Run one inference; inputs are given by name."""
 
 
 def select_runtime(
     wanted: str, source: Any, every: EveryValue, notice: list[str]
 ) -> Runtime | None:
-    """The independent runtime to compare with; None for umakit's CPU kernels alone.
+    """Return the independent runtime to compare with; None for only umakit's CPU kernels.
 
     Args:
         wanted: one of `REFERENCES`.
-        source: path of the model file, or an object that no other runtime knows.
+        source: path of the model file, or an object that no other runtime supports.
         every: the imported network.
-        notice: gets a sentence when the runtime that knows the format cannot be used.
+        notice: callback for a sentence if the runtime of the format cannot be used.
 
     Raises:
         InputError: there is no such reference, or it cannot run this model.
@@ -103,7 +103,7 @@ def select_runtime(
 
 
 def _runtime_for(source: Any) -> str:
-    """The runtime that knows a model's format; empty for an object or a PyTorch program."""
+    """Return the name of the runtime of a format; empty for objects and PyTorch programs."""
     if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
         return ""
     with Path(source).open("rb") as stream:
@@ -111,17 +111,17 @@ def _runtime_for(source: Any) -> str:
 
 
 def nodes_of(source: Any) -> dict[str, tuple[str, ...]]:
-    """Nodes of a model file by name of an operator that stands for several of them."""
+    """Return the nodes of a model file by name of the operator that replaces several nodes."""
     return island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:
-    """The row that yields what a node of the user's model yields: the last one of its name."""
+    """Return the row with the result of each node of the user's model: the last of its name."""
     return {operator.name: row for row, operator in enumerate(operators)}
 
 
 def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Array]:
-    """Arrays that have the shape and dtype of the value they stand for."""
+    """Return the arrays that have the shape and dtype of their values."""
     types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
     return {
         value: array
@@ -131,7 +131,7 @@ def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Ar
 
 
 class _OnnxRuntime:
-    """ONNX Runtime with intermediate values made outputs."""
+    """ONNX Runtime with all intermediate values as additional outputs."""
 
     name = ONNX_RUNTIME
 
@@ -161,9 +161,9 @@ class _OnnxRuntime:
 
 
 def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
-    """Tensor of an ONNX graph by value of the imported network.
+    """Return the tensor names of an ONNX graph by value of the imported network.
 
-    What batch normalization is folded into computes something else after import.
+    Operators into which batch normalization is folded compute other values after import.
     """
     producers = {name: node for node in proto.graph.node for name in node.output}
     folded: set[str] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison found."""
+"""Results of a comparison."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class LayerResult:
-    """One layer of the library, fed with the reference's values.
+    """The comparison of one layer, whose inputs are the reference's values.
 
     Attributes:
-        number: of the layer, in execution order.
-        name: of the layer, for example `conv1 + relu1`.
-        where: `cpu` or the backend.
-        operators: what it computes, in order.
+        number: number of the layer, in execution order.
+        name: name of the layer, for example `conv1 + relu1`.
+        where: `cpu` or the name of the backend.
+        operators: operators that it computes, in order.
         output: C name of the tensor that was compared; the worst one of several.
-        shape: of it; empty when there is nothing to compare with.
-        dtype: of it.
-        reference: who computed what it was compared with, a name of `REFERENCES`; empty when
-            nobody knows what this layer must yield.
-        own: difference of this layer's result when its inputs are the reference's.
-        in_the_run: difference in a run of the whole library, errors of earlier layers included.
-        damaged: memory that it changed and was not to touch, in words.
+        shape: shape of the tensor; empty if it cannot be compared.
+        dtype: dtype of the tensor.
+        reference: origin of the reference value, a name of `REFERENCES`; empty if there is none.
+        own: difference of this layer's result if its inputs are the reference's values.
+        in_the_run: difference in a run of the whole library, including errors of earlier layers.
+        damaged: description of memory that it modified but must not.
     """
 
     number: int
@@ -49,7 +48,7 @@ class LayerResult:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is wrong with it, as far as is known."""
+        """Whether no error of the layer was found."""
         return (self.own is None or self.own.agrees) and not self.damaged
 
 
@@ -58,17 +57,17 @@ class Blame:
     """The first layer that is wrong.
 
     Attributes:
-        layer: which.
-        operators: of it that are to blame: one, when it is known which of a fused layer.
-        shared: whether umakit's CPU kernels are wrong in the same place, so that the error is in
-            the import, the quantization or the lowering, and not in the backend.
-        also: operators before it that could not be compared with the independent runtime, or
-            not at all; the error may be in them too.
+        layer: the layer.
+        operators: operators of the layer that may have caused the error; only one if it is known.
+        shared: whether umakit's CPU kernels have the same error, so that it is in the import, the
+            quantization or the lowering, and not in the backend.
+        also: earlier operators that could not be compared with the independent runtime, or not at
+            all; the error may be in them too.
         explanation: a sentence that holds for every element; may be empty.
-        overlap: tensors to which the memory plan gives the same bytes while this layer runs, in
-            words; empty if the plan is right.
-        got: what the layer computed.
-        wanted: what it had to compute.
+        overlap: description of tensors that the memory plan places on the same bytes while this
+            layer runs; empty if the plan is correct.
+        got: result of the layer.
+        wanted: expected result.
         inputs: values that the layer read, by C name.
     """
 
@@ -88,17 +87,18 @@ class DiffResult:
     """A comparison of a library with a reference.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         reference: the most independent one that was used, a name of `REFERENCES`.
-        tolerance: of floats, relative to the largest value of a tensor.
-        inferences: how many were run; the last one is the first that differs, if any does.
-        seeds: whether they were random.
-        layers: in execution order, of the last inference if it differs, else each layer's worst.
-        outputs: differences of the network's outputs by name, in the same way.
+        tolerance: tolerance of floats, relative to the largest value of a tensor.
+        inferences: number of inferences that were run; only the last one may differ.
+        seeds: whether the inputs were random.
+        layers: results in execution order; of the last inference if it differs, else the worst of
+            each layer.
+        outputs: differences of the network's outputs by name, selected in the same way.
         blame: the first wrong layer, None if there is none.
-        inputs: of the last inference.
-        notices: what the user should know, one sentence each.
-        nodes: of the model file, by name of an operator that stands for several.
+        inputs: inputs of the last inference.
+        notices: notices for the user, one sentence each.
+        nodes: nodes of the model file, by name of the operator that replaces several nodes.
     """
 
     name: str
@@ -114,7 +114,7 @@ class DiffResult:
     nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def spoken(self, operators: Sequence[OperatorPlacement]) -> str:
-        """Operators by their nodes in the model file, for example `conv1 + relu1`."""
+        """Return the nodes of operators in the model file as text, for example `conv1 + relu1`."""
         names = [n for item in operators for n in self.nodes.get(item.name, (item.name,))]
         return " + ".join(dict.fromkeys(names))
 
@@ -124,7 +124,7 @@ class DiffResult:
         return self.blame is None and all(item.agrees for item in self.outputs.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The stable keys of `uma diff --json`."""
+        """Return the result with the stable keys of `uma diff --json`."""
         return {
             "name": self.name,
             "agrees": self.agrees,
@@ -189,5 +189,5 @@ def _difference_json(item: TensorDifference | None) -> dict[str, Any] | None:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no NaN and no infinity."""
+    """Return a number for JSON, which has neither NaN nor infinity."""
     return value if math.isfinite(value) else str(value)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library and its reference: both are run layer by layer, and every layer is compared alone.
+"""Layer-by-layer comparison of a library with a reference.
 
-The reference's value of an operator is that of an independent runtime where it knows the operator,
-else that of umakit's own CPU kernels, fed with the independent runtime's values. The library is run
-twice: as it is, and with every layer's result replaced by the reference's as soon as it has run, so
-that each layer computes from right inputs and an error is seen where it is made.
+The reference value of an operator comes from an independent runtime if it computes the operator,
+else from umakit's own CPU kernels with inputs from the independent runtime. The library is run
+twice: unchanged, and with every layer's result replaced by the reference's right after the layer
+has run, so that each layer computes from correct inputs and an error shows where it is made.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from umakit.tools.diff.values import EveryValue, Value
 Array = npt.NDArray[Any]
 
 MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
-"""Bytes; a C compiler takes long for more, so they go into a blob."""
+"""Maximum size in bytes of constants in C; more would take too long to compile."""
 
 
 @dataclass(frozen=True)
 class ReferenceValues:
-    """What the reference says about one inference.
+    """The reference values of one inference.
 
     Attributes:
-        values: of every operator, computed from values of the reference.
-        independent: those that umakit had no part in.
-        shared: differences of umakit's CPU kernels from independent values, fed with such values.
-        in_the_run: every operator's value without any value being replaced.
-        outputs: of the network, by name.
-        rewritten: names of operators that umakit computes otherwise on purpose.
+        values: values of every operator, computed from values of the reference.
+        independent: values that were computed by the independent runtime.
+        shared: differences of umakit's CPU kernels from independent values, given such inputs.
+        in_the_run: values of every operator in a run without replaced values.
+        outputs: outputs of the network, by name.
+        rewritten: names of operators that umakit deliberately computes in another way.
     """
 
     values: Mapping[Value, Array]
@@ -56,13 +56,13 @@ class ReferenceValues:
 
 
 class Reference:
-    """umakit's CPU kernels, one for each operator, and an independent runtime beside them.
+    """The reference: umakit's CPU kernels, one per operator, and an independent runtime.
 
     Args:
-        every: the network with all values.
-        runtime: None for the CPU kernels alone.
-        folder: where the library of the kernels is written and built.
-        tolerance: of floats.
+        every: the network with all values as outputs.
+        runtime: the independent runtime; None for only the CPU kernels.
+        folder: folder in which the library of the kernels is written and built.
+        tolerance: tolerance of floats.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Reference:
         self._probe = Probe(description, path, folder / "reference_probe")
 
     def size_of(self, value: Value) -> int:
-        """Bytes of a value."""
+        """Return the size of a value in bytes."""
         shape, dtype = self._types[self.every.names[value]]
         return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
-        """One inference, inputs by name."""
+        """Run one inference; inputs are given by name."""
         # First, because it says which layer refuses inputs such as indices out of range.
         free = self._kernels(inputs, {})
         external = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
@@ -108,7 +108,7 @@ class Reference:
     def _kernels(
         self, inputs: Mapping[str, Array], forced: Mapping[Value, Array]
     ) -> dict[Value, Array]:
-        """Values of all operators by umakit's kernels, each fed with forced values if any."""
+        """Return the values of all operators by umakit's kernels, with inputs forced if given."""
         names = {v: self._c_names[name] for v, name in self.every.names.items()}
         traces = self._probe.run(inputs, {names[v]: array for v, array in forced.items()})
         outputs = {name: raw for trace in traces for name, raw in trace.outputs.items()}
@@ -120,7 +120,9 @@ class Reference:
     def _rewritten(
         self, free: Mapping[Value, Array], external: Mapping[Value, Array]
     ) -> frozenset[Value]:
-        """Values that differ while everything computed from them agrees: no errors, but rewriting.
+        """Return values that differ although all results computed from them agree.
+
+        These are not errors but rewritten operators.
 
         An import may, for example, move a factor from one operator to the next.
         """
@@ -138,7 +140,7 @@ class Reference:
         return frozenset(found)
 
     def _next(self, row: int, compared: set[int]) -> set[int]:
-        """The nearest rows that are computed from a row and are compared."""
+        """Return the nearest rows that are computed from a row and can be compared."""
         found: set[int] = set()
         open_rows = {row}
         for later in range(row + 1, len(self.every.operators)):
@@ -149,14 +151,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class TensorComparison:
-    """A tensor of a layer compared with the reference's.
+    """The comparison of a layer's tensor with the reference.
 
     Attributes:
-        layer: its number.
-        c_name: of the tensor.
-        value: which value of the network it is.
-        got: what the layer computed from the reference's values.
-        own: its difference.
+        layer: number of the layer.
+        c_name: C name of the tensor.
+        value: the value of the network that it holds.
+        got: result of the layer with the reference's inputs.
+        own: difference of that result.
         in_the_run: difference in the run of the whole library.
     """
 
@@ -170,13 +172,13 @@ class TensorComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One inference.
+    """The comparison of one inference.
 
     Attributes:
-        tensors: everything that can be compared, in execution order.
-        damaged: by layer, memory that it was not to change.
-        outputs: of the network: differences by name.
-        reference: what was compared with.
+        tensors: all tensors that can be compared, in execution order.
+        damaged: by layer, description of memory that it modified but must not.
+        outputs: differences of the network's outputs by name.
+        reference: the reference values.
     """
 
     tensors: tuple[TensorComparison, ...]
@@ -186,15 +188,15 @@ class Comparison:
 
 
 class LibraryUnderTest:
-    """A library under examination.
+    """The library that is compared.
 
     Args:
         library: a folder or tar file that `uma compile` wrote.
-        report: what runs where.
-        reference: to compare with.
-        program: the file to build around it.
-        tolerance: of floats.
-        device: where it runs.
+        report: the offload report.
+        reference: the reference to compare with.
+        program: path of the program to build.
+        tolerance: tolerance of floats.
+        device: device that it runs on.
     """
 
     def __init__(
@@ -219,7 +221,7 @@ class LibraryUnderTest:
         """Run one inference and compare every layer.
 
         Raises:
-            DeviceError: a driver returned a status, or the program died; names the layer.
+            DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         reference = self._reference.run(inputs)
         free = self._probe.run(inputs, {})
@@ -251,7 +253,7 @@ class LibraryUnderTest:
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
     ) -> dict[str, TensorDifference]:
-        """Differences of outputs; each layer's rounding may add to that of floats."""
+        """Return the differences of outputs; rounding errors of float layers add up."""
         raw = {name: data for trace in traces for name, data in trace.outputs.items()}
         loose = self._tolerance * len(self.layers)
         differences = {}
@@ -264,7 +266,7 @@ class LibraryUnderTest:
         return differences
 
     def _values(self) -> dict[str, Value]:
-        """The network's value by C name of the tensor in which a layer leaves it."""
+        """Return the values of the network by C name of the tensor that holds them."""
         every = self._reference.every
         rows = _matching_rows(self.operators, every.operators)
         last = {
@@ -288,7 +290,7 @@ class LibraryUnderTest:
 def _matching_rows(
     operators: Sequence[OperatorPlacement], others: Sequence[OperatorPlacement]
 ) -> dict[int, int]:
-    """Rows of one report by rows of another, which a backend's passes may have changed."""
+    """Match rows of one report to rows of another, which a backend's passes may have changed."""
     if [(o.operator, o.name) for o in operators] == [(o.operator, o.name) for o in others]:
         return {row: row for row in range(len(operators))}
     last = {operator.name: row for row, operator in enumerate(others)}
@@ -301,12 +303,12 @@ def _matching_rows(
 
 
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
-    """Whether results have one shape and dtype; a written library's report does not say them."""
+    """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
 def form_of_weights(module: Any) -> Literal["c", "blob"]:
-    """How constants are written where nobody says it: a C compiler takes long for many."""
+    """Return the default form of constants: a blob if they are large, else C."""
     constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
     arrays = [tvm_api.constant_array(constant) for constant in constants]
     size = sum(array.nbytes for array in arrays if array is not None)
@@ -318,7 +320,7 @@ def _typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Ar
 
 
 def rewritten_notice(names: Sequence[str], reference: str) -> str:
-    """What is said about operators that differ without effect."""
+    """Return the notice about operators that differ without effect."""
     listed = ", ".join(names)
     return (
         f"{DISPLAY_NAMES[reference]} computes {listed} otherwise, but what follows is equal: "

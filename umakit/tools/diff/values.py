@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that yields the value of every operator: what a reference is computed with."""
+"""A network with the value of every operator as an output, for computing a reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 
 Value = tuple[int, int]
-"""A tensor of a network: row of the offload report, and which of the operator's results."""
+"""A value of a network: row of the offload report, and index of the operator's result."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class EveryValue:
 
     Attributes:
         model: the network; its outputs are called `value_ROW_RESULT`.
-        operators: its offload report, by row.
-        names: output of `model` by value; a tuple that nothing takes apart has none.
+        operators: operators of its offload report, by row.
+        names: names of the outputs of `model` by value; tuples that are not unpacked have none.
         reads: rows whose values a row reads.
-        results: values by name of the original network's outputs; those that no operator
-            computes are left out.
+        results: values by name of the original network's outputs, except outputs that no operator
+            computes.
     """
 
     model: Model
@@ -37,7 +37,7 @@ class EveryValue:
 
 
 def every_value(model: Model) -> EveryValue:
-    """Make every operator's value an output, which also keeps operators from being fused.
+    """Make every operator's value an output, which also prevents fusion of operators.
 
     Args:
         model: a network with integer operators.
@@ -60,12 +60,12 @@ def every_value(model: Model) -> EveryValue:
 
 @tvm_api.mutator
 class _Exposer(tvm_api.PyExprMutator):
-    """Binds every value to a variable that may leave its block.
+    """Binds every value to a variable that is visible outside its dataflow block.
 
     Attributes:
         values: variables of the new function by value.
         reads: rows that each row reads.
-        results: value of each output of the function, None for one that is an input or constant.
+        results: value of each output of the function, None for inputs and constants.
     """
 
     def __init__(self, module: Any) -> None:
@@ -78,7 +78,7 @@ class _Exposer(tvm_api.PyExprMutator):
         self.results: list[Value | None] = []
 
     def expose(self) -> Any:
-        """The function that returns the tuple of all values."""
+        """Return the function that returns the tuple of all values."""
         body = self._main.body.body
         visited = self.visit_expr(self._main)
         whole = self._tuples.get(body, body)
@@ -105,7 +105,7 @@ class _Exposer(tvm_api.PyExprMutator):
                 self.values.setdefault(origin, variable)
 
     def _origin(self, expression: Any) -> Value | None:
-        """Which value an expression is."""
+        """Return the value that an expression refers to."""
         rows = tvm_api.rows_of(expression)
         if rows:
             read = [self._origins.get(v) for v in tvm_api.collect(expression, tvm_api.Var)]
