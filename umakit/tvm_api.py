@@ -119,7 +119,7 @@ _one_at_a_time = threading.RLock()
 
 
 def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
-    """Let no other thread use TVM while a function does.
+    """Let no other thread use TVM while a function does: for public functions that call TVM.
 
     All of TVM's block builders share one stack in a process (`BlockBuilder._stack`): what two
     threads build at the same time fails, or gets parts of the other's.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from umakit import tvm_api
 from umakit.partition.partitioner import partition_module
 from umakit.registration.backend import Backend
 from umakit.registration.target import (
@@ -28,6 +29,7 @@ class UMABackend(Backend):
             region (`MergeCompositeFunctions`), as TVM's other BYOC backends do.
     """
 
+    @tvm_api.one_at_a_time
     def register(self) -> None:
         """Make the backend known to TVM: its target, its patterns and its in-process codegen.
 
@@ -45,6 +47,7 @@ class UMABackend(Backend):
         if register_target(self.target_name, self.target_attributes, owner=self):
             byoc.register_backend(self)
 
+    @tvm_api.one_at_a_time
     def target(self, **attributes: AttributeValue) -> Any:
         """The TVM target of this backend with some attributes overridden.
 
@@ -54,6 +57,7 @@ class UMABackend(Backend):
         self.register()
         return create_target(self.target_name, **attributes)
 
+    @tvm_api.one_at_a_time
     def partition(self, mod: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Partition a Relax module: operators the accelerator takes become `Codegen` functions.
 

@@ -67,6 +67,7 @@ def _codegen(backend: Backend) -> Callable[[Any, Any, Any], list[Any]]:
     return compile_functions
 
 
+@tvm_api.one_at_a_time
 def build_function(function: Any, backend: Backend) -> Any:
     """Build a runtime module with one accelerator function.
 

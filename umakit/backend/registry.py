@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -76,10 +77,7 @@ def find_backend(name_or_path: str | Path) -> UMABackend:
             fix=f"known backends are {names}; a path works too",
         )
     owner = owners[0]
-    if owner.entry_point is not None:
-        return _check_name(_load_entry_point(owner.entry_point), text, owner.location)
-    module = _import(lambda: importlib.import_module(f"umakit.backends.{text}.backend"), text)
-    return _check_name(_instantiate(module, owner.location), text, owner.location)
+    return _check_name(_alone(lambda: _load_source(owner)), text, owner.location)
 
 
 def load_backend_folder(folder: Path) -> UMABackend:
@@ -94,6 +92,27 @@ def load_backend_folder(folder: Path) -> UMABackend:
         raise BackendError("no such folder", where=str(folder))
     if not (folder / "backend.py").is_file():
         raise BackendError("holds no backend.py", where=str(folder), fix="see `uma new --help`")
+    return _alone(lambda: _load_folder(folder))
+
+
+def _alone(load: Callable[[], UMABackend]) -> UMABackend:
+    """Load a backend while no other thread loads one or uses TVM, which backends are made with."""
+    from umakit import tvm_api
+
+    return tvm_api.one_at_a_time(load)()
+
+
+def _load_source(source: BackendSource) -> UMABackend:
+    """Load a backend of umakit itself or of an entry point."""
+    if source.entry_point is not None:
+        return _load_entry_point(source.entry_point)
+    name = f"umakit.backends.{source.name}.backend"
+    module = _import(lambda: importlib.import_module(name), source.name)
+    return _instantiate(module, source.location)
+
+
+def _load_folder(folder: Path) -> UMABackend:
+    """Load the backend in a folder as a package whose name tells it from all others."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     package_name = f"umakit_backend_{folder.name}_{digest}"
     if package_name not in sys.modules:

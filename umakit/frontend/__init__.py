@@ -34,6 +34,7 @@ from umakit.frontend.torch.archive import HOW_TO_EXPORT, is_torch_file
 __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 
 
+@tvm_api.one_at_a_time
 def import_model(
     source: str | Path | Any,
     *,

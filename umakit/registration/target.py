@@ -106,6 +106,7 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
     return True
 
 
+@tvm_api.one_at_a_time
 def create_target(name: str, **overrides: AttributeValue) -> Any:
     """Create a TVM target of a registered accelerator with some attributes overridden.
 

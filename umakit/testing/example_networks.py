@@ -184,6 +184,7 @@ class QuantizedNetwork:
         )
         return self._add("dense", parameters, self._weighted((outputs, inputs), per_channel))
 
+    @tvm_api.one_at_a_time
     def model(self, name: str = "quantized") -> AOTModel:
         """Return the network with a random input.
 

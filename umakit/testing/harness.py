@@ -149,6 +149,7 @@ def run_with_llvm(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]
     return llvm_runner(model)(inputs)
 
 
+@tvm_api.one_at_a_time
 def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
     """Return TVM's LLVM build of a network, as a function from inputs to outputs by name.
 
@@ -159,6 +160,7 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
     """
     machine = tvm_api.llvm_executable(_for_llvm(model))
 
+    @tvm_api.one_at_a_time
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
         arguments = [tvm_api.to_device(inputs[item.name]) for item in model.inputs]
         result = machine["main"](*arguments)
@@ -211,6 +213,7 @@ def compare(
     return largest
 
 
+@tvm_api.one_at_a_time
 def conv2d_model(
     *,
     channels: int,
