@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of a comparison: a user's arrays, or random ones that are the same every time."""
+"""Inputs of a comparison: the user's arrays, or random arrays with fixed seeds."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from umakit.frontend.model import Model, TensorSpecification
 Array = npt.NDArray[Any]
 
 SEEDS = 3
-"""Random inferences when the user gives none."""
+"""Number of random inferences if the user gives no inputs."""
 
 SMALL_INTEGERS = 10
-"""Integers that are no quantized numbers are drawn below this: indices, counts."""
+"""Exclusive upper limit of random integers that are not quantized values, such as indices."""
 
 TAKES_INDICES = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
 KEEPS_VALUES = frozenset(
     "reshape expand_dims squeeze permute_dims astype where less add concat flatten tile repeat "
     "broadcast_to strided_slice".split()
 )
-"""Operators whose result may hold the indices that one of their operands holds."""
+"""Operators that pass the indices in one of their operands on to their result."""
 
 
 def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """A user's arrays as single inferences; arrays that are no inputs are left out.
+    """Split the user's arrays into single inferences; arrays that are not inputs are ignored.
 
     Raises:
-        InputError: a wrong name, shape or dtype.
+        InputError: an array has a wrong name, shape or dtype.
     """
     names = {item.name for item in model.inputs}
     expected = [
@@ -49,15 +49,15 @@ def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str
 
 
 def random_inferences(model: Model) -> list[dict[str, Array]]:
-    """An inference for each of the seeds 0, 1, ..., see `random_inference`."""
+    """Return an inference for each of the seeds 0, 1, ..., see `random_inference`."""
     return [random_inference(model, seed) for seed in range(SEEDS)]
 
 
 def random_inference(model: Model, seed: int) -> dict[str, Array]:
-    """An inference of random numbers, the same for the same seed.
+    """Return random inputs of an inference, which depend only on the seed.
 
-    Quantized integers take every value of their dtype, floats that are quantized first cover the
-    range of that scale, other floats are normally distributed; indices are inside of their tensors.
+    Quantized integers are uniform over their dtype, floats that are quantized first cover the range
+    of that scale, other floats are normally distributed; indices are in range.
     """
     ranges, sizes = _quantized_ranges(model), _indexed_sizes(model)
     return {
@@ -93,7 +93,7 @@ def _random(
 
 
 def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
-    """Real numbers that an input's integers stand for, where it is quantized first."""
+    """Return the real range of each float input that is quantized first."""
     main = model.module["main"]
     names = {
         parameter: item.name for item, parameter in zip(model.inputs, main.params, strict=True)
@@ -114,7 +114,7 @@ def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
 
 
 def _indexed_sizes(model: Model) -> dict[str, int]:
-    """The least size that an input's integers are indices into, by its name."""
+    """Return by input name the smallest extent that the input's integers are indices into."""
     main = model.module["main"]
     sources: dict[Any, frozenset[str]] = {
         parameter: frozenset({item.name})
@@ -135,7 +135,7 @@ def _indexed_sizes(model: Model) -> dict[str, int]:
 
 
 def _indexed_size(operator: str, call: Any) -> int:
-    """The least size of the dimensions that a call's indices are for."""
+    """Return the smallest extent that a call's indices refer to."""
     shape = tvm_api.static_shape(call.args[0]) or (1,)
     if operator in ("gather_nd", "scatter_nd"):
         first = int(getattr(call.attrs, "batch_dims", 0))

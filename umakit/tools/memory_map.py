@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of a memory plan: lifetimes of tensors against their offsets, one panel a pool."""
+"""A picture of a memory plan: lifetimes of tensors against offsets, one panel per pool."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png")
 PANEL_HEIGHT = 4.0
-"""Inches."""
+"""Height of a panel in inches."""
 
 STEP_WIDTH = 0.55
-"""Inches of a layer."""
+"""Width of a step in inches."""
 
 SMALLEST_LABELLED = 0.045
-"""Share of a panel's height that a tensor needs for its name to be written into it."""
+"""Minimum fraction of a panel's height for a tensor to be labelled with its name."""
 
 LONGEST_LABEL = 34
 GOLDEN_RATIO = 0.618034
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose name does not say SVG or PNG.
+    """Refuse a file without the suffix `.svg` or `.png`.
 
     Raises:
-        LibraryError: names the formats.
+        LibraryError: the suffix is another one; names the formats.
     """
     if path.suffix.lower() not in FORMATS:
         raise LibraryError(
@@ -46,14 +46,14 @@ def check_format(path: Path) -> None:
 
 
 def check_memory_map(path: Path, inputs: Iterable[Path] = (), force: bool = False) -> None:
-    """Refuse a file that could not be drawn, before anything is compiled.
+    """Refuse a file that could not be written, before anything is compiled.
 
     Args:
         path, inputs, force: as in `draw_memory_map`.
 
     Raises:
-        LibraryError: another ending than SVG's or PNG's, or no such folder.
-        OutputError: the file is an input, or not one that umakit drew.
+        LibraryError: the suffix is not `.svg` or `.png`, or the folder does not exist.
+        OutputError: the file is an input, or was not written by umakit.
     """
     check_format(path)
     check_parent(path)
@@ -70,14 +70,14 @@ def draw_memory_map(
     """Draw the memory plan of a library. Equal plans give equal files.
 
     Args:
-        description: `umakit` of the library's metadata.
+        description: section `umakit` of the library's metadata.
         path: ends in `.svg` or `.png`; written in full or not at all. A memory map that umakit drew
             earlier is replaced.
-        inputs: files that were read and must stay.
-        force: whether a file that something else wrote is replaced too.
+        inputs: files that were read and must not be overwritten.
+        force: whether a file that umakit did not write is replaced too.
 
     Raises:
-        LibraryError: another ending, or the file is not ours to write or cannot be written.
+        LibraryError: the suffix is another one, or the file must not or cannot be written.
     """
     check_format(path)
     check_parent(path)
@@ -137,13 +137,13 @@ def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
 
 
 def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[float, float]:
-    """From where to where on the axis of layers a tensor is drawn.
+    """Return the start and end of a tensor on the axis of layers.
 
-    Where one takes over another's memory, both get half of that layer.
+    If a tensor reuses another one's memory, each gets half of that layer.
 
     Args:
-        tensor: of the memory plan, as in `metadata.json`.
-        taken: C names of the tensors whose memory is taken over.
+        tensor: tensor of the memory plan, as in `metadata.json`.
+        taken: C names of the tensors whose memory is reused.
     """
     start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
     return start, tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)
@@ -190,7 +190,7 @@ def _shortened(name: str, steps: float) -> str:
 
 
 def _colour(number: int) -> tuple[float, float, float]:
-    """Light colours that differ from their neighbours' whatever their number."""
+    """Return a light colour that differs from those of neighbouring numbers."""
     return colorsys.hls_to_rgb(number * GOLDEN_RATIO % 1.0, 0.78, 0.6)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a compiled library whose inputs and results are files."""
+"""Runs of a compiled library with input and output files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ def run_files(
     force: bool = False,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> RunResult:
-    """Run a library with the arrays of a file, and write its results to another one.
+    """Run a library with the arrays of a file, and write its outputs to another file.
 
     Args:
-        library: what `uma compile` wrote.
+        library: folder or tar file that `uma compile` wrote.
         inputs: arrays by input name (npz), with one more leading dimension for several inferences.
-        outputs: file for the results (npz); None for none. Results of an earlier run are replaced.
-        repeat, profile, device, timeout: as of `umakit.run_library`.
-        force: whether a file that something else wrote is replaced too.
-        progress: told what is being done.
+        outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
+            discard them.
+        repeat, profile, device, timeout: as in `umakit.run_library`.
+        force: whether a file that umakit did not write is replaced too.
+        progress: callback with a description of each stage.
 
     Raises:
-        OutputError: the file of the results is an input, not ours to write, or cannot be written.
-        UmakitError: its subclass says what is wrong with the library, the inputs or the run.
+        OutputError: the output file is an input, must not be replaced, or cannot be written.
+        UmakitError: the library, the inputs or the run failed, see the subclasses.
     """
     read = [inputs, *library_files(library)]
     if outputs is not None:

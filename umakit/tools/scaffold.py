@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma new`: a backend's folder, a pure function of its name and the templates."""
+"""`uma new`: the files of a new backend, generated from templates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_NAME = 64
 
 @dataclass(frozen=True)
 class NewBackend:
-    """A backend that was written."""
+    """A new backend that was written."""
 
     name: str
     folder: Path
@@ -34,7 +34,7 @@ def check_name(name: str) -> None:
     """Refuse a name that cannot be a target, a Python package and a C prefix at once.
 
     Raises:
-        ScaffoldError: says what the name must look like.
+        ScaffoldError: the name is invalid; states the rules.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ScaffoldError(
@@ -50,10 +50,10 @@ def check_name(name: str) -> None:
 
 
 def backend_files(name: str, tutorial: str | None) -> dict[str, str]:
-    """Text of every file of a new backend by its name.
+    """Return the text of every file of a new backend, by file name.
 
     Args:
-        name: of the target.
+        name: name of the target.
         tutorial: one of `TUTORIALS`, or None for a skeleton.
     """
     prefix = inflection.camelize(name)
@@ -74,7 +74,7 @@ def new_backend(name: str, folder: Path, tutorial: str | None = None) -> NewBack
     """Write a new backend into `folder/name`.
 
     Raises:
-        ScaffoldError: the name or tutorial is no good, the folder exists or cannot be written.
+        ScaffoldError: the name or tutorial is invalid, or the folder exists or cannot be written.
     """
     check_name(name)
     if tutorial is not None and tutorial not in TUTORIALS:

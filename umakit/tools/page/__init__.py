@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `uma report` shows of a network on an accelerator: figures, drawings, and the page.
+"""`uma report`: figures, drawings and HTML page about a network on an accelerator.
 
 ::
 

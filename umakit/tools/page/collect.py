@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles and runs a network, and collects what is to be said about it."""
+"""Compiles and runs a network, and collects the figures of the page."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def make_page(
     options: ExportOptions | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Page:
-    """Compile a network, run it on the simulators of its accelerators, and say how it went.
+    """Compile a network, run it on simulated accelerators, and collect its figures.
 
     Args:
-        source: of the network, as in `umakit.compile_model`.
+        source: the network, as in `umakit.compile_model`.
         backends: accelerators in order of priority.
         inputs: arrays by input name; figures are the mean of the inferences they hold. Default:
             one inference of random numbers.
-        inputs_name: what the page calls them.
-        seed: of the random numbers.
+        inputs_name: description of the inputs on the page.
+        seed: seed of the random numbers.
         input_shapes, rounding, options, progress: as in `umakit.compile_model`.
 
     Raises:
@@ -80,14 +80,14 @@ def page_of(
     result: RunResult,
     inputs_name: str,
 ) -> Page:
-    """The figures of a library that was compiled here and run with a profile.
+    """Collect the figures of a library that was compiled and run with a profile.
 
     Args:
-        file_name: of the model.
-        library: that was compiled, with its program.
-        backends: that it was compiled for.
-        result: of its run.
-        inputs_name: what it was run with.
+        file_name: name of the model's file.
+        library: the compiled library, with its program.
+        backends: backends that it was compiled for.
+        result: result of its run.
+        inputs_name: description of the inputs.
     """
     description, program = library.metadata["umakit"], library.program
     if program is None:
@@ -171,7 +171,7 @@ def _tiled(
     program: Program,
     planners: Mapping[str, TilePlanner | None],
 ) -> TiledLayer | None:
-    """Figures of a layer that the planner of a target cut into tiles; None for other layers."""
+    """Return the figures of a layer that the target's planner tiled; None for other layers."""
     planner = planners.get(target)
     if composite is None or planner is None:
         return None
@@ -203,7 +203,7 @@ def _spent(prediction: Prediction) -> Spent:
 
 
 def _buffer_names(program: Program) -> dict[str, str]:
-    """How the backend's pass calls working memory, by the name it has in the program."""
+    """Return the names that the backend's pass gave to scratch buffers, by C name."""
     names: dict[str, str] = {}
     for call in program.calls:
         if call.kernel:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions for a reader: kinds of layers, tilings, and bottlenecks."""
+"""Descriptions of layers, tilings and bottlenecks as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Spent
 
 
 def layer_kind(composite: patterns.Composite | None) -> str:
-    """What a layer computes, for example `depthwise convolution`; empty for anything unknown."""
+    """Return the kind of a layer, for example `depthwise convolution`; empty if unknown."""
     kinds = {
         patterns.QDepthwise: "depthwise convolution",
         patterns.QConv2dAdd: "convolution with a sum",
@@ -25,12 +25,12 @@ def layer_kind(composite: patterns.Composite | None) -> str:
 
 
 def result_tiles(tiles: Tiles) -> int:
-    """How many tiles the result is cut into, those of all images."""
+    """Return the number of tiles of the result, over all images."""
     return math.prod(n for axis, n in tiles.extents.items() if axis != INPUT_CHANNELS)
 
 
 def describe_tiling(tiles: Tiles) -> str:
-    """How a layer is cut, the outer loop first.
+    """Describe how a layer is cut, outer loop first.
 
     For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
     loaded once; 4 buffers`.
@@ -61,7 +61,7 @@ def describe_tiling(tiles: Tiles) -> str:
 
 
 def _stays(tiles: Tiles, name: str) -> bool:
-    """Whether each of a tensor's tiles is loaded once, though several tiles need it."""
+    """Whether each tile of a tensor is loaded only once, although several result tiles need it."""
     if name not in tiles.buffers:
         return False
     own = math.prod(tiles.extents[axis] for axis in tiles.loops if axis in tiles.axes_of(name))
@@ -70,10 +70,10 @@ def _stays(tiles: Tiles, name: str) -> bool:
 
 
 def describe_bottleneck(layer: LayerFigures, cells: int) -> str:
-    """The bottleneck of a layer that takes more than `NEAR_THE_BOUND` times its bound; else empty.
+    """Describe the bottleneck of a layer above `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
-        cells: of the accelerator's array.
+        cells: number of cells of the accelerator's array.
     """
     ratio = layer.ratio
     if layer.tiled is None or ratio is None or ratio <= NEAR_THE_BOUND:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a network on an accelerator: what the page shows and `--json` prints."""
+"""The figures of a network on an accelerator, for the page and for `--json`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from umakit.devices.run import CommandTimes
 from umakit.partition.report import CPU, OffloadReport
 
 NEAR_THE_BOUND = 1.15
-"""Above this many times its bound, a layer names its bottleneck."""
+"""Ratio of cycles to bound above which the bottleneck of a layer is named."""
 
 CONVOLUTIONS = ("convolution", "convolution with a sum", "depthwise convolution")
-"""Kinds of layers that the total over convolutions counts."""
+"""Kinds of layers that are included in the total over convolutions."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Accelerator:
     """A backend that the network was offered to.
 
     Attributes:
-        name: of the target.
-        description: one line of its `accel.toml`.
-        rows, columns: of its array.
-        bytes_per_cycle: of its DMA engine; None where it has none, or cuts no layers into tiles.
-        tiles: whether its layers are cut into tiles by a planner that predicts their cycles.
+        name: name of the target.
+        description: description in its `accel.toml`.
+        rows, columns: dimensions of its array.
+        bytes_per_cycle: bandwidth of its DMA engine; None if it has none or does not tile layers.
+        tiles: whether a planner cuts its layers into tiles and predicts their cycles.
     """
 
     name: str
@@ -38,22 +38,22 @@ class Accelerator:
 
     @property
     def cells(self) -> int:
-        """Multiply-accumulates of a cycle."""
+        """The number of cells, which is the peak multiply-accumulates per cycle."""
         return self.rows * self.columns
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What the array of an accelerator does in the cycles of a layer; together they are all.
+    """The cycles of a layer by the state of the array; the fields add up to all cycles.
 
     Attributes:
-        full_array: the cycles that the multiply-accumulates need with every cell at work.
-        partial_array: those that it works for longer, because cells have no work, or a pool
-            goes through the pooling stage.
-        drain: results leave the array and nothing enters.
-        loads: it waits for data on their way into the scratchpad.
-        stores: it waits for results on their way out of it.
-        driver: it waits for the driver's register accesses.
+        full_array: cycles that the multiply-accumulates take if every cell is used.
+        partial_array: additional cycles of the array because of unused cells, and cycles of the
+            pooling stage.
+        drain: cycles in which results leave the array and nothing enters.
+        loads: cycles in which the array waits for loads into the scratchpad.
+        stores: cycles in which the array waits for stores from the scratchpad.
+        driver: cycles in which the array waits for the driver's register accesses.
     """
 
     full_array: int
@@ -65,12 +65,12 @@ class Spent:
 
     @property
     def cycles(self) -> int:
-        """All cycles of the layer."""
+        """The total cycles of the layer."""
         return sum(asdict(self).values())
 
     @property
     def bottleneck(self) -> str:
-        """What takes most of the cycles that a perfect array would not need: `array`, `drain`,
+        """The largest part of the cycles that a perfect array would not need: `array`, `drain`,
         `loads`, `stores` or `driver`."""
         others = {
             "array": self.partial_array,
@@ -87,14 +87,14 @@ class TiledLayer:
     """Figures of a layer that a planner cut into tiles.
 
     Attributes:
-        tiling: in words.
-        dataflow: what stays in the array; empty for pools.
-        tiles: of the result, of all images.
+        tiling: description of the tiling.
+        dataflow: dataflow of the array; empty for pools.
+        tiles: number of tiles of the result, over all images.
         double_buffered: whether the next tile is loaded while one is computed.
-        predicted_cycles: by the cost model.
-        compute_bound: cycles with every cell of the array at work.
+        predicted_cycles: cycles by the cost model.
+        compute_bound: cycles if every cell of the array is used in every cycle.
         memory_bound: cycles to move inputs, weights and results once.
-        spent: the predicted cycles, by what the array does.
+        spent: the predicted cycles by the state of the array.
     """
 
     tiling: str
@@ -108,7 +108,7 @@ class TiledLayer:
 
     @property
     def bound(self) -> int:
-        """Cycles that no tiling can beat."""
+        """The lower bound of the cycles of all tilings."""
         return max(self.compute_bound, self.memory_bound)
 
 
@@ -117,17 +117,17 @@ class LayerFigures:
     """A step of the program.
 
     Attributes:
-        number: from 1, in execution order.
-        name: of the layer, as the user's model calls it.
-        where: `cpu` or a backend.
-        operators: that it computes.
-        kind: such as `convolution`; empty where it came from no pattern of `umakit.patterns`.
-        macs: multiply-accumulates by the shapes.
+        number: number of the step in execution order, from 1.
+        name: name of the layer in the user's model.
+        where: `cpu` or the name of a backend.
+        operators: operators that it computes.
+        kind: kind such as `convolution`; empty without a pattern of `umakit.patterns`.
+        macs: multiply-accumulates computed from the shapes.
         clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated; None where
             no simulator of umakit answers.
-        moved_bytes: over the bus, by the device; None where that is not measured.
-        commands: what the device did when; empty where that is not recorded.
-        commands_left_out: how many more there were.
+        moved_bytes: bytes that the device moved over the bus; None if they are not measured.
+        commands: times of the device's commands; empty if they are not recorded.
+        commands_left_out: number of commands that were not recorded.
         concurrent_steps: numbers of the steps on the CPU that run while the accelerator does; only
             when layers are not measured one by one, as they were for these figures.
         tiled: None for a layer that no planner cut into tiles.
@@ -173,7 +173,7 @@ class LayerFigures:
         return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name; a command is a list of stream, start, end of busy, completion."""
+        """Return all figures by name; a command is [stream, start, end of busy, completion]."""
         view: dict[str, Any] = {
             "number": self.number,
             "name": self.name,
@@ -202,22 +202,22 @@ class LayerFigures:
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:
-    """The sum of figures; None if there are none, or one is unknown."""
+    """Return the sum of figures; None if there are none, or one is unknown."""
     values = list(figures)
     return sum(value for value in values if value) if values and None not in values else None
 
 
 @dataclass(frozen=True)
 class Total:
-    """Sums over several tiled layers.
+    """Totals over several tiled layers.
 
     Attributes:
-        name: what they are.
-        layers: how many.
+        name: description of the layers.
+        layers: number of layers.
         macs: multiply-accumulates.
-        predicted_cycles, clock_cycles, bound, moved_bytes: as of a layer; None if one of the
-            layers was not measured.
-        spent: the predicted cycles.
+        predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if
+            one of the layers was not measured.
+        spent: the predicted cycles by the state of the array.
     """
 
     name: str
@@ -231,7 +231,7 @@ class Total:
 
     @classmethod
     def of(cls, name: str, layers: Sequence[LayerFigures]) -> Total:
-        """The sums over those of the layers that are tiled."""
+        """Return the totals over the tiled layers among some layers."""
         tiled = [(layer, layer.tiled) for layer in layers if layer.tiled is not None]
         spent = [asdict(each.spent).values() for _, each in tiled]
         return cls(
@@ -269,16 +269,16 @@ class Page:
     """Everything that `uma report` says about a network.
 
     Attributes:
-        model: file of the network.
-        name: of the model in C.
+        model: file name of the network.
+        name: name of the model in C.
         fingerprint: SHA-256 of the model.
-        umakit_version: that made it.
-        inputs: what the network was run with, in words.
-        tilings: where they are from, in words; empty where no backend cuts layers into tiles.
-        notices: what was decided on the user's behalf, and what computes in floating point.
-        accelerators: that the network was offered to, in order of priority.
-        offload: where each operator went.
-        layers: of the program, in execution order.
+        umakit_version: version of umakit that made the page.
+        inputs: description of the inputs.
+        tilings: origin of the tilings; empty if no backend cuts layers into tiles.
+        notices: decisions made for the user, and operators in floating point.
+        accelerators: accelerators that the network was partitioned for, in order of priority.
+        offload: the offload report.
+        layers: steps of the program, in execution order.
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by the C names that
             `memory` has.
@@ -320,13 +320,13 @@ class Page:
 
     @property
     def clock_cycles(self) -> int | None:
-        """Simulated cycles of an inference, of all accelerators; None if the network uses none, or
+        """The simulated cycles of an inference on all accelerators; None if there are none, or
         one that was not measured."""
         return _sum(layer.clock_cycles for layer in self.offloaded)
 
     @property
     def moved_bytes(self) -> int | None:
-        """Over the bus in an inference, by all accelerators; None as for `clock_cycles`."""
+        """The bytes that all accelerators move in an inference; None like `clock_cycles`."""
         return _sum(layer.moved_bytes for layer in self.offloaded)
 
     @property
@@ -336,19 +336,19 @@ class Page:
 
     @property
     def totals(self) -> tuple[Total, ...]:
-        """Over convolutions and over all tiled layers, where there are any."""
+        """The totals over convolutions and over all tiled layers, if there are any."""
         convolutions = [layer for layer in self.tiled if layer.kind in CONVOLUTIONS]
         groups = {"convolutions": convolutions, "all tiled layers": self.tiled}
         return tuple(Total.of(name, layers) for name, layers in groups.items() if layers)
 
     @property
     def offloaded_share(self) -> float | None:
-        """Of the multiply-accumulates, 0 to 1; None if there are none."""
+        """The offloaded fraction of multiply-accumulates, 0 to 1; None if there are none."""
         total = self.offload.total_macs
         return self.offload.offloaded_macs / total if total else None
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name; keys are stable."""
+        """Return all figures by name; keys are stable."""
         return {
             "model": self.model,
             "name": self.name,

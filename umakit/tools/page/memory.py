@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory map: tensors by the steps in which they live and the bytes at which they lie."""
+"""The memory map: tensors drawn by lifetime (steps) and place (bytes)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from umakit.tools.memory_map import lifetime
 from umakit.tools.page.timeline import LEAST_NAME, LETTER, shortened, ticks
 
 WIDTH, HEIGHT = 1080.0, 250.0
-"""Pixels of a panel; it is wider if the network has many steps."""
+"""Size of a panel in pixels; it is wider if the network has many steps."""
 
 LEAST_STEP = 24.0
 LINE = 12.0
-"""Pixels of a step and of a line of text."""
+"""Minimum width of a step and height of a line of text in pixels."""
 
 BUFFERS = ("data", "weights", "parameters", "addend", "result")
-"""Buffers in a scratchpad that have colours of their own."""
+"""Buffers in a scratchpad that have their own colours."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Panel:
     """A pool or a scratchpad.
 
     Attributes:
-        name: of the memory.
-        used: bytes.
-        size: bytes; None where a build does not say.
-        width: pixels.
-        boxes: tensors.
-        steps: pixels and number of each step that is named.
-        bytes_at: pixels and bytes of the lines of the grid.
-        kinds: of the boxes, in the order of the legend.
+        name: name of the memory.
+        used: bytes in use.
+        size: size in bytes; None if it is not limited.
+        width: width in pixels.
+        boxes: boxes of the tensors.
+        steps: position in pixels and number of each labelled step.
+        bytes_at: position in pixels and bytes of each grid line.
+        kinds: kinds of the boxes, in the order of the legend.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Panel:
 def panels_of(
     memory: Mapping[str, Any], buffers: Mapping[str, str], steps: int
 ) -> tuple[Panel, ...]:
-    """A panel for each memory that holds a tensor.
+    """Return a panel for each memory that holds a tensor.
 
     Args:
         memory: the memory plan, as in `metadata.json`.
         buffers: names of buffers in scratchpads by C name.
-        steps: of the program.
+        steps: number of steps of the program.
     """
     pools = [*memory["pools"], *memory["scratchpads"]]
     return tuple(_panel(pool, buffers, steps) for pool in pools if pool["tensors"])
@@ -111,11 +111,11 @@ def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> P
 
 
 ROLES = ("input", "intermediate", "output")
-"""Of tensors that are no working memory."""
+"""Roles of tensors that are not scratch."""
 
 
 def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, str]:
-    """What a tensor is, and what is written into its box."""
+    """Return the kind of a tensor and the label of its box."""
     if tensor["role"] != "scratch":
         return str(tensor["role"]), str(tensor["name"])
     buffer = buffers.get(tensor["c_name"], "")
@@ -123,7 +123,7 @@ def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, 
 
 
 def _label(kind: str, name: str, width: float, height: float) -> str:
-    """What fits of a name; of a buffer all of it or nothing, as its colour says it too."""
+    """Return as much of a name as fits; for buffers, which have colours, all or nothing."""
     most = int((width - 6) / LETTER)
     if height < LINE or most < (len(name) if kind in BUFFERS else LEAST_NAME):
         return ""

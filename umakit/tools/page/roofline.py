@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roofline of an accelerator and where its layers lie under it.
+"""The roofline of an accelerator with its layers as points.
 
-After S. Williams et al., CACM 52(4), 2009: multiply-accumulates a cycle against
-multiply-accumulates for each byte that is moved, both on logarithmic axes.
+After S. Williams et al., CACM 52(4), 2009: multiply-accumulates per cycle against
+multiply-accumulates per byte moved, on logarithmic axes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from umakit.tools.page.figures import Accelerator, LayerFigures
 
 WIDTH, HEIGHT = 1040.0, 450.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 26.0, 52.0
-"""Pixels of the drawing and around its axes."""
+"""Margins of the axes in pixels."""
 
 LETTER = 6.4
 LINE = 13.0
@@ -27,17 +27,17 @@ SHAPES = {
     "depthwise convolution": "square",
     "fully connected": "triangle",
 }
-"""Of the points, by kind of the layer; others are circles."""
+"""Shapes of points by kind of the layer; other kinds are circles."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """A text and the box it takes, in pixels.
+    """A text and its bounding box, in pixels.
 
     Attributes:
-        x: of the place that `anchor` says: `start`, `middle` or `end` of the text.
-        middle: of its height.
-        width: about.
+        x: position of the `start`, `middle` or `end` of the text, according to `anchor`.
+        middle: vertical centre.
+        width: approximate width.
     """
 
     text: str
@@ -48,24 +48,24 @@ class Label:
 
     @property
     def left(self) -> float:
-        """Where the text begins."""
+        """The position of the left edge of the text."""
         return self.x - self.width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
 
     def overlaps(self, other: Label) -> bool:
-        """Whether both share a pixel."""
+        """Whether two labels overlap."""
         apart = self.left + self.width <= other.left or other.left + other.width <= self.left
         return not (apart or abs(self.middle - other.middle) >= LINE)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Layers that lie at one place.
+    """Layers at the same position.
 
     Attributes:
-        x, y: pixels.
-        shape: by the kind of the layers.
-        label: their numbers.
-        title: what they are.
+        x, y: position in pixels.
+        shape: shape according to the kind of the layers.
+        label: numbers of the layers.
+        title: description of the layers.
     """
 
     x: float
@@ -76,13 +76,13 @@ class Point:
 
     @property
     def leads(self) -> bool:
-        """Whether the label is so far away that a line has to lead there."""
+        """Whether the label is so far away that it needs a leader line."""
         return bool(self.label.text) and abs(self.label.middle - self.y) > RADIUS + LINE
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A line of the grid, and what is written at it."""
+    """A grid line and its label."""
 
     at: float
     text: str
@@ -90,14 +90,14 @@ class Tick:
 
 @dataclass(frozen=True)
 class Roofline:
-    """What is drawn, in pixels.
+    """A drawing, in pixels.
 
     Attributes:
-        accelerator: whose.
+        accelerator: name of the accelerator.
         roof: corners of the roof, from the left.
-        points: the layers.
-        x_ticks, y_ticks: of the axes.
-        without: names of its layers without multiply-accumulates, which have no place here.
+        points: points of the layers.
+        x_ticks, y_ticks: ticks of the axes.
+        without: names of layers without multiply-accumulates, which are not drawn.
     """
 
     accelerator: Accelerator
@@ -109,13 +109,13 @@ class Roofline:
 
     @property
     def angle(self) -> float:
-        """Degrees of the sloped part of the roof, as SVG turns texts."""
+        """The angle of the sloped part of the roof in degrees, for rotating text in SVG."""
         (x0, y0), (x1, y1) = self.roof[:2]
         return math.degrees(math.atan2(y1 - y0, x1 - x0))
 
 
 def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roofline | None:
-    """The roofline of an accelerator; None without a DMA engine or layers with a place there."""
+    """Return the roofline of an accelerator; None without a DMA engine or layers to draw."""
     own = [layer for layer in layers if layer.where == accelerator.name]
     placed = [layer for layer in own if layer.macs_per_cycle and layer.moved_bytes]
     if accelerator.bytes_per_cycle is None or not placed:
@@ -144,7 +144,7 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """Round numbers around a range, with room for points at its ends."""
+    """Return round numbers around a range, with room for points at its ends."""
     return max(_round_below(low * 0.8)), min(_round_above(high * 1.6))
 
 
@@ -157,7 +157,7 @@ def _round_above(value: float) -> list[float]:
 
 
 def _round_numbers(value: float) -> list[float]:
-    """1, 2, 5, 10, ... of about a value."""
+    """Return the numbers of the series 1, 2, 5, 10, ... around a value."""
     exponent = math.floor(math.log10(value))
     return [factor * 10.0**power for power in (exponent, exponent + 1) for factor in (1, 2, 5)]
 
@@ -168,7 +168,7 @@ def _axis(values: tuple[float, float], start: float, end: float) -> Callable[[fl
 
 
 def _grid(values: tuple[float, float]) -> list[float]:
-    """Round numbers of a range, its ends among them."""
+    """Return round numbers in a range, including its ends."""
     low, high = values
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     numbers = (factor * 10.0**exponent for exponent in exponents for factor in (1, 2, 5))
@@ -185,7 +185,7 @@ def _points(
     y: Callable[[float], float],
     roof: Sequence[tuple[float, float]],
 ) -> tuple[Point, ...]:
-    """A point for each place; layers less than a radius apart share one."""
+    """Return the points; layers less than a radius apart share one."""
     groups: list[tuple[float, float, str, list[LayerFigures]]] = []
     for layer in layers:
         at = x(layer.macs / (layer.moved_bytes or 1)), y(layer.macs_per_cycle or 1.0)
@@ -212,14 +212,14 @@ def _points(
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """Numbers in few letters: `2, 3, 6`, or the first two and how many more."""
+    """Return numbers as short text: `2, 3, 6`, or the first two and how many more."""
     if len(numbers) <= 5:
         return ", ".join(map(str, numbers))
     return f"{numbers[0]}, {numbers[1]} + {len(numbers) - 2} more"
 
 
 def _along(roof: Sequence[tuple[float, float]]) -> list[Label]:
-    """What labels must not cover of the roof, in short pieces."""
+    """Return short pieces of the roof, which labels must not cover."""
     pieces = []
     for (x0, y0), (x1, y1) in pairwise(roof):
         count = max(1, round((x1 - x0) / 4))
@@ -230,7 +230,7 @@ def _along(roof: Sequence[tuple[float, float]]) -> list[Label]:
 
 
 def _placed(text: str, x: float, y: float, taken: Sequence[Label]) -> Label:
-    """A label next to its point where it covers nothing, and stays inside of the axes."""
+    """Place a label next to its point, inside the axes and without overlaps."""
     width = LETTER * len(text)
     side, away = RADIUS + 4, RADIUS + LINE / 2 + 2
     places = [(x + side, y, "start"), (x - side, y, "end")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of DMA, array and CPU: layers one after the other on a common clock.
+"""The timeline of DMA engine, array and CPU, with all layers on a common clock.
 
 Steps on the CPU have no simulated time, so they are marks between the layers.
 """
@@ -15,30 +15,30 @@ from umakit.devices.run import CommandTimes
 from umakit.tools.page.figures import LayerFigures
 
 WIDTH = 1080.0
-"""Pixels of the common clock before zooming."""
+"""Width of the timeline in pixels before zooming."""
 
 LETTER = 6.8
-"""Pixels of a letter of a label, about."""
+"""Approximate width of a character of a label in pixels."""
 
 LEAST_NAME = 5
-"""Letters of a name that are worth being written."""
+"""Minimum number of characters to which a name is shortened."""
 
 MOST_BARS = 12_000
-"""With more commands, those close together are drawn as one: browsers become slow."""
+"""Maximum number of bars; more commands are merged, because browsers become slow."""
 
 FAINTEST = 0.25
-"""Opacity of a bar for commands that fill next to nothing of it."""
+"""Minimum opacity of a bar of merged commands."""
 
 LANES = {"load": 0, "array": 1, "store": 2}
-"""Lanes by the stream of a command, from the top; the CPU's is below."""
+"""Lanes by stream of the command, from the top; the CPU's lane is below."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A command, or several drawn as one; in cycles of the common clock.
+    """A command, or several merged ones, in cycles of the common clock.
 
     Attributes:
-        opacity: 1 for one command; less where several leave gaps.
+        opacity: 1 for one command; less if merged commands have gaps.
     """
 
     stream: str
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Band:
-    """A layer; in cycles of the common clock."""
+    """A layer, in cycles of the common clock."""
 
     number: int
     name: str
@@ -63,7 +63,7 @@ class Band:
 
     @property
     def cycles(self) -> int:
-        """How long it is."""
+        """The length in cycles."""
         return self.end - self.start
 
 
@@ -78,17 +78,17 @@ class Mark:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is drawn.
+    """A drawing.
 
     Attributes:
-        cycles: of the common clock.
-        bands: the layers on accelerators.
-        bars: their commands.
+        cycles: length of the common clock.
+        bands: layers on accelerators.
+        bars: commands of these layers.
         marks: steps on the CPU.
-        ticks: cycles that the axis names.
-        resolution: commands that start in the same so many cycles are drawn as one; 1 if each has
-            a bar of its own.
-        left_out: commands that were not recorded, at the ends of layers with very many.
+        ticks: labelled cycles of the axis.
+        resolution: commands that start within an interval of this many cycles are merged; 1 if
+            none are merged.
+        left_out: number of commands that were not recorded, at the ends of very long layers.
     """
 
     cycles: int
@@ -100,12 +100,12 @@ class Timeline:
     left_out: int
 
     def x(self, cycle: float) -> float:
-        """Pixels from the left."""
+        """Return the horizontal position of a cycle in pixels."""
         return cycle * WIDTH / self.cycles
 
 
 def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
-    """The timeline of a program; None if the times of no layer's commands are known."""
+    """Return the timeline of a program; None if no commands were recorded."""
     count = sum(len(layer.commands) for layer in layers)
     if not count:
         return None
@@ -141,12 +141,12 @@ def _band(layer: LayerFigures, start: int, end: int, total: int) -> Band:
 
 
 def shortened(name: str, most: int) -> str:
-    """At most so many letters of a name, the last ones: names of layers begin alike."""
+    """Shorten a name to its last characters, because names of layers have common prefixes."""
     return name if len(name) <= most else f"\u2026{name[len(name) - most + 1 :]}"
 
 
 def _resolution(layers: Sequence[LayerFigures]) -> int:
-    """The least power of two that leaves no more than `MOST_BARS` bars."""
+    """Return the smallest power of two that gives at most `MOST_BARS` bars."""
     resolution = 1
     while True:
         bars = sum(
@@ -160,7 +160,7 @@ def _resolution(layers: Sequence[LayerFigures]) -> int:
 
 @dataclass(frozen=True)
 class Merged:
-    """Commands that are drawn as one; `count` of them, busy for `busy` cycles."""
+    """`count` commands that are drawn as one bar and are busy for `busy` cycles."""
 
     stream: str
     start: int
@@ -171,7 +171,7 @@ class Merged:
 
 
 def merged(commands: Sequence[CommandTimes], resolution: int) -> list[Merged]:
-    """Commands of a stream that start in the same `resolution` cycles as one."""
+    """Merge commands of a stream that start in the same interval of `resolution` cycles."""
     groups: dict[tuple[str, int], list[CommandTimes]] = {}
     for command in commands:
         key = command.stream, command.start // resolution
@@ -206,7 +206,7 @@ def _bars(number: int, groups: Sequence[Merged], begin: int) -> Iterator[Bar]:
 
 
 def _marks(steps: Sequence[tuple[int, LayerFigures]], total: int) -> tuple[Mark, ...]:
-    """One mark for all steps at a cycle, and no label on another."""
+    """Return one mark for all steps at a cycle, without overlapping labels."""
     places: dict[int, list[LayerFigures]] = {}
     for at, layer in steps:
         places.setdefault(at, []).append(layer)
@@ -222,7 +222,7 @@ def _marks(steps: Sequence[tuple[int, LayerFigures]], total: int) -> tuple[Mark,
 
 
 def ticks(total: int, about: int = 8) -> tuple[int, ...]:
-    """Round numbers from 0 on, at most `about` of them in `total`."""
+    """Return multiples of a round number from 0 to `total`, at most `about` of them."""
     steps = (factor * 10**exponent for exponent in itertools.count() for factor in (1, 2, 5))
     step = next(step for step in steps if total <= step * about)
     return tuple(range(0, total + 1, step))

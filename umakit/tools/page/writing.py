@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page itself: one HTML file that loads nothing."""
+"""Rendering of the page as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from umakit.tools.page.timeline import timeline_of
 
 @dataclass(frozen=True)
 class Part:
-    """Of a layer's cycles.
+    """A part of a layer's cycles, as shown in bars and their legend.
 
     Attributes:
-        name: what the array does in them; also the class in the style sheet.
+        name: field of `Spent`; also the class in the style sheet.
         label: description of it in the legend of the page.
     """
 
@@ -26,7 +26,7 @@ class Part:
     label: str
 
     def of(self, spent: Spent) -> int:
-        """Its cycles."""
+        """Return the cycles of this part."""
         return int(getattr(spent, self.name))
 
 
@@ -41,7 +41,7 @@ PARTS = (
 
 
 def html(page: Page) -> str:
-    """The page; it opens from a file, without a network, and reads without JavaScript."""
+    """Return the page; it loads no other files and is readable without JavaScript."""
     drawn = (roofline_of(each, page.layers) for each in page.accelerators)
     return render_html(
         "report/page.html.j2",

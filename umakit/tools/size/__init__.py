@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exported library needs on a device, read from object files and the compiler's call graph.
+"""`uma size`: memory of an exported library on a device, from object files and call graphs.
 
 Imports neither TVM nor the pipeline.
 """

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 CALL_GRAPH_FLAG = "-fcallgraph-info=su"
 
 INDIRECT = "__indirect_call"
-"""GCC's name for whatever a function pointer points to."""
+"""GCC's name for the target of a call through a function pointer."""
 
 RED_ZONE_BYTES = {"EM_X86_64": 128}
-"""Bytes below the stack pointer that a function without calls may use and that are in no frame."""
+"""Bytes below the stack pointer that a leaf function may use in addition to its frame."""
 
 _NODE = re.compile(
     r'^node: { title: "(?P<title>.*?)" label: "(?P<label>.*?)"(?P<ellipse> shape : ellipse)? }$'
@@ -28,12 +28,13 @@ _FRAME = re.compile(r"^(?P<bytes>\d+) bytes \((?P<kind>[a-z,]+)\)$")
 
 @dataclass(frozen=True)
 class Frame:
-    """A function's own stack.
+    """The stack frame of a function.
 
     Attributes:
-        size: bytes, with the return address where a call pushes it.
-        bounded: whether the size is the most it can be: not with `alloca` or variable arrays.
-        place: file and line.
+        size: size in bytes, including the return address if a call pushes it.
+        bounded: whether the size is an upper bound, which it is not with `alloca` or
+            variable-length arrays.
+        place: file and line of the function.
     """
 
     size: int
@@ -43,12 +44,12 @@ class Frame:
 
 @dataclass
 class CallGraph:
-    """Functions by key: the name, or `FILE:name` for one that only its file sees.
+    """Call graph of functions by key: the name, or `FILE:name` for a static function.
 
     Attributes:
-        frames: of the functions that were compiled.
-        calls: keys of what each function calls.
-        files: where the functions were compiled from.
+        frames: frames of the functions that were compiled.
+        calls: keys of the callees of each function.
+        files: source file of each function.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class CallGraph:
         """Add the content of a `.ci` file.
 
         Args:
-            text: what GCC wrote.
+            text: content of the file.
             file_name: the source without its suffix, which makes names of static functions unique.
         """
         for line in text.split("\n"):
@@ -74,7 +75,7 @@ class CallGraph:
                 self.calls.setdefault(caller, set()).add(callee)
 
     def resolve_tables(self, files: Collection[str]) -> None:
-        """Let calls through function pointers in some files reach what their tables may hold.
+        """Resolve calls through function pointers in some files to the possible callees.
 
         A static function that nothing calls by name is compiled only if something takes its
         address, so each of them is a possible callee. One that is also called by name would be
@@ -92,7 +93,7 @@ class CallGraph:
                 callees |= held
 
     def reachable(self, start: str) -> list[str]:
-        """Keys of a function and all it may call, compiled or not, in order of discovery."""
+        """Return the keys of a function and of all direct and indirect callees, as discovered."""
         found = {start: None}
         waiting = [start]
         while waiting:
@@ -105,11 +106,11 @@ class CallGraph:
 
 @dataclass(frozen=True)
 class Stack:
-    """What a call of a function needs.
+    """The worst-case stack of a function.
 
     Attributes:
-        size: bytes of all frames on the deepest path, None if there is no bound.
-        external_calls: names of functions on the way whose frames are not known.
+        size: total size in bytes of the frames on the deepest path, None if there is no bound.
+        external_calls: names of reachable functions whose frames are unknown.
         findings: why there is no bound, one sentence each.
     """
 
@@ -119,11 +120,11 @@ class Stack:
 
 
 def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
-    """The deepest path from a function down.
+    """Compute the worst-case stack of a function.
 
     Args:
-        graph: of everything that was compiled.
-        start: key of a function in it.
+        graph: call graph of all compiled functions.
+        start: key of the function.
         red_zone: bytes that a function may use below its frame.
     """
     reached = graph.reachable(start)
@@ -145,7 +146,7 @@ def _key(title: str, file_name: str) -> str:
 
 
 def _frame(label: str) -> Frame:
-    """The frame in `name\\nfile:line:column\\n16 bytes (static)`."""
+    """Parse a frame from `name\\nfile:line:column\\n16 bytes (static)`."""
     parts = label.split("\\n")
     place = ":".join(parts[1].rsplit("/", 1)[-1].split(":")[:2]) if len(parts) > 1 else ""
     for part in parts:
@@ -167,7 +168,7 @@ def _findings(graph: CallGraph, reached: Iterable[str]) -> list[str]:
 
 
 def _recursion(graph: CallGraph, start: str) -> list[str]:
-    """One sentence for each call that closes a cycle."""
+    """Return one sentence for each call that closes a cycle."""
     findings = []
     for key, path in _walk(graph.calls, start):
         if key in path:
@@ -177,7 +178,7 @@ def _recursion(graph: CallGraph, start: str) -> list[str]:
 
 
 def _walk(calls: Mapping[str, set[str]], start: str) -> Iterable[tuple[str, list[str]]]:
-    """Depth first: each edge once, as its target and the path that leads to it."""
+    """Traverse depth first; yield each edge once, as its target and the path to it."""
     seen = {start}
     path = [start]
     stack = [iter(sorted(calls.get(start, ())))]
@@ -195,7 +196,7 @@ def _walk(calls: Mapping[str, set[str]], start: str) -> Iterable[tuple[str, list
 
 
 def _callees_first(graph: CallGraph, start: str) -> list[str]:
-    """Everything reachable in a graph without cycles, each after all that it calls."""
+    """Return the reachable functions of an acyclic graph, callees before callers."""
     order: list[str] = []
     done: set[str] = set()
     waiting = [(start, False)]

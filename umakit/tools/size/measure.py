@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exported library needs on a device: code, constants, arena and stack, layer by layer.
+"""Memory of an exported library on a device: code, constants, arena and stack, by layer.
 
-Code comes from the object files of the compiler that is asked about, the stack from its call
-graph, the rest from `metadata.json`. Imports neither TVM nor the pipeline.
+Code sizes come from the compiler's object files, the stack from its call graph, the rest from
+`metadata.json`. Imports neither TVM nor the pipeline.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 
 @dataclass(frozen=True)
 class LayerSize:
-    """What one layer needs, in bytes.
+    """The memory of one layer, in bytes.
 
     Attributes:
-        name: what the user sees, for example `conv1 + relu1`.
-        where: `cpu` or a backend.
+        name: name of the layer, for example `conv1 + relu1`.
+        where: `cpu` or the name of a backend.
         kernel: name of its kernel; empty for a plain copy.
-        text_bytes: its kernel and everything of the library that this calls. What several layers
-            share is in each of them.
-        constants_bytes: the constants it reads; shared ones are in each layer.
-        arena_bytes: what is alive in the arena while it runs.
-        stack_bytes: from its kernel down, None without a bound.
+        text_bytes: its kernel and all functions of the library that it calls; shared functions are
+            counted in each layer.
+        constants_bytes: constants that it reads; shared constants are counted in each layer.
+        arena_bytes: live bytes in the arena while it runs.
+        stack_bytes: worst-case stack of its kernel, None without a bound.
     """
 
     name: str
@@ -58,26 +58,27 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class LibrarySize:
-    """What a library needs, in bytes.
+    """The memory of a library, in bytes.
 
     Attributes:
         compiler: the command line that the sizes are for.
         arena_bytes: working memory.
-        live_set_bound_bytes: the most that is alive at once.
+        live_set_bound_bytes: maximum total size of tensors alive at the same time.
         constants_bytes: parameters of the network.
         text_bytes: machine code without the simulator, each function once.
-        shared_text_bytes: part of it that no layer reaches: the run functions, status texts.
-        read_only_bytes: read-only data beside the constants: strings, tables, padding.
+        shared_text_bytes: part of the machine code that no layer reaches: run functions, status
+            texts.
+        read_only_bytes: read-only data other than constants: strings, tables, padding.
         static_bytes: variables of drivers and kernels, without the arena.
-        simulator_text_bytes: machine code that a board leaves out.
-        stack_bytes: of a call of `tvmgen_NAME_run_unpacked` down to the device, without what the
-            external functions need; None without a bound.
-        stack_bytes_of: the same for each function of the interface that runs the network.
+        simulator_text_bytes: machine code of the simulator, which a board omits.
+        stack_bytes: worst-case stack of `tvmgen_NAME_run_unpacked` down to the device, without
+            external functions; None without a bound.
+        stack_bytes_of: worst-case stack of each function of the interface that runs the network.
         stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
-        stack_external_calls: functions on the way that are not part of the library: of libc, of
+        stack_external_calls: reachable functions that are not part of the library: of libc, of
             the compiler's runtime, of the device.
-        stack_findings: why there is no bound.
-        layers: in the order in which they run.
+        stack_findings: reasons why there is no bound.
+        layers: layers in the order in which they run.
     """
 
     compiler: str
@@ -97,7 +98,7 @@ class LibrarySize:
     layers: tuple[LayerSize, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return all sizes as JSON values."""
         values = asdict(self)
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -111,17 +112,17 @@ def library_size(
     progress: Callable[[str], None] = lambda stage: None,
     device: Device = HOST,
 ) -> LibrarySize:
-    """Compile a library for a device and say what it needs.
+    """Compile a library for a device and measure its memory.
 
     Args:
         library: an exported library.
         command: a compiler and its flags; default: the device's.
-        progress: called with each stage.
-        device: what to compile for.
+        progress: callback with a description of each stage.
+        device: device to compile for.
 
     Raises:
         LibraryError: the library is missing, damaged or of another version.
-        BuildError: the compiler is missing, refused, or does not write ELF objects.
+        BuildError: the compiler is missing, reported an error, or does not write ELF objects.
     """
     description = read_description(library)
     command = list(command) or device.compiler()
@@ -160,7 +161,7 @@ def library_size(
 
 
 def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
-    """The flag, if the compiler knows it; a missing compiler fails later, with a message."""
+    """Return the flag if the compiler supports it; a missing compiler is reported later."""
     probe = folder / "probe.c"
     probe.write_text("int probe;\n", encoding="utf-8")
     line = [*command, CALL_GRAPH_FLAG, "-c", str(probe), "-o", str(folder / "probe.out")]
@@ -172,7 +173,7 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
 
 
 def _on_one_line(source: Path, folder: Path) -> Path:
-    """A path of a source that gcc's call graph can hold: it has a line for each function."""
+    """Return a path that gcc's call graph, which has one line per function, can contain."""
     if str(source.parent).isprintable() and '"' not in str(source.parent):
         return source
     link = folder / "sources"
@@ -182,7 +183,7 @@ def _on_one_line(source: Path, folder: Path) -> Path:
 
 
 class _Program:
-    """The object files of a library, or of a part of it, and how they hang together."""
+    """The object files of a library, or of a part of it, with their references and call graph."""
 
     def __init__(
         self, objects: dict[str, ObjectFile], graphs: dict[str, str], interface: str
@@ -201,11 +202,11 @@ class _Program:
 
     @property
     def text_bytes(self) -> int:
-        """Machine code of all files."""
+        """Return the bytes of machine code of all files."""
         return sum(item.text_bytes for item in self.objects.values())
 
     def text_of(self, functions: Iterable[str]) -> int:
-        """Bytes of code that kernels consist of and reach, each function once."""
+        """Return the bytes of code of functions and of all that they call, each function once."""
         return sum(section.size for section in self._closure(functions) if section.is_code)
 
     def resolve_tables(self, files: Collection[str]) -> None:
@@ -214,7 +215,7 @@ class _Program:
             self._graph.resolve_tables(files)
 
     def stack(self, function: str) -> Stack:
-        """Worst case of a function of the network's own file, or of its interface."""
+        """Return the worst-case stack of a function of the network's own file or interface."""
         if self._graph is None:
             return Stack(None, (), ("the compiler writes no call graph; use gcc 10 or later",))
         zone = RED_ZONE_BYTES.get(self.objects[self._interface].machine, 0)
@@ -226,11 +227,11 @@ class _Program:
         return Stack(size, tuple(sorted(external)), tuple(findings))
 
     def has(self, function: str) -> bool:
-        """Whether a function is among those compiled."""
+        """Whether a function was compiled."""
         return bool(self._sections_of(function))
 
     def _keys(self, function: str) -> list[str]:
-        """Nodes of the call graph that a function became, clones for constant arguments too."""
+        """Return the nodes of the call graph of a function, including compiler-made clones."""
         assert self._graph is not None
         wanted = (function, f"{self._interface}:{function}")
         return [
@@ -240,7 +241,7 @@ class _Program:
         ]
 
     def _mentioned(self, start: str) -> set[str]:
-        """Names that the code below a function refers to and that no file defines.
+        """Return the undefined symbols that a function and its callees refer to.
 
         The call graph lacks what is called only from assembly, such as helpers of the compiler.
         """
@@ -253,7 +254,7 @@ class _Program:
         return names
 
     def _place(self, key: str) -> tuple[str, int] | None:
-        """File and section of a node of the call graph."""
+        """Return file and section of a node of the call graph."""
         file_name, _, name = key.rpartition(":")
         if not file_name:
             return self._owner.get(name)
@@ -261,7 +262,7 @@ class _Program:
         return None if number is None else (file_name, number)
 
     def _sections_of(self, function: str) -> list[tuple[str, int]]:
-        """Where a function of the network, and clones of it, are."""
+        """Return the sections of a function of the network and of its clones."""
         item = self.objects[self._interface]
         names = {**item.exported, **item.local_functions}
         found = [
@@ -272,7 +273,7 @@ class _Program:
         return found or [self._owner[name] for name in (function,) if name in self._owner]
 
     def _closure(self, functions: Iterable[str]) -> list[Section]:
-        """All sections that some functions need, as a linker would keep them."""
+        """Return all sections that a linker would keep for some functions."""
         waiting = [place for function in functions for place in self._sections_of(function)]
         found = dict.fromkeys(waiting)
         while waiting:

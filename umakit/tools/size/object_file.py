@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ELF object file holds: code, read-only data, and which section refers to what.
+"""Reading ELF object files: code, read-only data, and references between sections.
 
 Imports neither TVM nor the pipeline.
 """
@@ -16,25 +16,25 @@ from elftools.elf.elffile import ELFFile
 from umakit.errors import BuildError
 
 WRITE, ALLOCATED, EXECUTABLE = 1, 2, 4
-"""Bits of `sh_flags`."""
+"""Bits of the ELF field `sh_flags`."""
 
 UNWINDING = (".eh_frame", ".ARM.ex", ".gcc_except")
-"""Tables for exceptions and debuggers, which a C program on a device leaves out."""
+"""Sections for exceptions and debuggers, which are omitted on a device."""
 
 LINKER_SYMBOLS = ("_GLOBAL_OFFSET_TABLE_",)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section that ends up in the memory of the device.
+    """A section that is loaded into the memory of the device.
 
     Attributes:
-        size: bytes.
-        is_code: whether it holds machine code.
+        size: size in bytes.
+        is_code: whether it contains machine code.
         is_writable: whether it needs RAM.
-        functions: C functions that begin in it.
+        functions: C functions that start in it.
         sections: numbers of the sections of the same file that it refers to.
-        symbols: names outside the file that it refers to.
+        symbols: external symbols that it refers to.
     """
 
     size: int
@@ -50,11 +50,11 @@ class ObjectFile:
     """An object file.
 
     Attributes:
-        name: of its source, without the suffix.
-        machine: the architecture, for example `EM_ARM`.
-        sections: by number.
-        exported: number of the section by name of a symbol that other files see.
-        local_functions: number of the section by name of a function that only this file sees.
+        name: name of its source, without the suffix.
+        machine: architecture, for example `EM_ARM`.
+        sections: sections by number.
+        exported: section number by name of a global symbol.
+        local_functions: section number by name of a static function.
     """
 
     name: str
@@ -65,12 +65,12 @@ class ObjectFile:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of machine code."""
+        """The size of the machine code in bytes."""
         return sum(section.size for section in self.sections.values() if section.is_code)
 
     @property
     def read_only_bytes(self) -> int:
-        """Bytes of data that is only read: constants, strings, tables, and their padding."""
+        """The size of read-only data in bytes: constants, strings, tables, and padding."""
         return sum(
             section.size
             for section in self.sections.values()
@@ -82,7 +82,7 @@ def read_object(path: Path) -> ObjectFile:
     """Read an object file.
 
     Raises:
-        BuildError: it is no ELF file.
+        BuildError: the file is not an ELF file.
     """
     try:
         with path.open("rb") as stream:
@@ -135,7 +135,7 @@ def _read(elf: Any, name: str) -> ObjectFile:
 def _references(
     elf: Any, symbols: list[Any], kept: set[int]
 ) -> dict[int, tuple[set[int], set[str]]]:
-    """Sections of the file and names outside it that each section's relocations mention."""
+    """Return the sections and external symbols that each section's relocations refer to."""
     found: dict[int, tuple[set[int], set[str]]] = {number: (set(), set()) for number in kept}
     for table in elf.iter_sections():
         if table["sh_type"] not in ("SHT_REL", "SHT_RELA") or table["sh_info"] not in kept:
