@@ -282,6 +282,7 @@ _Binding = Binding
 _Call = Call
 _Function = Function
 _GlobalVar = GlobalVar
+_PrimFunc = PrimFunc
 _TupleGetItem = TupleGetItem
 _TensorType = TensorType
 _TupleType = TupleType
@@ -394,11 +395,14 @@ class te(metaclass=_Namespace):
 class tirx(metaclass=_Namespace):
     """The names of `tvm.tirx` that make or tell apart expressions and statements."""
 
+    PrimFunc: TypeAlias = _PrimFunc
+    Var: TypeAlias = _Var
+
     class IterVar(ExprOp):
         """The variable of a loop or of a sum."""
 
         CommReduce: int
-        var: Var
+        var: _Var
         dom: Any
         iter_type: int
 

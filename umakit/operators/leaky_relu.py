@@ -126,7 +126,7 @@ def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api
         factor = factor_by_sign(value, parameters.multipliers, parameters.shifts)
         scaled = requantize(value, *factor, parameters.arithmetic)
         result = tirx.Var("result", "int32")
-        signed = result
+        signed: tvm_api.PrimExpr = result
         if parameters.negated:
             signed = tirx.Select(value < int32(0), int32(0) - result, result)
         place = unflatten(i, parameters.output_shape)

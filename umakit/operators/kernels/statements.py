@@ -16,6 +16,6 @@ class Statements:
 
     def bind(self, name: str, value: tvm_api.PrimExpr) -> tvm_api.Var:
         """A variable for a value."""
-        variable: tvm_api.Var = tirx.Var(name, "int32")
+        variable = tirx.Var(name, "int32")
         self.list.append(tirx.Bind(variable, value))
         return variable
