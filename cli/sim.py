@@ -41,7 +41,9 @@ def sim(
     cols: Annotated[int, typer.Option(help="Columns of the array.")] = 16,
     dataflow: Annotated[
         str,
-        typer.Option(help="What stays in the array: os, ws, is (sums, weights, inputs), or all."),
+        typer.Option(
+            help="Dataflow: os, ws, is (outputs, weights, inputs are stationary), or all."
+        ),
     ] = "os",
     drain: Annotated[
         int, typer.Option(help="Cycles that move the results of a fold out of the array.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators of the tutorials with other hardware, and networks on them beside the CPU."""
+"""Accelerators of the tutorials with other hardware, and networks on them and on the CPU."""
 
 from __future__ import annotations
 

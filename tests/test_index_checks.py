@@ -188,7 +188,7 @@ def networks(draw: st.DrawFn) -> list[Case]:
 
 
 def network(cases: Sequence[Case]) -> Any:
-    """All cases beside each other."""
+    """All cases in one network."""
     graph = Graph()
     for case in cases:
         dtypes = [TensorProto.FLOAT, DTYPES[case.dtype], TensorProto.FLOAT]

@@ -163,7 +163,7 @@ def offsets_of(plan: MemoryPlan) -> dict[str, int]:
 
 
 def assert_sound(prog: Program, plan: MemoryPlan) -> None:
-    """Every tensor in one pool, inside it, aligned, and apart from those that live beside it."""
+    """Every tensor in one pool, inside it, aligned, disjoint from those alive at the same time."""
     alive = lifetimes(prog)
     homes = {name: pool for pool in plan.pools for name in pool.offsets}
     assert sum(len(pool.offsets) for pool in plan.pools) == len(alive)
@@ -225,7 +225,7 @@ def test_a_long_chain_of_layers_needs_no_more_than_its_live_set(count: int) -> N
 def test_a_plan_does_not_depend_on_how_fast_the_machine_is(
     planner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal networks give equal bytes, whatever else runs beside the compiler."""
+    """Equal networks give equal bytes, whatever else runs in the process."""
     prog = chain([16, 32, 16, 16, 32, 16])
     fast = plan_memory(prog, planner=planner)
     ticks = itertools.count(step=1000)

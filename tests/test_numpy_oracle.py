@@ -100,7 +100,7 @@ def test_llvm_runs_a_tuple_of_one_result() -> None:
     np.testing.assert_array_equal(output, np.maximum(data, 0))
 
 
-# --- the oracle itself, beside real arithmetic --------------------------------------------------
+# --- the oracle itself, and real arithmetic --------------------------------------------------
 
 
 def test_fixed_point_functions_are_near_the_real_ones() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX operators that umakit imports itself: arithmetic, reductions, sequences; beside NumPy."""
+"""ONNX operators that umakit imports itself, compared with NumPy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX ConvInteger beside ONNX Runtime, which has it with one zero point for all weights."""
+"""ONNX ConvInteger compared with ONNX Runtime, which has it with one zero point for all weights."""
 
 from __future__ import annotations
 

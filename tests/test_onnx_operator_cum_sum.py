@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX CumSum: drawn networks beside ONNX Runtime."""
+"""ONNX CumSum: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX DynamicQuantizeLinear, and networks of `quantize_dynamic`, beside ONNX Runtime."""
+"""ONNX DynamicQuantizeLinear, and networks of `quantize_dynamic`, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

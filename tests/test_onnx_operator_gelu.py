@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime's Gelu and its relatives: drawn networks beside ONNX Runtime."""
+"""ONNX Runtime's Gelu and its relatives: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX LayerNormalization with all its outputs: drawn networks beside ONNX Runtime."""
+"""ONNX LayerNormalization with all its outputs: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

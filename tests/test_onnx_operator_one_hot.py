@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX OneHot: drawn networks beside ONNX Runtime."""
+"""ONNX OneHot: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

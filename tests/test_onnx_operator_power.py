@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Pow of pairs of dtypes: drawn networks beside ONNX Runtime."""
+"""ONNX Pow of pairs of dtypes: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX LSTM, GRU and RNN: drawn networks beside ONNX Runtime."""
+"""ONNX LSTM, GRU and RNN: drawn networks compared with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Slice of all opsets beside ONNX Runtime."""
+"""ONNX Slice of all opsets compared with ONNX Runtime."""
 
 from __future__ import annotations
 

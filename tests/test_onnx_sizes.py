@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic on the sizes of tensors in ONNX networks, beside ONNX Runtime."""
+"""Arithmetic on the sizes of tensors in ONNX networks, compared with ONNX Runtime."""
 
 from __future__ import annotations
 

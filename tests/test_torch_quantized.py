@@ -265,7 +265,7 @@ def test_layers_with_float_biases_are_integers(per_channel: bool) -> None:
         assert (difference > 0).mean() <= 0.01, f"{name}: {(difference > 0).mean()}"
 
 
-# --- networks beside NumPy ------------------------------------------------------------------------
+# --- networks compared with NumPy ---------------------------------------------------------------
 
 
 def windows(x: Array, kernel: tuple[int, int], stride: int) -> Array:

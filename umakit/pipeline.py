@@ -121,7 +121,7 @@ def parse_overlap(when: str) -> Overlap:
             found: Overlap = overlap
             return found
     raise LibraryError(
-        f"the CPU cannot work beside an accelerator {when!r}",
+        f"there is no overlap {when!r}",
         fix=f"choose {', '.join(get_args(Overlap))}",
     )
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search over tilings found: a file of one model on one backend.
+"""Tuning records: a file with the tilings found for one model on one backend.
 
-Records hold for what they were made of. They are refused where the model, a figure of the hardware
-or the way in which cycles are counted is another one.
+Records are valid only for the model, the hardware parameters and the version of the cost model that
+they were made with, and are refused for others.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from umakit.registration.backend import Backend
 FORMAT = "umakit tuning records"
 RECORDS = FileKind("file of tuning records", FORMAT.encode())
 VERSION = 1
-"""Of the file's structure."""
+"""Version of the file format."""
 
 Cycles = Annotated[int, Field(gt=0)]
-"""No layer takes 0 cycles: what is not known is None."""
+"""A positive number of cycles; unknown cycles are None."""
 
 TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
 AGAIN = "tune again, into another file"
@@ -41,18 +41,18 @@ AGAIN = "tune again, into another file"
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Effort:
-    """How long a layer was looked at.
+    """The extent of the search for a layer.
 
     Attributes:
-        clock: candidates that were run on the clock of the cost model.
-        simulate: of the best of them, those that were run in the simulator.
+        clock: number of candidates that were simulated by the cost model.
+        simulate: number of the best of them that were run in the simulator.
     """
 
     clock: int = 64
     simulate: int = 3
 
     def covers(self, other: Effort) -> bool:
-        """Whether nothing of the other one is left to do."""
+        """Whether this effort includes another one."""
         return self.clock >= other.clock and self.simulate >= other.simulate
 
 
@@ -62,15 +62,14 @@ class Record:
     """The result of the search for one layer.
 
     Attributes:
-        layer: its sizes.
-        operators: names of the model's operators that it computes, for each time that the model
-            has it.
-        tiling: the best one.
-        bound: cycles that no tiling can beat.
-        default: cycles of the tiling that is taken without records.
-        predicted: cycles of the best one, by the cost model.
-        simulated: cycles of the best one in the simulator; None if it was not run there.
-        effort: of the search.
+        layer: sizes of the layer.
+        operators: names of the model's operators that it computes, for each occurrence.
+        tiling: the best tiling.
+        bound: lower bound of the cycles of all tilings.
+        default: cycles of the default tiling.
+        predicted: cycles of the best tiling by the cost model.
+        simulated: cycles of the best tiling in the simulator; None if it was not run there.
+        effort: extent of the search.
     """
 
     layer: Layer
@@ -84,11 +83,11 @@ class Record:
 
     @property
     def cycles(self) -> int:
-        """Of the best tiling, measured if it was."""
+        """The cycles of the best tiling, simulated if available, else predicted."""
         return self.predicted if self.simulated is None else self.simulated
 
     def as_json(self) -> dict[str, Any]:
-        """As it is in the file."""
+        """Return the record as stored in the file."""
         view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
         return view
 
@@ -96,7 +95,7 @@ class Record:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class ModelView:
-    """A model: its name in C and the SHA-256 of its file, empty for an object in memory."""
+    """Identity of a model: its C name and the SHA-256 of its file, empty for an object."""
 
     name: str
     sha256: str
@@ -105,7 +104,7 @@ class ModelView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class BackendView:
-    """A backend: its name, and all figures that decide what a tile costs."""
+    """Identity of a backend: its name, and all parameters that determine cycles."""
 
     name: str
     hardware: Hardware
@@ -115,10 +114,10 @@ class BackendView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Owner:
-    """What records are of.
+    """Model, backend and cost model that records are valid for.
 
     Attributes:
-        cost_model: version of the way in which layers are cut and cycles counted.
+        cost_model: version of the default tilings and of the cost model.
     """
 
     model: ModelView
@@ -127,7 +126,7 @@ class Owner:
 
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
-        """Of a model on a backend of that name."""
+        """Return the owner of the records of a model on a backend of that name."""
         view = BackendView(backend, planner.hardware, planner.driver)
         return cls(ModelView(model.name, model.fingerprint), view)
 
@@ -144,33 +143,33 @@ class Records:
 
     @property
     def tilings(self) -> Mapping[Layer, Tiling]:
-        """The best tiling of each layer."""
+        """Return the best tiling of each layer."""
         return {record.layer: record.tiling for record in self.layers}
 
     def of(self, layer: Layer) -> Record | None:
-        """The record of a layer; None if there is none."""
+        """Return the record of a layer; None if there is none."""
         return next((record for record in self.layers if record.layer == layer), None)
 
     def with_record(self, record: Record) -> Records:
-        """The same with one more record, which replaces that of the same layer."""
+        """Return these records with one more, which replaces the record of the same layer."""
         others = [each for each in self.layers if each.layer != record.layer]
         layers = sorted([*others, record], key=lambda each: (each.operators, repr(each.layer)))
         return Records(self.owner, tuple(layers))
 
     def write(self, path: Path, inputs: Iterable[Path] = ()) -> None:
-        """Write the file, all of it or nothing.
+        """Write the file atomically.
 
         Args:
-            path: of the file; records are replaced.
-            inputs: files that were read and must stay.
+            path: path of the file; existing records are replaced.
+            inputs: files that were read and must not be overwritten.
 
         Raises:
-            RecordsError: it is not ours to write, or cannot be written.
+            RecordsError: the file must not be replaced, or cannot be written.
         """
         _write(path, self.content(), inputs)
 
     def content(self) -> bytes:
-        """Of the file."""
+        """Return the content of the file."""
         text = json.dumps(_ADAPTER.dump_python(self, mode="json"), indent=2, sort_keys=True)
         return (_compact(text) + "\n").encode()
 
@@ -179,7 +178,7 @@ _ADAPTER = TypeAdapter(Records)
 
 
 def _compact(text: str) -> str:
-    """Lists of words and numbers on one line each, so that a layer can be read at a glance."""
+    """Put lists of strings and numbers on one line each, for readability."""
     return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{_one_line(found[1])}]", text)
 
 
@@ -202,21 +201,21 @@ def add_record(
     *,
     instead_of: Record | None = None,
 ) -> Records:
-    """Add a record to those in a file, while other processes wait that add some as well.
+    """Add a record to a file, under a lock against other processes that add records.
 
     Args:
-        path: of the file; it is made if it does not exist.
-        owner: of the records.
-        record: of a layer.
-        inputs: files that were read and must stay.
-        instead_of: the record of this layer that the file had before. Another one, of as much
-            effort as the new one, came from another process and stays.
+        path: path of the file, which is created if it does not exist.
+        owner: owner of the records.
+        record: record of a layer.
+        inputs: files that were read and must not be overwritten.
+        instead_of: the record of this layer that the file had before. If the file has another
+            record of at least the same effort now, it came from another process and is kept.
 
     Returns:
-        What is in the file now.
+        The records in the file now.
 
     Raises:
-        RecordsError: the file is of something else, or cannot be written.
+        RecordsError: the file is for another owner, or cannot be written.
     """
     merged = Records(owner)
 
@@ -233,10 +232,10 @@ def add_record(
 
 
 def existing_records(path: Path, owner: Owner) -> Records:
-    """The records that a file has already; none where there is no file.
+    """Read the existing records of a file; empty if there is no file.
 
     Raises:
-        RecordsError: the file is of something else, or there is no such folder.
+        RecordsError: the file is for another owner, or the folder does not exist.
     """
     if not path.exists():
         if not path.parent.is_dir():
@@ -250,15 +249,15 @@ def existing_records(path: Path, owner: Owner) -> Records:
 def read_tilings(
     path: Path, model: Model, backends: Sequence[Backend]
 ) -> dict[str, Mapping[Layer, Tiling]]:
-    """The tilings in a file, by target and layer.
+    """Read the tilings of a file, by target and layer.
 
     Args:
-        path: of the records.
-        model: what is compiled.
-        backends: one of which they have to be of.
+        path: path of the records.
+        model: the model that is compiled.
+        backends: backends, one of which must be that of the records.
 
     Raises:
-        RecordsError: they cannot be read, or are of another model, backend or version.
+        RecordsError: the records cannot be read, or are for another model, backend or version.
     """
     records = read_records(path)
     name = records.owner.backend.name
@@ -275,15 +274,15 @@ def read_tilings(
 
 
 def check_use(path: Path, target: str, planned: PlannedLayers) -> None:
-    """Refuse records that none of a network's layers has.
+    """Refuse records that match none of a network's layers.
 
     Args:
-        path: of the records.
-        target: that they are of.
-        planned: how its planner cut the network's layers.
+        path: path of the records.
+        target: target of the records.
+        planned: layers that the target's planner cut.
 
     Raises:
-        RecordsError: no layer was cut as they say.
+        RecordsError: no layer was cut by a tiling of the records.
     """
     if not planned.tuned:
         raise RecordsError(
@@ -294,10 +293,10 @@ def check_use(path: Path, target: str, planned: PlannedLayers) -> None:
 
 
 def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a file to write that is an input or something else than records.
+    """Refuse an output file that is an input or does not contain records.
 
     Raises:
-        RecordsError: names the file.
+        RecordsError: the file must not be written; names it.
     """
     try:
         check_file(path, RECORDS, inputs)
@@ -308,10 +307,10 @@ def check_records_file(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def read_records(path: Path) -> Records:
-    """Read a file.
+    """Read a file of records.
 
     Raises:
-        RecordsError: no such file, no records, or of another version.
+        RecordsError: the file does not exist, contains no records, or is of another version.
     """
     where = short_path(path)
     if is_special(path):
@@ -342,11 +341,11 @@ def read_records(path: Path) -> Records:
 
 
 def check_owner(records: Records, owner: Owner, path: Path) -> None:
-    """Refuse records that are not of a model on a backend.
+    """Refuse records of another owner.
 
     Raises:
-        RecordsError: another model, backend, figure of it or cost model; or a tiling that its
-            layer does not have.
+        RecordsError: the model, backend, hardware parameters or cost model differ, or a tiling is
+            invalid for its layer.
     """
     where, mine = short_path(path), records.owner
     if mine.backend.name != owner.backend.name:

@@ -48,7 +48,7 @@ def misfit(tiles: Tiles, hardware: Hardware) -> str:
         return "input_stationary: each input meets one weight only"
     required = _accumulators(tiles, hardware) * ACCUMULATOR_BYTES
     if required > hardware.accumulator_bytes:
-        return f"needs {required:,} B of sums, accumulator has {hardware.accumulator_bytes:,} B"
+        return f"needs {required:,} B of accumulators, there are {hardware.accumulator_bytes:,} B"
     return ""
 
 

@@ -110,7 +110,7 @@ def memory_pools(
     for name in pools.keys() | {pool.name for pool in requested}:
         if f"{name}_size" in pools.keys() | {pool.name for pool in requested}:
             raise MemoryPlanError(
-                f"a memory pool cannot be called {name + '_size'!r} beside {name!r}",
+                f"memory pools cannot be called {name!r} and {name + '_size'!r} together",
                 fix="choose another name: the C interface tells the size of a pool so",
             )
     names = [pool.name for pool in requested]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worst-case stack of C functions, from the call graphs that GCC writes.
 
-`gcc -fcallgraph-info=su` writes a `.ci` file beside each object: one line for each function with
+`gcc -fcallgraph-info=su` writes a `.ci` file next to each object: one line for each function with
 its frame, one for each call. Imports neither TVM nor the pipeline.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search over tilings: what `uma tune` does, and what `uma compile --records` reads.
+"""`uma tune`: the search for tilings, whose records `uma compile --records` reads.
 
 ::
 

@@ -13,13 +13,13 @@ from umakit.pipeline import Network
 
 
 def tiled_layers(network: Network, backend: UMABackend) -> dict[Layer, tuple[str, ...]]:
-    """Names of the operators of each layer, in the order of the network.
+    """Return by layer the names of its operators, in the order of the network.
 
-    Layers of equal sizes are one, with the names for each time that the network has it.
+    Layers of equal sizes are one entry with the operators of each occurrence.
 
     Args:
-        network: as `umakit.pipeline.import_network` reads it.
-        backend: that cuts layers into tiles.
+        network: a network of `umakit.pipeline.import_network`.
+        backend: backend that cuts layers into tiles.
 
     Raises:
         UmakitError: the network cannot be partitioned or lowered.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network of one layer, made of the layer's sizes: what the simulator runs to count its cycles.
+"""Networks of one layer of given sizes, on which the simulator counts the layer's cycles.
 
-Cycles depend on sizes only, so that weights are random and the arithmetic is any.
+Cycles depend only on sizes, so weights are random and any arithmetic is used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _pool(layer: Layer) -> tuple[Parameters, list[Any]]:
 
 
 def _common(layer: Layer) -> dict[str, Any]:
-    """Attributes of convolutions and pools."""
+    """Return the attributes of convolutions and pools."""
     ends = [
         max((output - 1) * stride + (taps - 1) * dilation + 1 - size - before, 0)
         for output, stride, taps, dilation, size, before in zip(

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The search for a layer's best tiling.
 
-1. All tilings of parts as equal as they can be, by the estimate. What cannot beat the default for
-   certain is left out at once.
-2. The best of them on the exact clock of the cost model.
-3. From the best of these on, whatever differs along one axis, in sizes that are not of equal parts
-   too, as long as that finds better ones.
+1. All tilings of nearly equal parts by the estimate. Tilings whose lower bound is not below the
+   default's cycles are omitted.
+2. The best of them with the exact cycles of the cost model.
+3. Starting from the best of these, all tilings that differ along one axis, including unequal parts,
+   as long as that finds better ones.
 4. The best few in the simulator.
 
-What each step looks at depends on the results of the one before only, never on who was faster.
+Each step depends only on the results of the previous one and not on the timing of workers.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from umakit.tools.tuning.simulate import simulated_cycles
 from umakit.tools.tuning.workers import Workers
 
 BATCH = 32
-"""Tilings that are run on the clock before what cannot beat the best of them is left out."""
+"""Number of tilings that are simulated before tilings that cannot beat the best are omitted."""
 
 ALIKE = 4
-"""Tilings of one task."""
+"""Number of tilings per task."""
 
 STARTS = 3
-"""Best tilings whose neighbours are looked at."""
+"""Number of best tilings whose neighbours are searched."""
 
 GAIN = 1000
-"""A tiling that saves less than this part of the cycles for certain is not run on the clock."""
+"""Minimum fraction of cycles that a tiling must be able to save to be simulated exactly."""
 
 ROUNDS = 8
-"""How often the best tilings' neighbours are looked at, at most."""
+"""Maximum number of rounds in which neighbours are searched."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,18 @@ class Problem:
 
     @property
     def planner(self) -> TilePlanner:
-        """A planner for the accelerator."""
+        """Return a planner for the accelerator."""
         return TilePlanner(self.hardware, self.driver)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the search for a layer is.
+    """Progress of the search for a layer.
 
     Attributes:
-        stage: what is being done.
-        seen: tilings so far.
-        best: cycles of the best one so far.
+        stage: description of the current stage.
+        seen: number of tilings so far.
+        best: cycles of the best tiling so far.
     """
 
     stage: str
@@ -85,15 +85,15 @@ Tell = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Best:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        tiling: the best one.
-        bound: cycles that no tiling can beat.
-        default: cycles of the default.
-        predicted: cycles of the best one, by the cost model.
-        simulated: the same in the simulator; None if it was not run there.
-        seen: tilings that were looked at, or ruled out by a bound.
+        tiling: the best tiling.
+        bound: lower bound of the cycles of all tilings.
+        default: cycles of the default tiling.
+        predicted: cycles of the best tiling by the cost model.
+        simulated: cycles of the best tiling in the simulator; None if it was not run there.
+        seen: number of tilings that were estimated or ruled out by a bound.
     """
 
     tiling: Tiling
@@ -107,14 +107,14 @@ class Best:
 def search(
     problem: Problem, effort: Effort, workers: Workers, folder: str = "", tell: Tell | None = None
 ) -> Best:
-    """The best tiling of a layer.
+    """Search the best tiling of a layer.
 
     Args:
-        problem: the layer.
-        effort: how long to look.
-        workers: who does it.
-        folder: of the backend, for the simulator.
-        tell: told how far it is.
+        problem: the layer and its accelerator.
+        effort: extent of the search.
+        workers: workers that run the tasks.
+        folder: folder of the backend, for the simulator.
+        tell: callback with the progress.
 
     Raises:
         ValueError: the layer cannot be cut to fit.
@@ -144,14 +144,14 @@ def search(
 
 
 def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[list[Candidate], int]:
-    """A task: the best tilings of part of a space by the estimate, and how many were seen."""
+    """A task: the best tilings of a part of the space by the estimate, and the number seen."""
     layer, hardware, driver = problem.layer, problem.hardware, problem.driver
     found = best_tilings(space, layer, hardware, driver, keep, below)
     return found.candidates, found.seen
 
 
 def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
-    """A task: exact cycles of tilings."""
+    """A task: the exact cycles of tilings."""
     planner = problem.planner
     tiles = [tiles_on(problem.layer, tiling, problem.hardware) for tiling in tilings]
     return [planner.predict(each).cycles for each in tiles]
@@ -159,11 +159,11 @@ def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
 
 _backends: dict[str, UMABackend] = {}
 _loading = threading.Lock()
-"""A worker of a cluster may have several threads, which share its backends."""
+"""Lock for loading backends: a cluster worker may have several threads, which share them."""
 
 
 def simulate(folder: str, layer: Layer, tiling: Tiling) -> int | None:
-    """A task: cycles of a tiling in the simulator of a backend; None if it has none."""
+    """A task: the cycles of a tiling in a backend's simulator; None without a simulator."""
     with _loading:
         if folder not in _backends:
             _backends[folder] = load_backend_folder(Path(folder))
@@ -172,12 +172,12 @@ def simulate(folder: str, layer: Layer, tiling: Tiling) -> int | None:
 
 @dataclass
 class _Walk:
-    """A search that is under way.
+    """The state of a search.
 
     Attributes:
-        default: where it starts.
+        default: tiling that the search starts from.
         cycles: exact cycles by tiling.
-        seen: tilings so far.
+        seen: number of tilings so far.
     """
 
     problem: Problem
@@ -190,16 +190,16 @@ class _Walk:
 
     @property
     def best(self) -> int:
-        """Cycles of the best one."""
+        """The cycles of the best tiling."""
         return min(self.cycles.values())
 
     @property
     def wanted(self) -> int:
-        """Cycles that are worth another look: less than the best one has, and not by a hair."""
+        """The cycles that a tiling must be able to reach to be simulated: `GAIN` below the best."""
         return self.best - self.best // GAIN
 
     def ranked(self) -> list[Tiling]:
-        """Tilings that were run on the clock, the best first; the default before its equals."""
+        """Return the simulated tilings, best first; the default comes before equal ones."""
 
         def key(tiling: Tiling) -> tuple[int, bool, Key]:
             return self.cycles[tiling], tiling != self.default, tiling_key(tiling)
@@ -207,11 +207,11 @@ class _Walk:
         return sorted(self.cycles, key=key)
 
     def report(self, stage: str) -> None:
-        """Say how far it is."""
+        """Report the progress."""
         self.tell(Progress(stage, self.seen, self.best))
 
     def space(self) -> None:
-        """Look at all tilings of equal parts."""
+        """Search all tilings of nearly equal parts."""
         layer, hardware = self.problem.layer, self.problem.hardware
         parts = [
             Subspace((dataflow,), {**whole.sizes, OUTPUT_CHANNELS: [size]}, whole.buffers)
@@ -222,7 +222,7 @@ class _Walk:
         self._run(self._candidates(parts, self.effort.clock), self.effort.clock)
 
     def refine(self) -> None:
-        """Look at what is near the best ones, until that helps no more."""
+        """Search the neighbours of the best tilings until no better one is found."""
         layer, hardware = self.problem.layer, self.problem.hardware
         started: set[Tiling] = set()
         for _ in range(ROUNDS):
@@ -234,7 +234,7 @@ class _Walk:
             self._run(self._candidates(parts, ALIKE), BATCH)
 
     def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
-        """The best of parts of the space, the best first."""
+        """Return the best candidates of parts of the space, best first."""
         found: list[Candidate] = []
         tasks = [(self.problem, part, keep, self.wanted) for part in parts]
         for candidates, seen in self.workers.map(select, tasks):
@@ -244,7 +244,7 @@ class _Walk:
         return sorted(found)
 
     def _run(self, candidates: list[Candidate], most: int) -> None:
-        """Run the best that are not run yet on the clock."""
+        """Simulate the best candidates that have not been simulated yet."""
         fresh = {
             each.tiling: each
             for each in candidates

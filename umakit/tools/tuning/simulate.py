@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of a layer in the simulator: a library of this layer alone, built and run."""
+"""Cycles of a layer in the simulator, from a library with only this layer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from umakit.tools.tuning.networks import network_of
 
 
 def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int | None:
-    """Cycles of the device's clock that a layer takes, from its first register access to its last.
+    """Return the device cycles of a layer, from its first register access to its last.
 
     Args:
-        backend: that cuts layers into tiles.
-        layer: what is computed.
-        tiling: how it is cut.
+        backend: backend that cuts layers into tiles.
+        layer: sizes of the layer.
+        tiling: tiling of the layer.
 
     Returns:
-        None where the layer is more than one operator, or the backend has no simulator.
+        The cycles; None if the layer has more than one operator or the backend no simulator.
 
     Raises:
         BuildError: there is no C compiler.
@@ -44,5 +44,5 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
 
 
 def has_simulator(backend: UMABackend) -> bool:
-    """Whether umakit's simulator answers for a backend and counts its cycles."""
+    """Whether umakit simulates the device of a backend and counts its cycles."""
     return backend.configuration.device.simulator != "none"

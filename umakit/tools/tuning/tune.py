@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning a model: each layer in turn, each written down as soon as it is done."""
+"""Tuning of a model layer by layer; each result is recorded as soon as it is available."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TunedLayer:
     """A layer whose search has ended.
 
     Attributes:
-        record: what is written down.
-        seen: tilings that were looked at or ruled out; 0 if the record was there before.
+        record: record of the result.
+        seen: number of tilings that were estimated or ruled out; 0 if the record existed before.
     """
 
     record: Record
@@ -42,13 +42,13 @@ class TunedLayer:
 
 @dataclass(frozen=True)
 class LayerProgress:
-    """How far a model is.
+    """Progress of the tuning of a model.
 
     Attributes:
-        number, count: of the layer, from 1 on, and how many there are.
-        layer: that is being looked at.
-        operators: of the model that it computes.
-        progress: of its search.
+        number, count: number of the layer, from 1, and number of layers.
+        layer: the current layer.
+        operators: operators of the model that it computes.
+        progress: progress of its search.
     """
 
     number: int
@@ -70,26 +70,26 @@ def tune_model(
     done: Callable[[TunedLayer], None] = lambda tuned: None,
     inputs: Sequence[Path] = (),
 ) -> list[TunedLayer]:
-    """Find a good tiling for each layer of a model, and write them down.
+    """Search a good tiling for each layer of a model, and record the results.
 
-    A layer whose record was made with this effort, or more, is left as it is.
+    Layers with a record of the same or a greater effort are skipped.
 
     Args:
-        network: as `umakit.pipeline.import_network` reads it.
-        backend: that cuts its layers into tiles.
-        path: of the records; the file may hold some of this model.
-        effort: how long to look at each layer. Without a simulator of umakit nothing is run: the
-            cost model alone chooses, and `Record.simulated` is None.
-        again: whether layers with a record are looked at again.
-        workers: who does the work; default: this process.
+        network: a network of `umakit.pipeline.import_network`.
+        backend: backend that cuts its layers into tiles.
+        path: file of the records; it may contain records of this model.
+        effort: extent of the search for each layer. Without a simulator of umakit only the cost
+            model is used, and `Record.simulated` is None.
+        again: whether layers with a record are searched again.
+        workers: workers that run the tasks; default: this process.
         tell: told how far it is.
         done: told of each layer, when its record is written.
-        inputs: files that were read and must stay, beside those of the backend.
+        inputs: input files other than those of the backend, which must not be overwritten.
 
     Raises:
         BackendError: the backend does not cut layers into tiles.
-        RecordsError: the file is of something else, or cannot be written; or no layer of the model
-            is cut into tiles.
+        RecordsError: the file is for another model, backend or version, or cannot be written; or
+            no layer of the model is cut into tiles.
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
     """
     effort = effort or Effort()

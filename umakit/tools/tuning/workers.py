@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who does the work of a search: this process, more of this machine, or a cluster.
+"""Workers of a search: this process, several processes of this machine, or a cluster.
 
 Tasks are functions of modules, called with what can be pickled. Results come in the order of the
-tasks, so that a search finds the same whoever does its work.
+tasks, so that the result of a search does not depend on the workers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_WORKERS = 1024
 
 
 class Workers(Protocol):
-    """Calls functions, perhaps several at a time."""
+    """Interface of workers, which call functions, possibly several at a time."""
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
         """Results of calls with these arguments, in their order."""
@@ -31,7 +31,7 @@ class Workers(Protocol):
 
 
 class ThisProcess:
-    """Does one task after the other, each when its result is wanted."""
+    """Runs tasks sequentially in this process, each when its result is requested."""
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
         """Results of calls with these arguments, in their order."""
@@ -40,7 +40,7 @@ class ThisProcess:
 
 
 class _Executor:
-    """Hands tasks to what has `submit`."""
+    """Submits tasks to an executor."""
 
     def __init__(self, submit: Callable[..., Any], cancel: Callable[[list[Any]], object]) -> None:
         self._submit = submit
@@ -62,13 +62,13 @@ class _Executor:
 
 
 def local_workers(count: int) -> AbstractContextManager[Workers]:
-    """Processes of this machine; one is this process itself.
+    """Return workers for a number of processes of this machine; 1 is this process.
 
     Programs that ask for more have to start under `if __name__ == "__main__":`, because each
     process imports them again.
 
     Raises:
-        InputError: no number of workers.
+        InputError: the number is not positive.
     """
     if not 1 <= count <= MOST_WORKERS:
         raise InputError(f"{count} workers are not 1 to {MOST_WORKERS}")
@@ -97,19 +97,19 @@ def _cancel_all(futures: list[Future[Any]]) -> None:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the one that waits for the others ends them."""
+    """Ignore Ctrl-C in a worker process, which its parent process terminates."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def cluster_workers(address: str) -> Iterator[Workers]:
-    """The workers of a dask scheduler, on which umakit and the backend are installed.
+    """Return the workers of a dask cluster, on which umakit and the backend are installed.
 
     Args:
-        address: of the scheduler, for example `tcp://host:8786`.
+        address: address of the scheduler, for example `tcp://host:8786`.
 
     Raises:
-        InputError: dask.distributed is not installed, or nothing answers at the address.
+        InputError: dask.distributed is not installed, or the scheduler cannot be reached.
     """
     try:
         from distributed import Client
