@@ -47,10 +47,10 @@ __all__ = [
 
 
 class UmakitError(Exception):
-    """Something the user can act on.
+    """Base class of umakit's errors, which the user can act on.
 
     Args:
-        what: one sentence without a full stop: what went wrong.
+        what: what went wrong, one sentence without a full stop.
         where: the operator, shape, file and line it is about; may be empty.
         fix: what to do about it; may be empty.
     """
@@ -134,7 +134,7 @@ class DeviceError(UmakitError):
 
 
 def one_line(text: str) -> str:
-    """A text with the characters that end lines or steer terminals written as escapes.
+    """Return a text with line breaks and control characters escaped.
 
     Messages quote names of files, models and keys, which may hold any character.
     """
@@ -147,12 +147,12 @@ def one_line(text: str) -> str:
 
 
 def all_errors(root: type[UmakitError] = UmakitError) -> list[type[UmakitError]]:
-    """`UmakitError` and every class below it."""
+    """Return `UmakitError` and all its subclasses."""
     return [root, *(error for child in root.__subclasses__() for error in all_errors(child))]
 
 
 def short_path(path: str | Path) -> str:
-    """A path for a message: relative when it lies below the working directory."""
+    """Return a path for a message: relative if it is below the working directory."""
     absolute = Path(os.path.realpath(path))
     try:
         working = Path.cwd()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules by the names that they had in umakit 0.1.0, which generated backends import.
+"""Import of modules by their names of umakit 0.1.0, which generated backends use.
 
-They work in this version still, with a DeprecationWarning that says what to import instead.
+They still work in this version, with a DeprecationWarning that names the replacement.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ MOVED = {
     "tuning": ("umakit.tools.tuning", "`uma tune`"),
     "undecided": ("umakit.backend.undecided", "umakit.backend"),
 }
-"""Where a module is now, and the public way to what it has; empty where there is none."""
+"""New module by old name, and the public replacement; empty if there is none."""
 
 
 class _Alias(Loader):
-    """Gives a module that has another name."""
+    """A loader that returns a module of another name."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module in the place of the empty one that the import system has made."""
+        """Replace the empty module that the import system has created."""
         sys.modules[module.__name__] = importlib.import_module(self._place)
 
 
@@ -55,7 +55,7 @@ class _Moved(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What to import for a name; None for all names that are not of 0.1.0."""
+        """Return the module to import for a name; None for names that are not of 0.1.0."""
         top, _, name = fullname.partition(".")
         first, _, rest = name.partition(".")
         if top != "umakit" or first not in MOVED:
@@ -71,7 +71,7 @@ class _Moved(MetaPathFinder):
 
 
 def find_moved_modules() -> None:
-    """Let the names of 0.1.0 be imported."""
-    # Before the finder of files, which would load the modules of a folder once more.
+    """Enable imports by the names of 0.1.0."""
+    # Before the finder of files, which would load the modules of a folder a second time.
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Moved())

@@ -54,22 +54,21 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What a build may choose.
+    """Options of a compilation.
 
     Attributes:
-        planner: of memory, a name of `umakit.memory.PLANNERS`.
-        pools: memories of the board in order of preference, after those of the backends.
+        planner: memory planner, a name of `umakit.memory.PLANNERS`.
+        pools: memory pools of the board in order of preference, after those of the backends.
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
             can; else every layer loads and stores its tensors.
-        overlap: whether the CPU works while an accelerator does, see `umakit.program.overlap`.
+        overlap: when the CPU runs in parallel with accelerators, see `umakit.program.overlap`.
         index_checks: whether the library checks indices that are computed at run time; without,
             an index out of range reads or writes outside of its tensor.
         records: a file of `uma tune`, whose tilings are used; None for the default ones.
-        tilings: by target and layer, how layers are cut where neither records nor the default
-            shall decide.
+        tilings: tilings by target and layer that take precedence over records and defaults.
         force: whether files of the output folder that were changed since umakit wrote them, or a
-            tar file that something else wrote, are replaced too; inputs never are.
+            tar file that umakit did not write, are replaced too; inputs never are.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -83,10 +82,10 @@ class ExportOptions:
     index_checks: bool = True
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
-        """Names of the C interface that no tensor may have.
+        """Return the names of the C interface that no tensor may have.
 
         Raises:
-            MemoryPlanError: a pool has the name of what else the interface takes.
+            MemoryPlanError: a pool has the name of another parameter of the interface.
         """
         if self.weights == "blob" and any(pool.name == "weights" for pool in pools):
             raise MemoryPlanError(
@@ -98,7 +97,7 @@ class ExportOptions:
 
 
 def parse_weights(form: str) -> Literal["c", "blob"]:
-    """A form of the weights by name.
+    """Return a form of the weights by name.
 
     Raises:
         LibraryError: there is no such form.
@@ -111,10 +110,10 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
 
 
 def parse_overlap(when: str) -> Overlap:
-    """When the CPU works in parallel with an accelerator, by name.
+    """Return a value of `Overlap` by name.
 
     Raises:
-        LibraryError: there is no such case.
+        LibraryError: there is no such value.
     """
     for overlap in get_args(Overlap):
         if when == overlap:
@@ -128,11 +127,11 @@ def parse_overlap(when: str) -> Overlap:
 
 @dataclass(frozen=True)
 class Network:
-    """A network that was read.
+    """An imported network.
 
     Attributes:
-        imported: as its file describes it, with quantize and dequantize operators.
-        model: with integer operators in the place of quantized ones; what is compiled.
+        imported: the network as in its file, with quantize and dequantize operators.
+        model: the network with integer operators instead of quantized ones, which is compiled.
     """
 
     imported: Model
@@ -148,7 +147,7 @@ def import_network(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
 ) -> Network:
-    """The first two stages, `frontend` and `quantized`: from a file to integer operators.
+    """Run the first two stages, `frontend` and `quantized`: from a file to integer operators.
 
     Args:
         source, name, parameters, input_shapes, rounding: as in `compile_model`.
@@ -174,7 +173,7 @@ def partition_model(
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
 ) -> tuple[Network, Partitioned]:
-    """The front half, `frontend`, `quantized` and `partition`: which accelerator takes what.
+    """Run the front half, `frontend`, `quantized` and `partition`.
 
     Args:
         source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
@@ -214,13 +213,14 @@ def compile_model(
         backends: accelerators in order of priority; none means CPU only.
         output: the folder to write, or the tar file if it ends in `.tar`. Files that umakit wrote
             there earlier are replaced, other ones stay.
-        name: of the model in C; default: from the file's name.
+        name: name of the model in C; default: derived from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
-        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
-        options: planner, memory pools and the form of the weights.
-        progress: told what is being done.
-        notice: told what was decided on the user's behalf.
+        rounding: rounding of a quantized network's integers, `tflm` or `ort`; default: that of the
+            file's format.
+        options: planner, memory pools, form of the weights and others.
+        progress: callback with a description of each stage.
+        notice: callback with each decision that was made for the user.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
@@ -249,11 +249,11 @@ def export_program(
     progress: Progress = lambda stage: None,
     inputs: Sequence[Path] = (),
 ) -> Library:
-    """The second half, `lower`, `program`, `memory`, `codegen` and `library`.
+    """Run the second half, `lower`, `program`, `memory`, `codegen` and `library`.
 
     Args:
         model: the network with integer operators.
-        partitioned: what an accelerator takes of it.
+        partitioned: the partitioned network.
         backends, options, progress: as in `compile_model`.
         destination: the folder or tar file to write.
         inputs: files that were read and must stay.
@@ -290,7 +290,7 @@ def export_program(
 def lower_to_kernels(
     model: Model, partitioned: Partitioned, backends: Sequence[Backend], options: ExportOptions
 ) -> Lowered:
-    """The stage `lower`, with layers cut as the options' tilings and records say.
+    """Run the stage `lower` with the tilings and records of the options.
 
     Args:
         model, partitioned, backends, options: as in `export_program`.
@@ -310,7 +310,7 @@ def lower_to_kernels(
 
 @contextmanager
 def _naming_file_of(model: Model) -> Iterator[None]:
-    """Let errors of lowering name the model's file."""
+    """Add the name of the model's file to errors of lowering."""
     try:
         yield
     except LoweringError as error:

@@ -45,7 +45,7 @@ topi = tvm_api.topi
 """TVM's tensor operators, for the computations of operator strategies."""
 
 REDUCTION = tirx.IterVar.CommReduce
-"""Kind of the loops over which a block sums."""
+"""Kind of the loops over which a block reduces."""
 
 DRIVER_CALL = "umakit.call_driver"
 """TIR operator of driver calls: its arguments are the C function's name and arguments."""
@@ -54,11 +54,11 @@ _DRIVER_CALL = tvm_api.register_intrinsic(DRIVER_CALL, "Calls a driver and check
 
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
-    """A TIR pass from a function.
+    """Make a TIR pass from a function.
 
     Args:
-        name: of the pass, for messages.
-        transform: receives each prim func and returns it, or what replaces it.
+        name: name of the pass, for messages.
+        transform: function that receives each prim func and returns it or its replacement.
     """
 
     def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: Any) -> Any:
@@ -68,27 +68,27 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
 
 
 def composite_name(function: tvm_api.PrimFunc) -> str:
-    """`<target>.<pattern>` of the composite that a prim func was lowered from; may be empty."""
+    """Return `<target>.<pattern>` of the composite that a prim func was lowered from, if any."""
     return str(tvm_api.function_attribute(function, "umakit.composite") or "")
 
 
 def buffer_shape(buffer: tvm_api.Buffer) -> tuple[int, ...]:
-    """The constant shape of a prim func's buffer parameter."""
+    """Return the constant shape of a prim func's buffer parameter."""
     return tvm_api.buffer_shape(buffer)
 
 
 def buffer_bytes(buffer: tvm_api.Buffer) -> int:
-    """The size of a prim func's buffer."""
+    """Return the size of a prim func's buffer in bytes."""
     return tvm_api.buffer_bytes(buffer)
 
 
 def pointer(buffer: tvm_api.Buffer) -> tvm_api.PrimExpr:
-    """A buffer's address, as an argument for a driver call."""
+    """Return a buffer's address as an argument for a driver call."""
     return buffer.data
 
 
 def reference_loops(*tensors: Any) -> tvm_api.PrimFunc:
-    """The prim func that TVM makes of a tensor expression, to compare loops with.
+    """Return the prim func of a tensor expression, for comparison with other loops.
 
     Loop variables have 64 bits, as in what Relax lowers to.
 
@@ -99,12 +99,12 @@ def reference_loops(*tensors: Any) -> tvm_api.PrimFunc:
 
 
 def placeholder(shape: Sequence[int], dtype: str, name: str) -> Any:
-    """An input of a tensor expression."""
+    """Return an input of a tensor expression."""
     return tvm_api.te.placeholder(list(shape), dtype=dtype, name=name)
 
 
 def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> bool:
-    """Whether two prim funcs have the same loops, blocks and expressions, but for names.
+    """Whether two prim funcs have the same loops, blocks and expressions, except for names.
 
     This is a proof: equality is structural, node by node, including every index and bound.
     """
@@ -116,68 +116,67 @@ def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> 
 
 
 def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> tvm_api.Buffer:
-    """Memory in a scratchpad of the accelerator for the time of a prim func.
+    """Return a buffer in a scratchpad of the accelerator that exists during a prim func.
 
     The memory plan gives it an offset; in C it is a `uint32_t`, bytes from the scratchpad's start.
     `allocate` declares it in a body, `pointer` makes it an argument for a driver call.
 
     Args:
-        name: of the buffer, for readers.
-        elements: how many.
-        dtype: of the elements.
+        name: name of the buffer, for readers.
+        elements: number of elements.
+        dtype: dtype of the elements.
         pool: name of a `[[memory]]` of `accel.toml` with `address = "offset"`.
     """
     return tirx.decl_buffer([elements], dtype, name, scope=f"global.{pool}")
 
 
 def scratchpad_copy(tensor: tvm_api.Buffer, pool: str) -> tvm_api.Buffer:
-    """A place in a scratchpad as large as a tensor of a prim func, see `scratchpad_buffer`."""
+    """Return a `scratchpad_buffer` of the size of a tensor of a prim func."""
     elements = math.prod(buffer_shape(tensor))
     return scratchpad_buffer(tensor.name, elements, tvm_api.buffer_dtype(tensor), pool)
 
 
 def allocate(buffers: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """A body with memory for the time that it runs."""
+    """Return a body with buffers that are allocated while it runs."""
     return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
 
 
 def sequence(statements: Sequence[Any]) -> tvm_api.Stmt:
-    """Statements one after the other."""
+    """Return a sequence of statements."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
 def only_if(conditions: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """A body that runs if all conditions hold; always, if there are none."""
+    """Return a body that runs if all conditions hold; always if there are none."""
     if not conditions:
         return body
     return tirx.IfThenElse(tirx.all(*conditions), body, None)
 
 
 def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> tvm_api.Stmt:
-    """Statements that call drivers one after the other, up to the first status that is not zero.
+    """Return driver calls in sequence, which end at the first status that is not zero.
 
     Args:
-        calls: names of C functions that return int, with their arguments as in `driver_call`.
+        calls: names of C functions that return int, each with arguments as in `driver_call`.
     """
     return sequence([driver_call(name, arguments) for name, arguments in calls])
 
 
 def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
-    """A statement that calls a driver and returns its status if that is not zero.
+    """Return a statement that calls a driver and returns its status if that is not zero.
 
     It is one node of TIR until C is printed, and then
     `const int32_t status_code = name(arguments...);` and a return if it is not zero.
 
     Args:
-        name: of a C function that returns int.
+        name: name of a C function that returns int.
         arguments: TIR expressions (pointers by `pointer`) and Python integers.
     """
     return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
 
 
 def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
-    """Name of the C function and arguments of what `driver_call` made; None for any other
-    statement."""
+    """Return name and arguments of a statement of `driver_call`; None for other statements."""
     if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
         return None
     function, *arguments = statement.value.args
@@ -185,12 +184,12 @@ def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
 
 
 def is_driver_call(expression: tvm_api.PrimExpr) -> bool:
-    """Whether an expression is the call inside of what `driver_call` made."""
+    """Whether an expression is the call inside a statement of `driver_call`."""
     return isinstance(expression, tvm_api.Call) and expression.op.same_as(_DRIVER_CALL)
 
 
 def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:
-    """A `tvm.s_tir.Schedule` of a prim func before lowering (`PassPhase.TIR_PHASE_0`).
+    """Return a `tvm.s_tir.Schedule` of a prim func before lowering (`PassPhase.TIR_PHASE_0`).
 
     Its primitives (`split`, `reorder`, `decompose_reduction`, `tensorize`, ...) refuse what would
     change the result. `with_body(function, schedule.mod["main"].body)` is the prim func again.
@@ -200,11 +199,11 @@ def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:
 
 @dataclass(frozen=True)
 class TilePart:
-    """A tensor's part that a tensor intrinsic works on.
+    """The part of a tensor that a tensor intrinsic computes on.
 
     Attributes:
-        pointer: to its first element.
-        strides: elements from one index to the next, of each axis; the last is 1.
+        pointer: pointer to its first element.
+        strides: stride of each axis in elements; the last one is 1.
     """
 
     pointer: Any
@@ -214,14 +213,14 @@ class TilePart:
 def tensor_intrinsic(
     name: str, tile: tvm_api.PrimFunc, call: Callable[[Sequence[TilePart]], Any]
 ) -> str:
-    """Tell TVM what an instruction computes, for `schedule.tensorize(loop, name)`.
+    """Register what an instruction computes, for `schedule.tensorize(loop, name)`.
 
     The loops below `loop` are compared with those of `tile`, node by node, and become the call.
 
     Args:
-        name: of the intrinsic; a second one of the same name takes its place.
-        tile: what it computes, from `reference_loops`. A sum is added to what is in the result
-            already: take the first value out by `schedule.decompose_reduction` before.
+        name: name of the intrinsic; it replaces an existing one of the same name.
+        tile: its computation, from `reference_loops`. A reduction is added to the present value of
+            the result: split off its initialization by `schedule.decompose_reduction` before.
         call: receives the tile's tensors, operands and result, and returns statements, such as
             `driver_call`.
 
@@ -269,11 +268,11 @@ def tensor_intrinsic(
 
 
 def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """A block that touches whole tensors."""
+    """Return a block that accesses whole tensors."""
     regions = [[tvm_api.whole_region(tensor) for tensor in each] for each in (reads, writes)]
     return tvm_api.SBlockRealize([], True, tvm_api.s_tir.SBlock([], *regions, "root", body))
 
 
 def with_body(function: tvm_api.PrimFunc, body: tvm_api.Stmt) -> tvm_api.PrimFunc:
-    """A prim func with another body and the same parameters and attributes."""
+    """Return a prim func with another body and the same parameters and attributes."""
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
