@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `uma` prints: results on standard output, progress and errors on standard error."""
+"""Output of `uma`: results on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from umakit.text.escaping import shown
 
 PIPE_WIDTH = 120
-"""Columns of a table that does not go to a terminal."""
+"""Width in columns of a table that is not printed to a terminal."""
 
 
 def console(error: bool = False) -> Any:
@@ -61,7 +61,7 @@ def print_json(value: Any) -> None:
 
 
 def print_any_character() -> None:
-    """Let standard output and error show as an escape what their encoding lacks."""
+    """Let standard output and error escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -69,7 +69,7 @@ def print_any_character() -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show what is being done: a spinner on a terminal, lines with seconds elsewhere.
+    """Show the progress: a spinner on a terminal, lines with seconds elsewhere.
 
     Yields:
         A function to call with each new stage.

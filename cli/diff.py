@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma diff`: where a library goes wrong."""
+"""`uma diff`: finds the first wrong layer of a library."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def diff(
         found = find_backends(backend)
         read = input_files(backends=found, model=model_files(model))
         if library is not None:
-            # A folder of its own in that of the library does no harm.
+            # A separate folder inside that of the library is harmless.
             is_output = os.path.realpath(folder) == os.path.realpath(library)
             read += [library] if is_output else library_files(library)
         files = DifferenceFiles(folder, inputs, read, force)
@@ -171,7 +171,7 @@ def diff(
 
 
 def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
-    """A library that lies there is as it was compiled."""
+    """Refuse options of compilation together with an existing library."""
     given = [name for name, value in compiling.items() if value]
     if library is not None and given:
         raise InputError(
@@ -183,7 +183,7 @@ def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
 def _options(
     pool: list[str] | None, planner: str | None, weights: str | None
 ) -> ExportOptions | None:
-    """None where nothing is asked for."""
+    """Return the export options; None if no option is given."""
     if not (pool or planner or weights):
         return None
     from umakit.memory import DEFAULT_PLANNER
@@ -208,11 +208,11 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
 
 
 NOT_REPEATED = ("inputs", "output", "most", "force", "as_json")
-"""Options that say nothing about what is compared."""
+"""Options that do not affect what is compared."""
 
 
 def _again(context: typer.Context, inputs: str) -> str:
-    """The command that compares the inference that differs, and no other."""
+    """Return the command that compares only the inference that differs."""
     arguments: list[str] = []
     for option in context.command.params:
         value = context.params[str(option.name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that `uma diff` prints, and what it says below."""
+"""The table that `uma diff` prints, and the text below it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from umakit.tools.diff import Blame, DiffResult, LayerResult, TensorDifference
 
 MOST_NAMES = 6
-"""Layers that a sentence lists before it says how many more there are."""
+"""Maximum number of layers that a sentence lists by name."""
 
 
 def layer_table(result: DiffResult) -> Table:
-    """Every layer with its own difference, and with that which it inherits in a whole run.
+    """Return a table of all layers with their own difference and that of the whole run.
 
-    What a layer is compared with is told for each where it is not the same for all.
+    The reference is shown for each layer if it is not the same for all.
     """
     numbers = ("wrong elements", "largest difference", "with inherited")
     compared = {"nothing" if layer.own is None else layer.reference for layer in result.layers}
@@ -45,12 +45,12 @@ def layer_table(result: DiffResult) -> Table:
 
 
 def _name(result: DiffResult, layer: LayerResult) -> str:
-    """A layer by its nodes in the model file."""
+    """Return the nodes of a layer in the model file as text."""
     return result.spoken(layer.operators) or layer.name
 
 
 def verdict(result: DiffResult) -> list[str]:
-    """The first difference, the outputs, and what was compared; one line each."""
+    """Return lines about the first difference, the outputs, and the comparison."""
     lines = [_inferences(result)]
     if result.blame is not None:
         lines += _blame(result, result.blame)

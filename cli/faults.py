@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ends: whatever happens becomes one sentence and an exit code."""
+"""Ends of commands: every exception becomes one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from umakit.registration.code import last_raised
 T = TypeVar("T")
 
 PACKAGES = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, errors.__file__))
-"""Folders of umakit's own code."""
+"""Folders of umakit's code."""
 
 TRACEBACK = "UMAKIT_TRACEBACK"
 """Environment variable: `1` prints the traceback of what was raised, `bugs` of umakit's bugs."""
@@ -50,7 +50,7 @@ ADVICE = {
 
 
 def answered(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code; what it raises is said in one sentence.
+    """Run a command and return its exit code; print exceptions as one sentence.
 
     Exit codes: that of the command or of a `UmakitError`; 2 where the system refused a file or the
     output; 130 after Ctrl-C; 141 where nobody reads the output any more, as a shell shows it for
@@ -78,10 +78,10 @@ def _code_of(run: Callable[[], int]) -> int:
 
 
 def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -> int:
-    """Say what happened.
+    """Print what happened, and return the exit code.
 
     Args:
-        error: what a command raised.
+        error: exception that a command raised.
         interrupted: whether Ctrl-C was pressed.
         fault: why standard output could not be written.
     """
@@ -137,7 +137,7 @@ def _bug(error: BaseException) -> int:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of umakit where something was raised; of whatever raised it elsewhere."""
+    """Return the file and line of umakit that raised an exception, else that of other code."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(PACKAGES)]
     last = (ours or list(frames))[-1]
@@ -162,9 +162,9 @@ def _say(text: str) -> None:
 
 
 def _open_streams() -> None:
-    """Give standard streams that are closed a place, which no other file takes then.
+    """Reopen closed standard streams, so that no other file gets their descriptors.
 
-    What is written to a closed standard output fails, as it does in other programs.
+    Writing to a closed standard output fails, as in other programs.
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -206,7 +206,7 @@ class _Output:
 
 @contextlib.contextmanager
 def _watched_output() -> Iterator[_Output]:
-    """Watch standard output. What cannot be written is dropped when Python ends."""
+    """Watch standard output; text that cannot be written is dropped when Python ends."""
     stream, output = sys.stdout, _Output(sys.stdout)
     sys.stdout = output
     try:
@@ -221,9 +221,9 @@ def _watched_output() -> Iterator[_Output]:
 
 
 def _enter_working_folder() -> bool:
-    """Whether there is a working folder.
+    """Whether the working folder exists.
 
-    Where it was replaced, as a recompile into it does, the new one of its name is entered.
+    If it was replaced, as by compiling into it, the new folder of the same name is entered.
     """
     for _ in range(2):
         with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ def _enter_working_folder() -> bool:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember Ctrl-C and raise it. Yields whether it was pressed."""
+    """Record and raise Ctrl-C. Yields a function that tells whether it was pressed."""
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -142,7 +142,7 @@ app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(
 
 
 def run_command(arguments: list[str] | None = None) -> int:
-    """Run `uma` and return its exit code; what goes wrong is one sentence, never a traceback."""
+    """Run `uma` and return its exit code; errors are one sentence, never a traceback."""
     return answered(lambda: _run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -156,7 +156,7 @@ def _run(arguments: list[str]) -> int:
 
 @functools.cache
 def _command() -> typer.core.TyperGroup:
-    """All commands: made of the signatures once, for callers that run many."""
+    """Return all commands; they are created once, for callers that run several."""
     return typer.main.get_group(app)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have, and what is made of their texts."""
+"""Options of several commands, and parsing of their values."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
-    """`name:[1,2,3]` as a dictionary; the brackets may be left out.
+    """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted.
 
     Raises:
-        InputError: it has another form.
+        InputError: a text has another form.
     """
     shapes = {}
     for text in texts or []:
@@ -123,10 +123,10 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
 
 
 def find_backends(names: list[str] | None) -> list[Any]:
-    """Accelerators by name or folder.
+    """Load accelerators by name or folder.
 
     Raises:
-        BackendError: there is none of a name, or it cannot be loaded.
+        BackendError: there is no accelerator of a name, or it cannot be loaded.
     """
     from umakit.backend.registry import find_backend
 
@@ -142,10 +142,10 @@ def export_options(
     force: bool = False,
     index_checks: bool = True,
 ) -> ExportOptions:
-    """What `--pool`, `--planner`, `--weights`, `--records`, `--overlap` and others say.
+    """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
     Raises:
-        UmakitError: one of them cannot be read.
+        UmakitError: an option is invalid.
     """
     from umakit.memory import parse_pool
     from umakit.pipeline import ExportOptions, parse_overlap, parse_weights

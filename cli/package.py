@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma package`: an exported library in the forms other projects take in."""
+"""`uma package`: converts an exported library to package formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ The folder that `uma compile` writes needs no packaging for CMake and Zephyr."""
 
 
 class Format(enum.StrEnum):
-    """Forms of a library."""
+    """Package formats of a library."""
 
     TAR = "tar"
     ARDUINO = "arduino"

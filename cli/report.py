@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma report`: a network on an accelerator as one page."""
+"""`uma report`: an HTML page about a network on an accelerator."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> No
 
 
 def layer_table(page: Page) -> Table:
-    """Cycles of each layer with their prediction and bound, and what holds it."""
+    """Return a table of each layer's cycles, prediction, bound and bottleneck."""
     if not page.tiled:
         table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
         for layer in page.layers:

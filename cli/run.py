@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma run`: a compiled library with arrays from a file."""
+"""`uma run`: runs a compiled library with arrays from a file."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _run_json(result: RunResult) -> dict[str, Any]:
 
 
 def _layer_json(layer: LayerProfile) -> dict[str, Any]:
-    """What was measured: null where nothing counted; host figures that it lacks are left out."""
+    """Return the measurements of a layer; null if not measured, missing host figures omitted."""
     figures = {
         "name": layer.name,
         "where": layer.where,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma sim`: cycles of a matrix product on a systolic array, without any model."""
+"""`uma sim`: cycles of a matrix product on a systolic array, without a model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma size`: what a compiled library needs on a device."""
+"""`uma size`: code, data and stack sizes of a compiled library on a device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that `uma size` prints, and what it says below."""
+"""The table that `uma size` prints, and the notes below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = ("code B", "constants B", "arena B", "stack B")
 
 
 def size_table(sizes: LibrarySize) -> Table:
-    """Bytes of each layer and of the whole."""
+    """Return a table of the sizes of each layer and of the whole library, in bytes."""
     table = new_table("layer", "where", *NUMBERS, right=NUMBERS)
     for layer in sizes.layers:
         table.add_row(
@@ -30,7 +30,7 @@ def size_table(sizes: LibrarySize) -> Table:
 
 
 def size_notes(sizes: LibrarySize) -> list[str]:
-    """What the table leaves out, one line each."""
+    """Return notes on what the table omits, one line each."""
     lines = [f"compiled with {sizes.compiler}"]
     if sizes.stack_findings:
         lines += [f"stack not bounded: {finding}" for finding in sizes.stack_findings]

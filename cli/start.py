@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the program `uma` starts: before anything is imported that takes time."""
+"""Entry point of the program `uma`, which runs before slow imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Run `uma`; Ctrl-C ends it from the first moment on without a traceback."""
+    """Run `uma`; Ctrl-C ends it without a traceback, even during imports."""
     try:
         from umakit.cli.main import run_command
 

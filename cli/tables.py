@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_CELL = 400
-"""Characters of a cell; longer texts are cut in the middle."""
+"""Maximum number of characters of a cell; longer texts are cut in the middle."""
 
 
 class Table(RichTable):
-    """A table whose cells are texts of unknown origin: shown as they are, on one line each."""
+    """A table whose cells are untrusted texts, shown without markup on one line each."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Add a row; see `rich.table.Table.add_row`."""
@@ -33,11 +33,11 @@ class Table(RichTable):
 
 
 NOT_MEASURED = "not measured"
-"""Stands for a figure of an accelerator that nothing counted."""
+"""Text for a figure of an accelerator that was not measured."""
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """A table without a frame; the columns in `right` are aligned to the right."""
+    """Return a table without a frame; the columns in `right` are aligned to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     numbers = set(right)
     for column in columns:
@@ -52,7 +52,7 @@ def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
-    """Every operator, where it runs, and why not on the accelerator."""
+    """Return a table of all operators with their targets and reasons."""
     table = new_table("operator", "name", "MACs", "where", "reason", right=["MACs"])
     for row in placements:
         style = "" if row.where == CPU else "bold green"
@@ -62,14 +62,14 @@ def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
 
 
 def offload_summary(report: OffloadReport) -> str:
-    """One sentence: how much of the network the accelerators take."""
+    """Return one sentence about the offloaded share of the network."""
     total, taken = report.total_macs, report.offloaded_macs
     share = f"{100 * taken / total:.1f} % of {total:,} MACs" if total else "no MACs to take"
     return f"{len(report.offloaded)} of {len(report.placements)} operators offloaded, {share}"
 
 
 def memory_summary(memory: Mapping[str, Any]) -> list[str]:
-    """Arena, its lower bound and constants in one line, and a line for each of several pools."""
+    """Return a line with arena, its lower bound and constants, and a line per pool if several."""
     arena, bound = memory["arena_bytes"], memory["live_set_bound_bytes"]
     ratio = f"{arena / bound:.2f} x the live-set bound" if bound else "nothing to place"
     lines = [f"arena {arena:,} B ({ratio}), constants {memory['constants_bytes']:,} B"]
@@ -82,14 +82,14 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
 
 
 def tilings_summary(tilings: Mapping[str, int]) -> str:
-    """How many layers are cut as records say."""
+    """Return a line about the number of layers that are cut by records."""
     layers, tuned = tilings["layers"], tilings["tuned"]
     rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
     return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
 
 
 def _traffic_summary(traffic: Mapping[str, Any]) -> str:
-    """What moves to and from scratchpads, and what need not."""
+    """Return a line about the bytes that move to and from scratchpads, and that are saved."""
     saved = sum(kept["saved"] for kept in traffic["kept"])
     total = traffic["moved"] + saved
     text = f"{traffic['moved']:,} B move to and from it in an inference"
@@ -106,10 +106,10 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 
 
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
-    """MACs and cycles of each layer of one inference, and their sums; what the device measures.
+    """Return a table of MACs, cycles and other measurements of each layer, with totals.
 
-    Where a device has a DMA engine, its cycles are told from those of the array. The last column is
-    the host's time, or the instructions of a device that counts them.
+    If a device has a DMA engine, its cycles are shown in addition to the array's. The last column
+    is the host's time, or the instructions of a device that counts them.
     """
     measured = _measured_column(layers)
     has_dma = any(layer.dma_cycles for layer in layers)
@@ -118,7 +118,7 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     table = new_table("layer", "where", *columns, right=columns)
 
     def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
-        """Of the layers on accelerators; None if one of them was not measured, or there is none."""
+        """Return the total over layers on accelerators; None if there is none or one is unknown."""
         figures = [getattr(layer, name) for layer in some if layer.where != CPU]
         return sum(figures) if figures and None not in figures else None
 
@@ -167,7 +167,7 @@ def _measured_cells(layers: Sequence[LayerProfile], column: str) -> list[str]:
 
 
 def time_table(times: Sequence[float]) -> Table:
-    """Mean, median, maximum, minimum and deviation of host time, as `tvmc` prints them."""
+    """Return mean, median, maximum, minimum and deviation of host time, like `tvmc`."""
     names = ["mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)"]
     table = new_table(*names, right=names)
     values = [
@@ -182,7 +182,7 @@ def time_table(times: Sequence[float]) -> Table:
 
 
 def backend_table(sources: Sequence[BackendSource]) -> Table:
-    """Name, owner and place of each backend."""
+    """Return a table of name, owner and location of each backend."""
     table = new_table("backend", "from", "location")
     for source in sources:
         table.add_row(source.name, source.origin, source.location)

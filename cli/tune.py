@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma tune`: the best tiling for each layer."""
+"""`uma tune`: searches the best tiling for each layer."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ Done = Callable[["TunedLayer"], None]
 
 @contextlib.contextmanager
 def _shown() -> Iterator[tuple[Show, Done]]:
-    """A bar on a terminal; elsewhere a line for each layer that was tuned."""
+    """Show a progress bar on a terminal; elsewhere print a line for each tuned layer."""
     if not sys.stderr.isatty():
         yield lambda at: None, _say_done
         return
@@ -190,7 +190,7 @@ def _say_done(tuned: TunedLayer) -> None:
 
 
 def _table(layers: list[TunedLayer]) -> Any:
-    """Cycles of each layer; the total counts each as often as the model has it."""
+    """Return a table of each layer's cycles; the total counts repeated layers repeatedly."""
     numbers = ["times", "default", "best", "bound", "/ bound"]
     table = new_table("layer", *numbers, "tiling", right=numbers)
     default = best = bound = 0
@@ -212,7 +212,7 @@ def _table(layers: list[TunedLayer]) -> Any:
 
 
 def _layer_text(layer: Layer) -> str:
-    """Such as `convolution 3x3/2, 32x32x16 to 16x16x32`."""
+    """Return a layer as text, such as `convolution 3x3/2, 32x32x16 to 16x16x32`."""
     stride = "" if layer.strides == (1, 1) else f"/{layer.strides[0]}"
     sizes = [
         "x".join(map(str, (*size, channels)))
@@ -226,7 +226,7 @@ def _layer_text(layer: Layer) -> str:
 
 
 def _tiling_text(tiling: Tiling, layer: Layer) -> str:
-    """Dataflow, tile, loops from outside to inside, and buffers: see the help text."""
+    """Return dataflow, tile sizes, loops from outside to inside, and buffers as text."""
     from umakit.machine.space import sizes_of
 
     flow = "".join(word[0] for word in tiling.dataflow.value.split("_"))

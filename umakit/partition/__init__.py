@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The partition stage: which operators run where, and why."""
+"""The partition stage: assigns operators to accelerators or the CPU, with reasons."""

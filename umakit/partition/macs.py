@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiply-accumulates of operators, counted as the field does: padding counts as work."""
+"""Numbers of multiply-accumulates of operators, including those on padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
 
 def multiply_accumulates(operator: str, call: tvm_api.Call, result: tvm_api.Expr) -> int:
-    """MACs of one operator; 0 for operators without multiply-accumulates or of symbolic shape.
+    """Return the MACs of an operator; 0 if it has none or its shape is symbolic.
 
     Args:
         operator: for example `nn.conv2d`.

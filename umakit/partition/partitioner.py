@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Second stage: operators that an accelerator takes become composite functions.
+"""Partitioning: operators that an accelerator supports become composite functions.
 
-Matching is TVM's own `FuseOpsByPattern`; here the backends' patterns and predicates are handed to
-it, and every operator's fate is written down.
+Matching is done by TVM's `FuseOpsByPattern` with the patterns and predicates of the backends; the
+offload report records the placement of every operator.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Partitioned:
 
     Attributes:
         module: a Relax module whose accelerator functions carry `Codegen`.
-        report: what went where.
-        provenance: finds the rows of the report for calls of the module; None when unknown.
+        report: the offload report.
+        provenance: maps calls of the module to rows of the report; None if unknown.
     """
 
     module: tvm_api.IRModule
@@ -40,7 +40,7 @@ class Partitioned:
 
 @dataclass
 class _Refusals:
-    """Why operators were refused, by row of the report, and an error raised in a predicate."""
+    """Reasons why operators were refused, by row of the report, and an error of a predicate."""
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
     accepted: set[int] = field(default_factory=set)
@@ -55,11 +55,11 @@ class _Refusals:
 
 
 def partition(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Partitioned:
-    """Partition a Relax module onto backends; earlier backends take what they can first.
+    """Partition a Relax module onto backends; earlier backends have precedence.
 
     Args:
         module: a Relax module with a function `main`.
-        backends: in order of priority.
+        backends: backends in order of priority.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
@@ -79,14 +79,14 @@ def partition_module(
     backends: Sequence[Backend],
     parameters: Mapping[str, Any] | None = None,
 ) -> tvm_api.IRModule:
-    """The same without a report: exactly what TVM's own passes make of the backends' patterns.
+    """Partition a Relax module without a report, only with TVM's own passes.
 
     Args:
-        module, backends: as of `partition`.
+        module, backends: as in `partition`.
         parameters: values of the module's parameters by name, bound as constants first.
 
     Raises:
-        BackendError: as `partition`.
+        BackendError: as in `partition`.
     """
     if parameters:
         module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
@@ -134,7 +134,7 @@ def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> 
 def _number_operators(
     module: tvm_api.IRModule,
 ) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
-    """List the operators of `main`, and note on each call which row of the list it is."""
+    """List the operators of `main`, and attach to each call its row in the list."""
     operators: list[OperatorPlacement] = []
 
     @tvm_api.mutator
@@ -198,7 +198,7 @@ def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: _Refusals) -> tv
 def _check(
     backend: Backend, pattern: Pattern, refusals: _Refusals
 ) -> Callable[[tvm_api.PatternCheckContext], bool]:
-    """TVM's check function for a pattern: leaks, then the backend's predicate."""
+    """Return TVM's check function of a pattern: values used outside, then the predicate."""
 
     def check(context: tvm_api.PatternCheckContext) -> bool:
         if refusals.error is not None:
@@ -253,7 +253,7 @@ def _final_placements(
 
 
 def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
-    """Why an operator stayed on the CPU, naming the backend when there are several."""
+    """Return why an operator stayed on the CPU, with the backend's name if there are several."""
     answers = []
     for backend, refused in refusals.items():
         if number in refused.reasons:
@@ -273,7 +273,7 @@ def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
 
 
 def _offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int, str]:
-    """Target by row, for the operators inside accelerator functions."""
+    """Return the target by row, for the operators inside accelerator functions."""
     where: dict[int, str] = {}
     calls = [
         binding.value

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators of the user's network a fused call stands for.
+"""Mapping of fused calls to the operators of the user's network.
 
 Fusion in Relax gives groups that are structurally equal one function, so the function cannot say
 which of two equal layers it is; and a call's source span is gone once the call is inside it. What
-cannot be lost is the flow of data: this module notes for every call of the unfused network what it
-computes from what, and finds the same computations again inside the fused one.
+cannot be lost is the data flow: this module records for every call of the unfused network its
+operator and operands, and finds the same computations again inside the fused network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Provenance:
 
     Args:
         main: a Relax function before fusion.
-        rows_for: (number of the call in `main`, binding) -> rows of the report that it stands for.
+        rows_for: (number of the call in `main`, binding) -> rows of the report of the call.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class Provenance:
                 values[binding.var] = _value(binding.value, values)
 
     def rows_of_calls(self, module: tvm_api.IRModule) -> list[Rows]:
-        """For each call of `main` in order, the rows that it or what it calls stands for."""
+        """Return the rows of each call of `main` in order, including those of its callees."""
         return _Replay(self._known, module).calls_of_main()
 
     def note(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
-        """The module with the rows of each call of `main` as its source span."""
+        """Return the module with the rows of each call of `main` as its source span."""
         return note_rows(module, self.rows_of_calls(module))
 
 
 def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModule:
-    """Put rows on the calls of `main` in order, as source spans, and give each its own name.
+    """Attach rows to the calls of `main` in order, as source spans, and make names unique.
 
     Args:
         module: a Relax module.
-        rows: one entry for each call of `main`.
+        rows: rows of each call of `main`.
     """
     left = iter(enumerate(rows))
 
@@ -79,7 +79,7 @@ def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModul
 
 
 class _Replay:
-    """Walks a fused module as it would be executed and looks every computation up."""
+    """Walks a fused module in execution order and looks up every computation."""
 
     def __init__(
         self, origins: dict[Key, list[tuple[Rows, Key]]], module: tvm_api.IRModule
@@ -97,7 +97,7 @@ class _Replay:
         return found
 
     def _run(self, function: tvm_api.Function, arguments: Sequence[Key], calls: list[Rows]) -> Key:
-        """The value that a function returns; the rows of each of its calls go into `calls`."""
+        """Return a function's result, and append the rows of each of its calls to `calls`."""
         values: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
         for binding in tvm_api.bindings_of(function):
             value = binding.value
@@ -126,13 +126,13 @@ class _Replay:
 
 
 def _computation(call: tvm_api.Call, values: dict[Any, Any]) -> Key:
-    """What a call computes from what."""
+    """Return a key of a call's operator and operands."""
     attributes = tvm_api.tvm_ffi.structural_hash(call.attrs) if call.attrs is not None else 0
     return (_value(call.op, values), attributes, *(_value(a, values) for a in call.args))
 
 
 def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
-    """An identity for a value: equal for the same data before and after fusion."""
+    """Return a key of a value that is equal for the same data before and after fusion."""
     if isinstance(expression, tvm_api.Var):
         return values.get(expression, ("free", str(expression.name)))
     if isinstance(expression, tvm_api.GlobalVar):

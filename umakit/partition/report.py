@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offload report: every operator, where it runs, and why not on the accelerator."""
+"""The offload report: every operator, its target, and the reason if it stays on the CPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class OperatorPlacement:
         where: `cpu`, or the target name of the backend that runs it.
         reason: why it stayed on the CPU; empty when it was offloaded.
         macs: multiply-accumulates of the operator, 0 for those that have none.
-        shape: of its first output.
-        dtype: of its first output.
+        shape: shape of its first output.
+        dtype: dtype of its first output.
     """
 
     operator: str
@@ -32,7 +32,7 @@ class OperatorPlacement:
     dtype: str
 
     def as_json(self) -> dict[str, str]:
-        """The stable keys of `uma partition --json`: operator, name, where, reason."""
+        """Return the stable keys of `uma partition --json`: operator, name, where, reason."""
         return {
             "operator": self.operator,
             "name": self.name,
@@ -49,12 +49,12 @@ class OffloadReport:
 
     @property
     def total_macs(self) -> int:
-        """Multiply-accumulates of the whole network."""
+        """The number of multiply-accumulates of the whole network."""
         return sum(placement.macs for placement in self.placements)
 
     @property
     def offloaded_macs(self) -> int:
-        """Multiply-accumulates that run on an accelerator."""
+        """The number of multiply-accumulates that run on an accelerator."""
         return sum(p.macs for p in self.placements if p.where != CPU)
 
     @property
@@ -63,13 +63,13 @@ class OffloadReport:
         return tuple(p for p in self.placements if p.where != CPU)
 
     def names(self, rows: Iterable[int]) -> tuple[str, ...]:
-        """Names of the operators in some rows, as the user's model calls them, each once."""
+        """Return the distinct names in the user's model of the operators in some rows."""
         return tuple(dict.fromkeys(self.placements[row].name for row in rows))
 
     def label(self, rows: Iterable[int]) -> str:
-        """The same as one name, for example `conv1 + relu1`."""
+        """Return the names of the operators in some rows as one text, such as `conv1 + relu1`."""
         return " + ".join(self.names(rows))
 
     def as_json(self) -> list[dict[str, str]]:
-        """A list of {operator, name, where, reason}, in execution order."""
+        """Return a list of {operator, name, where, reason}, in execution order."""
         return [placement.as_json() for placement in self.placements]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a composite to the call of a C driver."""
+"""Conversion of composites to calls of C drivers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.serialization import example, from_text
 
 ATTRIBUTE = "umakit_parameters"
-"""Of a prim func, and of the call that a strategy sees: parameters as JSON."""
+"""Attribute of a prim func and of the call that a strategy gets: parameters as JSON."""
 
 ARRAYS_ATTRIBUTE = "umakit_arrays"
-"""Of a prim func, until it becomes a kernel: the layer's arrays by name."""
+"""Attribute of a prim func, until it becomes a kernel: the layer's arrays by name."""
 
 
 def parameters_of(source: object) -> Composite | None:
-    """The parameters of an offloaded integer operator.
+    """Return the parameters of an offloaded integer operator.
 
     Args:
         source: the prim func that a TIR pass receives, or the attributes that an operator
@@ -43,16 +43,16 @@ def parameters_of(source: object) -> Composite | None:
 
 
 def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
-    """The prim func of a composite with a call of a driver as its body.
+    """Return the prim func of a composite with a driver call as its body.
 
     The arguments are those of `c_declaration`. A status other than 0 stops the run.
 
     Args:
-        function: what a TIR pass received.
-        name: of the C function.
+        function: prim func that a TIR pass received.
+        name: name of the C function.
 
     Raises:
-        LoweringError: it is no composite of `umakit.patterns`.
+        LoweringError: the prim func is not a composite of `umakit.patterns`.
     """
     layer = parameters_of(function)
     if layer is None:
@@ -66,11 +66,11 @@ def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
 
 
 def driver_calls(**drivers: str) -> tvm_api.Pass:
-    """A TIR pass that turns composites into driver calls.
+    """Return a TIR pass that turns composites into driver calls.
 
     Args:
         drivers: name of the C function by name of the pattern, for example
-            `qconv2d="my_npu_qconv2d"`. Other composites stay as they are.
+            `qconv2d="my_npu_qconv2d"`. Other composites are not changed.
     """
 
     def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
@@ -83,13 +83,13 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
 
 
 def c_declaration(name: str, pattern: OperatorPattern, dtype: str = "int8") -> str:
-    """The C declaration of the driver that `driver_call` calls.
+    """Return the C declaration of the driver that `driver_call` calls.
 
     Args:
-        name: of the C function.
-        pattern: what the backend registers, for example `patterns.qconv2d()`; its options
+        name: name of the C function.
+        pattern: pattern that the backend registers, for example `patterns.qconv2d()`; its options
             `requantize` and `broadcast` add arguments.
-        dtype: of data and result.
+        dtype: dtype of data and result.
 
     Raises:
         BackendError: the pattern is not one of `umakit.patterns`.

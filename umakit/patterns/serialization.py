@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters as text, which is how they travel through TVM."""
+"""Serialization of operator parameters as text, for attributes in TVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
 
 def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool) -> Composite:
-    """Parameters of the smallest operator of a kind, to look at names and their order."""
+    """Return the parameters of the smallest operator of a kind, as an example of their order."""
     common: dict[str, Any] = {
         "output_shape": _ONES, "output_dtype": dtype, "output_zero_point": 0, "clip": (0, 0),
         "rounding": ROUNDINGS[0],
@@ -41,7 +41,7 @@ def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool
 
 
 def as_text(layer: Composite) -> str:
-    """Parameters as JSON, without the values of arrays: how they travel on a prim func."""
+    """Return parameters as JSON without the values of arrays, for an attribute of a prim func."""
     values: dict[str, Any] = {
         item.name: getattr(layer, item.name)
         for item in fields(layer)
@@ -52,7 +52,7 @@ def as_text(layer: Composite) -> str:
 
 
 def from_text(text: str) -> Composite:
-    """The inverse of `as_text`."""
+    """Return the parameters of a text of `as_text`."""
     values: dict[str, Any] = {name: _tuples(value) for name, value in json.loads(text).items()}
     kind: type[Composite] = registry.composites()[values.pop("kind")]
     for name, part in kind.PARTS.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After import: quantized operators of a network become integer-only operators.
+"""Conversion of the quantized operators of a network to integer-only operators.
 
 That runs before partitioning, so that a backend's patterns find an integer operator as one
 operator (`is_op("relax.quantized.conv2d")`), with all its parameters as attributes.
@@ -23,7 +23,7 @@ def quantize_to_integers(model: Model) -> Model:
     """Replace quantized operators by integer operators; other networks stay as they are.
 
     Args:
-        model: an imported network; its `arithmetic` says whose results are to be met.
+        model: an imported network; its `arithmetic` names the runtime whose results are matched.
 
     Returns:
         The model; its notices name the operators that still compute in floating point.
@@ -54,7 +54,7 @@ def quantize_to_integers(model: Model) -> Model:
 
 
 def _notices(module: tvm_api.IRModule, left: list[LeftInFloat]) -> list[str]:
-    """A sentence for each node that still computes in floating point."""
+    """Return a notice for each node that still computes in floating point."""
     reasons = {operator.name: operator.reason for operator in left}
     floats: dict[str, str] = {}
     for binding in tvm_api.bindings_of(module["main"]):

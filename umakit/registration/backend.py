@@ -37,7 +37,7 @@ call to print."""
 
 
 class PassPhase(Enum):
-    """When a registered pass runs.
+    """The phase in which a registered pass runs.
 
     Relax passes:
         PRE_PARTITIONING: on the network, before patterns are matched.
@@ -70,7 +70,7 @@ RELAX_PHASES = (
 
 @dataclass(frozen=True)
 class Pattern:
-    """A composite function that the accelerator offers."""
+    """A pattern of operators that the accelerator computes as one composite function."""
 
     name: str
     pattern: Any
@@ -224,11 +224,11 @@ class Backend(ABC):
         """Offer a composite function; patterns registered first are matched first.
 
         Args:
-            name: of the composite; the target's name is put in front of it.
-            pattern: a `tvm.relax.dpl` pattern, or several to try one after the other.
+            name: name of the composite, which is prefixed by the target's name.
+            pattern: a `tvm.relax.dpl` pattern, or several that are tried in order.
             predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
                 sentence, refuses. The sentence is shown to the user in the offload table.
-            annotations: sub-patterns that the predicate wants to look up by name.
+            annotations: sub-patterns that the predicate looks up by name.
         """
         if any(registered.name == name for registered in self.patterns):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)

@@ -65,12 +65,12 @@ class OpStrategy:
 
 
 def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> Any:
-    """A `LegalizeOps` rule that lowers an operator by a registered strategy.
+    """Return a `LegalizeOps` rule that lowers an operator by a registered strategy.
 
     Args:
         operator: Relax operator name, for messages.
-        registered: what the backend registered.
-        target: the accelerator's TVM target, handed to the strategy.
+        registered: the strategy that the backend registered.
+        target: the accelerator's TVM target, which is passed to the strategy.
     """
 
     def rule(builder: Any, call: Any) -> Any:
