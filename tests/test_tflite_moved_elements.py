@@ -149,6 +149,23 @@ def test_positions_out_of_range_end_the_run() -> None:
 
 
 IMAGE = tensor((1, 2, 2, 4), "int8")
+
+
+def test_shapes_and_zeros_of_all_dtypes() -> None:
+    pairs = [([3], [2, 3]), ([1, 4], [5, 1]), ([2, 3], [2, 3])]
+    assert_equals_micro(
+        [
+            Case("BROADCAST_ARGS", [of(left, dtype), of(right, dtype)], [tensor((2,), dtype)])
+            for dtype in ("int32", "int64")
+            for left, right in pairs
+        ]
+        + [
+            Case("ZEROS_LIKE", [tensor((2,), dtype)], [tensor((2,), dtype)], "ZerosLikeOptions")
+            for dtype in ("float32", "int64")
+        ]
+    )
+
+
 REFUSED = {
     "blocks that do not divide": (
         Case("SPACE_TO_DEPTH", [IMAGE], [IMAGE], "SpaceToDepthOptions", {"BlockSize": 3}),

@@ -23,7 +23,7 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
 def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ZEROS_LIKE; the integer 0, whatever the zero point."""
     tensor = converter.tensor(operator.outputs[0])
-    return relax.const(np.zeros(tensor.shape, tensor.dtype))
+    return relax.const(np.zeros(tensor.shape, tensor.dtype), tensor.dtype)
 
 
 def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
@@ -46,7 +46,8 @@ def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
         shape = np.broadcast_shapes(*map(tuple, shapes))
     except ValueError:
         raise ModelError(f"its shapes {shapes[0]} and {shapes[1]} do not broadcast") from None
-    return relax.const(np.array(shape, converter.tensor(operator.outputs[0]).dtype))
+    dtype = converter.tensor(operator.outputs[0]).dtype
+    return relax.const(np.array(shape, dtype), dtype)
 
 
 register_all(("FILL",), fill, "float32", "int8", "int32", data=1, same_scale=True)
