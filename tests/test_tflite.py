@@ -207,7 +207,9 @@ REFUSED = {
     "weights with a zero point": (convolution(weights_zero_point=2), "a zero point other than 0"),
     "another schema": (convolution(version=2), "has schema version 2, not 3"),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y' is not"),
-    "an unknown operator": (single("ATAN2", dtype="float32"), "ATAN2 that writes 'y' is not"),
+    "an operator of strings": (
+        single("SKIP_GRAM", dtype="float32"), "SKIP_GRAM that writes 'y' is not"
+    ),
     "a quantized one": (single("EXP"), "EXP that writes 'y' is not supported as a quant"),
     "a hot softmax": (single("SOFTMAX", "SoftmaxOptions", Beta=0.5), "its beta is 0.5"),
     "options of nothing": (single("SOFTMAX"), "its options are missing"),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of operators in `docs/tflite.md` is what files of operators register."""
+"""The table of operators in `docs/tflite.md` says of each what its file registers.
+
+A commit that adds an operator leaves the table alone; a release has all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import umakit
 import umakit.operators
 from umakit.operators.tflite import CONVERSIONS, TfliteConversion
 
@@ -35,11 +39,21 @@ def table() -> str:
     return "\n".join(["| operator | dtypes |", "|---|---|", *rows])
 
 
-def test_the_table_is_what_is_registered(request: pytest.FixtureRequest) -> None:
-    assert umakit.operators.__path__ and len(CONVERSIONS) > 80
+def rows_of(text: str) -> list[str]:
+    start = text.index("| operator |", text.index("<!-- table:"))
+    return text[start : text.index(END)].strip().splitlines()
+
+
+def test_rows_of_the_table_are_what_is_registered(request: pytest.FixtureRequest) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    start = text.index("-->\n", text.index("<!-- table:")) + 4
-    written = text[:start] + "\n" + table() + "\n\n" + text[text.index(END) :]
+    expected, found = table().splitlines(), rows_of(text)
     if request.config.getoption("--update-golden"):
-        PAGE.write_text(written, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == written, "run it with --update-golden"
+        PAGE.write_text(text.replace("\n".join(found), "\n".join(expected)), encoding="utf-8")
+        found = expected
+    assert umakit.operators.__path__ and len(found) > 80
+    assert found == [row for row in expected if row in found], "run it with --update-golden"
+
+
+@pytest.mark.skipif("dev" in umakit.__version__, reason="a release's table has all operators")
+def test_a_release_lists_all_operators() -> None:
+    assert rows_of(PAGE.read_text(encoding="utf-8")) == table().splitlines()
