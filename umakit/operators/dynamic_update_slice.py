@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DYNAMIC_UPDATE_SLICE of TensorFlow Lite: part of a tensor is replaced, at a run-time position."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+
+relax = tvm_api.relax
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """Of (data, update, start int32 or int64[rank]).
+
+    As in dynamic_update_slice.cc, a start from which the update would reach outside is moved to the
+    nearest one from which it does not.
+    """
+    shape, extents, starts = (converter.shape(number) for number in operator.inputs)
+    if len(extents) != len(shape) or any(n > size for n, size in zip(extents, shape, strict=True)):
+        raise ModelError(f"an update of shape {list(extents)} does not fit {list(shape)}")
+    given, other, dtype = (converter.tensor(number).dtype for number in operator.inputs)
+    if given != other:
+        raise ModelError(f"its update is {other}, its data {given}")
+    if starts != (len(shape),) or dtype not in ("int32", "int64"):
+        raise ModelError(f"its start is {dtype}{list(starts)}, not one integer for each dimension")
+    data, update, start = (converter.value(number) for number in operator.inputs)
+    inside = None
+    for axis, (size, extent) in enumerate(zip(shape, extents, strict=True)):
+        if extent == size:
+            continue
+        first = converter.emit(relax.op.take(start, relax.const([axis], "int32"), 0))
+        limited = _clip(converter, first, size - extent, dtype)
+        first = converter.emit(relax.op.astype(limited, "int32"))
+        steps = relax.const(np.arange(size, dtype=np.int32))
+        place = converter.emit(relax.op.subtract(steps, first))
+        nearest = _clip(converter, place, extent - 1, "int32")
+        update = converter.emit(relax.op.take(update, nearest, axis, mode="clip"))
+        reached = converter.emit(relax.op.equal(place, nearest))
+        row = [size if other == axis else 1 for other in range(len(shape))]
+        reached = converter.emit(relax.op.reshape(reached, row))
+        inside = (
+            reached if inside is None else converter.emit(relax.op.logical_and(inside, reached))
+        )
+    return update if inside is None else relax.op.where(inside, update, data)
+
+
+def _clip(
+    converter: TfliteConverter, value: tvm_api.Expr, largest: int, dtype: str
+) -> tvm_api.Expr:
+    """Integers of a dtype, limited to 0, ..., `largest`."""
+    least = converter.emit(relax.op.maximum(value, relax.const(0, dtype)))
+    return converter.emit(relax.op.minimum(least, relax.const(largest, dtype)))
+
+
+register_all(("DYNAMIC_UPDATE_SLICE",), convert, "float32", "int8", "int32", same_scale=True)
