@@ -23,6 +23,9 @@ CHANGES = frozenset(
 )
 """Methods by which what they are called on becomes another."""
 
+IMPORTERS = frozenset({"import_module", "__import__", "find_spec", "resolve_name"})
+"""Functions that import a module by its name."""
+
 
 @dataclass
 class _Module:
@@ -117,7 +120,14 @@ def _by_name(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
         called & {"glob", "iterdir"} and called & {"import_module", "__import__"}
     ):
         yield from (name for name in modules if name.startswith(f"{module.package}."))
-    if not called & {"import_module", "__import__", "find_spec", "resolve_name"}:
+    given = {
+        _resolved(node.func, module, modules)
+        for node in (getattr(each, "value", None) for each in module.tree.body)
+        if isinstance(node, ast.Call)
+    }
+    if not called & IMPORTERS and not any(
+        each and _imports_by_name(modules[each[0]].tree, each[1]) for each in given
+    ):
         return
     top = module.name.partition(".")[0]
     joined = [node for node in ast.walk(module.tree) if isinstance(node, ast.JoinedStr)]
@@ -127,6 +137,16 @@ def _by_name(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
             text = node.value.partition(":")[0].rstrip(".")
             starts = ("", f"{top}.", f"{module.package}." if text[:1] != "." else module.package)
             yield from (start + text for start in starts if start + text in modules.keys() - {top})
+
+
+def _imports_by_name(tree: ast.Module, name: str) -> bool:
+    """Whether a function of a module imports others by their names."""
+    return any(
+        isinstance(node, ast.Call) and _last(node.func) in IMPORTERS
+        for function in tree.body
+        if isinstance(function, ast.FunctionDef) and function.name == name
+        for node in ast.walk(function)
+    )
 
 
 def _last(function: ast.expr) -> str:

@@ -18,9 +18,9 @@ FOLDERS = {
 }
 
 ORDER = tuple(
-    "errors version without_torch tvm_api tir sim templates text files floats operators patterns "
-    "machine registration frontend quantized partition lower program memory codegen library "
-    "devices pipeline backend testing tools moved umakit backends cli".split()
+    "errors version imports without_torch tvm_api tir sim templates text files floats operators "
+    "patterns machine registration frontend quantized partition lower program memory codegen "
+    "library devices pipeline backend testing tools moved umakit backends cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what
 users see of all of them."""
@@ -168,6 +168,10 @@ PLANTED = {
         "import importlib\nHOMES = {'x': 'high.b'}\ndef __getattr__(name):\n"
         "    return getattr(importlib.import_module(f'kit.{HOMES[name]}'), name)\n",
     ),
+    "table of names, given to a function": (
+        "low.a",
+        "from kit.low.late import later\n__getattr__ = later({'x': 'kit.high.b'})\n",
+    ),
     "decorator": ("high.b", "from kit.low.a import register\n@register('x')\ndef f(): ...\n"),
     "call": ("high.b", "from kit.low import a\na.register('x')(print)\n"),
     "table of an object": ("high.b", "from kit.low.a import TABLE\nTABLE.take('x')\n"),
@@ -178,7 +182,8 @@ PLANTED = {
 
 def planted(folder: Path, sources: dict[str, str]) -> Graph:
     """The graph of a package of modules `low.a`, `high.b` and more, with their sources."""
-    for name, text in ({"low.a": "", "high.b": ""} | sources).items():
+    late = "import importlib\ndef later(homes):\n    return importlib.import_module(homes['x'])\n"
+    for name, text in ({"low.a": "", "low.late": late, "high.b": ""} | sources).items():
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         for package in (folder, path.parent):
@@ -197,7 +202,7 @@ def test_an_edge_upwards_is_seen(kind: str, tmp_path: Path) -> None:
 def test_folders_that_are_gone_through_are_seen(tmp_path: Path) -> None:
     text = "import pkgutil\nfor each in pkgutil.iter_modules(__path__): ...\n"
     graph = planted(tmp_path, {"low.__init__": text})
-    assert graph["kit.low"] == {"kit.low.a"}
+    assert graph["kit.low"] == {"kit.low.a", "kit.low.late"}
 
 
 def test_a_registry_may_be_filled_by_its_own_folder(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ Names are imported when they are first used, so that `import umakit` does not im
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from umakit.imports.on_use import imported_on_use
 from umakit.moved import find_moved_modules
 from umakit.version import __version__
 
@@ -44,28 +44,25 @@ __all__ = [
     "target_attributes",
 ]
 
-_HOMES = {
-    "AOTModel": "testing.harness",
-    "ExportOptions": "pipeline",
-    "MemoryPool": "memory",
-    "OpStrategy": "registration.strategy",
-    "PassPhase": "registration.backend",
-    "UMABackend": "backend.base",
-    "UmakitError": "errors",
-    "compile_and_run": "testing.harness",
-    "compile_model": "pipeline",
-    "create_target": "registration.target",
-    "find_backend": "backend.registry",
-    "import_model": "frontend",
-    "list_backends": "backend.registry",
-    "run_library": "devices.run",
-    "target_attributes": "registration.target",
-}
+__getattr__ = imported_on_use(
+    __name__,
+    {
+        "AOTModel": "umakit.testing.harness",
+        "ExportOptions": "umakit.pipeline",
+        "MemoryPool": "umakit.memory",
+        "OpStrategy": "umakit.registration.strategy",
+        "PassPhase": "umakit.registration.backend",
+        "UMABackend": "umakit.backend.base",
+        "UmakitError": "umakit.errors",
+        "compile_and_run": "umakit.testing.harness",
+        "compile_model": "umakit.pipeline",
+        "create_target": "umakit.registration.target",
+        "find_backend": "umakit.backend.registry",
+        "import_model": "umakit.frontend",
+        "list_backends": "umakit.backend.registry",
+        "run_library": "umakit.devices.run",
+        "target_attributes": "umakit.registration.target",
+    },
+)
 
 find_moved_modules()
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'umakit' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"umakit.{_HOMES[name]}"), name)

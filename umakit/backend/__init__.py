@@ -8,10 +8,10 @@ Names are imported when they are first used: `umakit.backend.registry` needs no 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umakit.backend.undecided import undecided
+from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
@@ -47,26 +47,23 @@ __all__ = [
     "undecided",
 ]
 
-_HOMES = {
-    "AcceleratorConfig": "umakit.machine.accelerator_config",
-    "AcceleratorSection": "umakit.machine.accelerator_config",
-    "ArraySection": "umakit.machine.accelerator_config",
-    "DeviceSection": "umakit.machine.accelerator_config",
-    "DmaSection": "umakit.machine.accelerator_config",
-    "MemorySection": "umakit.machine.accelerator_config",
-    "OpStrategy": "umakit.registration.strategy",
-    "PassPhase": "umakit.registration.backend",
-    "Pattern": "umakit.registration.backend",
-    "UMABackend": "umakit.backend.base",
-    "create_target": "umakit.registration.target",
-    "find_backend": "umakit.backend.registry",
-    "list_backends": "umakit.backend.registry",
-    "load_backend_folder": "umakit.backend.registry",
-    "target_attributes": "umakit.registration.target",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'umakit.backend' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = imported_on_use(
+    __name__,
+    {
+        "AcceleratorConfig": "umakit.machine.accelerator_config",
+        "AcceleratorSection": "umakit.machine.accelerator_config",
+        "ArraySection": "umakit.machine.accelerator_config",
+        "DeviceSection": "umakit.machine.accelerator_config",
+        "DmaSection": "umakit.machine.accelerator_config",
+        "MemorySection": "umakit.machine.accelerator_config",
+        "OpStrategy": "umakit.registration.strategy",
+        "PassPhase": "umakit.registration.backend",
+        "Pattern": "umakit.registration.backend",
+        "UMABackend": "umakit.backend.base",
+        "create_target": "umakit.registration.target",
+        "find_backend": "umakit.backend.registry",
+        "list_backends": "umakit.backend.registry",
+        "load_backend_folder": "umakit.backend.registry",
+        "target_attributes": "umakit.registration.target",
+    },
+)

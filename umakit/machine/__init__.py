@@ -24,8 +24,9 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.machine.commands import DriverCosts
@@ -55,26 +56,23 @@ __all__ = [
     "with_calls",
 ]
 
-_HOMES = {
-    "COST_MODEL": "planner",
-    "Dataflow": "systolic",
-    "DriverCosts": "commands",
-    "Hardware": "hardware",
-    "Kind": "layer",
-    "Layer": "layer",
-    "Prediction": "planner",
-    "TilePlanner": "planner",
-    "Tiles": "tiles",
-    "Tiling": "tiles",
-    "loops_of": "schedules",
-    "misfit": "space",
-    "tile_schedule": "schedules",
-    "tiles_on": "space",
-    "with_calls": "schedules",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'umakit.machine' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"umakit.machine.{_HOMES[name]}"), name)
+__getattr__ = imported_on_use(
+    __name__,
+    {
+        "COST_MODEL": "umakit.machine.planner",
+        "Dataflow": "umakit.machine.systolic",
+        "DriverCosts": "umakit.machine.commands",
+        "Hardware": "umakit.machine.hardware",
+        "Kind": "umakit.machine.layer",
+        "Layer": "umakit.machine.layer",
+        "Prediction": "umakit.machine.planner",
+        "TilePlanner": "umakit.machine.planner",
+        "Tiles": "umakit.machine.tiles",
+        "Tiling": "umakit.machine.tiles",
+        "loops_of": "umakit.machine.schedules",
+        "misfit": "umakit.machine.space",
+        "tile_schedule": "umakit.machine.schedules",
+        "tiles_on": "umakit.machine.space",
+        "with_calls": "umakit.machine.schedules",
+    },
+)
