@@ -54,10 +54,10 @@ WIDTHS = (16, 32, 64)
 """Bytes that the DMA engine moves in a cycle."""
 
 EFFORT = Effort(simulate=0)
-"""Of the search: the cost model counts as the simulator does."""
+"""Effort of the search, without the simulator: the cost model gives the same cycles."""
 
 NEAR_ENOUGH = 1.01
-"""Of the bound; what is nearer is not tuned."""
+"""Ratio of cycles to bound below which a layer is not tuned."""
 
 CHAIN_LENGTHS = (10, 100)
 """Convolutions of the networks whose compile time is measured."""

@@ -10,7 +10,7 @@ FULL = "full"
 """What the array should do all the time: every cell works."""
 
 NEAR = 1.15
-"""Of the bound; what is above it is explained."""
+"""Ratio of cycles to bound above which a layer is explained."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from networks import MOBILENET_BLOCKS, RESNET18_STAGES
 from tflite_networks import TfliteFile
 
 SCALE = 0.05
-"""Of all activations."""
+"""Scale of all activations."""
 
 SIGNED, AFTER_RELU = 0, -128
 """Zero points of activations of both signs, and of those without negative ones."""

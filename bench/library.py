@@ -30,7 +30,7 @@ import tools
 OUTPUT = Path("build/bench")
 DEVICES = {"host": ["gcc"], "cortex-m3": ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb"]}
 TOLERANCE = 1e-4
-"""Of the largest output."""
+"""Tolerance relative to the largest output."""
 
 SPEED_FLAGS = ["-O3"]
 ROUNDS = 7

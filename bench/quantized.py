@@ -44,7 +44,7 @@ OUTPUT = Path("build/bench")
 ROUNDS = 15
 ROUND_SECONDS = 0.01
 TOLERANCE = 0.05
-"""Of the largest output, where a format's runtime computes partly in float32."""
+"""Tolerance relative to the largest output, if a runtime computes partly in float32."""
 
 CODE_DEVICE = "qemu-cortex-m3"
 NATIVE = "-march=native"

@@ -24,7 +24,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Of two or more values."""
+        """Return the spread of two or more values."""
         return cls(*statistics.quantiles(values, n=4))
 
 

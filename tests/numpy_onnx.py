@@ -30,7 +30,7 @@ class Quantized:
 
     @property
     def distances(self) -> Array:
-        """From the zero point; float64, which holds sums of their products exactly."""
+        """Differences from the zero point; float64 holds sums of their products exactly."""
         return self.integers.astype(np.float64) - self.zero_point
 
     def limited(self, values: Array) -> Array:

@@ -62,7 +62,7 @@ SECONDS = 120
 """That one test may take."""
 
 BYTES = 16 << 30
-"""Of address space that one test may take; libraries of TVM and PyTorch map some of it."""
+"""Limit of a test's address space; libraries of TVM and PyTorch map some of it."""
 
 COMPILER = (
     "cc", "-std=c99", "-O0", "-pipe", "-ffp-contract=off", "-w", "-shared", "-fPIC",
@@ -72,7 +72,7 @@ COMPILER = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one test.
+    """The outcome of one test.
 
     Attributes:
         name: of the test.

@@ -30,7 +30,7 @@ from umakit.pipeline import compile_model
 
 EXAMPLES = examples(5)
 FEWER = settings(EXAMPLES, max_examples=max(1, EXAMPLES.max_examples // 3))
-"""For tests with many parameters."""
+"""Settings of tests with many parameters."""
 
 INFERENCES = 6
 FEW = 2
@@ -115,7 +115,7 @@ class Qdq:
         return self.dequantize(self.constant(integers, "int32"), scale, zero, "int32", axis=0)
 
     def model(self, output: str) -> onnx.ModelProto:
-        """With the result dequantized: ONNX Runtime keeps int8 results of a graph in float32."""
+        """Return the model with a float output: ONNX Runtime keeps int8 outputs in float32."""
         last = next(node for node in self.nodes if node.output[0] == output)
         # Not one of the network's own nodes: with two of them ONNX Runtime would fuse less.
         ending = helper.make_node(

@@ -33,7 +33,7 @@ class Layer:
 
 
 def strides(size: tuple[int, int], channels: int, first: bool, gap: int) -> tuple[int, int, int]:
-    """Of rows, columns and channels, in bytes, with a gap behind each row of bytes."""
+    """Return strides of rows, columns and channels in bytes, with a gap after each row of bytes."""
     height, width = size
     if first:
         return width + gap, 1, (width + gap) * height

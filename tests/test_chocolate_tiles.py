@@ -26,7 +26,7 @@ from umakit.partition.partitioner import partition
 from umakit.testing.example_networks import QuantizedNetwork
 
 MOST_JOBS = 300
-"""Of a layer: the device is simulated with sanitizers off, but a test is to be quick."""
+"""Maximum number of jobs of a drawn layer, which keeps the tests fast."""
 
 
 class Draw:

@@ -351,7 +351,7 @@ def test_a_loop_of_known_length_counts_so_many_instructions(device: Device, tmp_
 
 @pytest.mark.skipif(not installed(find_device("qemu-cortex-m3")), reason="is not installed")
 def test_the_counter_of_the_cortex_m3_survives_overflows(tmp_path: Path) -> None:
-    """With 256 ticks from one to the next in place of 16,777,216."""
+    """The counter overflows after 256 ticks instead of 16,777,216."""
     device, period = find_device("qemu-cortex-m3"), 256
     flag = f"-DUMAKIT_SYSTICK_PERIOD={period}u"
     empty, _, long = program(device, COUNTING_PROGRAM, tmp_path, flag)

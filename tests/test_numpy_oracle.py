@@ -32,7 +32,7 @@ MODELS = (
     "pretrainedResnet_quant.tflite",
 )
 TOLERANCE = 1e-5
-"""Of float networks, relative to the largest value of the output."""
+"""Tolerance of float networks, relative to the largest value of the output."""
 
 
 def network_inputs(shape: tuple[int, ...], count: int) -> Array:

@@ -43,10 +43,10 @@ wide_dtypes = st.sampled_from(["int16", "uint16"])
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 SELDOM = 0.01
-"""Part of the elements that are next to a tie, for scales that are no multiples of each other."""
+"""Share of elements next to a tie, for scales that are not multiples of each other."""
 
 TIES = 0.3
-"""The same where many results are ties: float32 rounds them up or down by chance."""
+"""Share of differing results if many are ties, which float32 rounds up or down by chance."""
 
 
 def step_of(dtype: str) -> float:

@@ -49,7 +49,7 @@ def dom(page: Path, *flags: str) -> str:
 
 @pytest.fixture(scope="module", params=["digits", "resnet8"])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of networks with steps on the accelerator and on the CPU."""
+    """The page of a network with steps on the accelerator and on the CPU."""
     is_small = request.param == "digits"
     model = DIGITS if is_small else trained_model("pretrainedResnet_quant.tflite")
     figures = make_page(model, [umakit.find_backend("chocolate_accelerator")])

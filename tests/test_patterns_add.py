@@ -100,7 +100,7 @@ def test_shortcuts_of_every_kind(tmp_path: Path) -> None:
 
 
 def test_the_convolution_that_can_be_taken_is(tmp_path: Path) -> None:
-    """Of two, each in its turn."""
+    """Either of two convolutions is offloaded if the other one cannot be."""
 
     def build(b: Any, x: Any) -> Any:
         small = b.emit(conv(x, kernel=(1, 1), padding=(0,) * 4))

@@ -119,7 +119,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
 
 @pytest.fixture(scope="module")
 def calls(objects: dict[str, Object]) -> dict[str, set[str]]:
-    """By name and through the seam."""
+    """The calls of each object, by name and through the seam."""
     seam = through_the_seam(SOURCES)
     assert seam["umakit_simulator.c"] == {"umakit_mac_array.c", "umakit_systolic_array.c"}
     return {file: names | seam[file] for file, names in calls_of(objects).items()}

@@ -41,7 +41,7 @@ SPECIAL = [
 ]  # fmt: skip
 INFERENCES = 3
 STRICT = (*SANITIZED, "-fsanitize=float-cast-overflow")
-"""With which undefined behaviour, conversions of floats included, ends the program."""
+"""Flags with which undefined behaviour, including that of float conversions, is an error."""
 
 
 def special(shape: Sequence[int], seed: int) -> Array:

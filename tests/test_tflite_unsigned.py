@@ -243,7 +243,7 @@ def test_functions_of_one_tensor(code: str, zero: int) -> None:
 
 
 def test_real_numbers_become_unsigned_integers() -> None:
-    """As they become int8, 128 higher; every eighth of a step, and far outside."""
+    """Results are those of int8 plus 128, for multiples of 1/8 LSB and values out of range."""
     steps = np.arange(-2000, 2000, dtype=np.float32) * np.float32(0.1) / 8
     inputs = np.append(steps, np.float32([1e6, -1e6])).reshape(1, 1, -1).astype(np.float32)
     shape = inputs.shape[1:]

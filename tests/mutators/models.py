@@ -20,7 +20,7 @@ from umakit.quantized import quantize_to_integers
 
 Arrays = Mapping[str, Any]
 MOST_BYTES = 1 << 26
-"""Of inputs, outputs and arena, above which a network is not run."""
+"""Maximum total size of inputs, outputs and arena of a network that is run."""
 
 QUICK = ("-std=c99", "-O1", *SANITIZED[2:])
 

@@ -31,7 +31,7 @@ MEMORY = 4 << 30
 """Bytes of address space that reading a mutant may take."""
 
 CPU_SECONDS, SECONDS = 40, 400
-"""Of the processor, and of the clock on a machine that does other things too, for one mutant."""
+"""Limits of processor time and of wall-clock time for one mutant, in seconds."""
 
 
 @dataclass

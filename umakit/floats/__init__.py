@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating-point operators whose legalization in TVM loses NaN or infinities.
+"""Legalization of floating-point operators for which TVM's loses NaN or infinities.
 
 `rules` legalize them so that generated C agrees with NumPy; `in_comparisons` does the same for
 TVM's own code generators, which fold constants and build the reference.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maxima, minima, conversions and divisions in comparisons, for TVM's own code generators.
+"""Maxima, minima, conversions and divisions as comparisons, for TVM's own code generators.
 
-Generated C has inline helpers for them (`umakit.codegen.helpers`). What TVM compiles by itself, to
-fold constants and as the reference of `uma diff`, gets the same meaning here.
+Generated C has inline helpers for them (`umakit.codegen.helpers`). The rewrite here gives code that
+TVM compiles itself, for constant folding and as a reference, the same semantics.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ELEMENTWISE = (
     "nn.relu clip maximum minimum nn.selu nn.prelu astype quantize floor_divide mod floor_mod "
     "left_shift right_shift"
 ).split()
-"""Operators with such nodes that keep TVM's rules."""
+"""Operators that keep TVM's rules although these contain such nodes."""
 
 
 def constant_rules() -> dict[str, Rule]:
-    """Rules by operator for constant folding, which compiles each operator alone."""
+    """Return rules by operator for constant folding, which compiles each operator separately."""
     rules = float_rules()
     rules |= {f"relax.{name}": tvm_api.legalization(f"relax.{name}") for name in ELEMENTWISE}
     return {name: _rewritten(rule) for name, rule in rules.items()}
@@ -40,7 +40,7 @@ def _rewritten(rule: Rule) -> Rule:
 
 
 def in_comparisons(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """A module whose prim funcs are defined for NaN, infinities and divisors of 0.
+    """Return a module whose prim funcs are defined for NaN, infinities and divisors of 0.
 
     Args:
         module: an IRModule after legalization.
@@ -93,7 +93,7 @@ def _conversion(node: tirx.Cast) -> tvm_api.Expr:
 
 
 def _integer(dtype: str, value: int) -> tvm_api.Expr:
-    """A constant; TVM's own has room for 63 bits."""
+    """Return an integer constant; TVM's constructor is limited to 63 bits."""
     return tirx.const(value, dtype) if value < 2**63 else tirx.Cast(dtype, tirx.const(-1, "int64"))
 
 

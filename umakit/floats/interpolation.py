@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of interpolation from coordinates: nearest, linear, cubic, and with antialiasing.
+"""Interpolation tables from coordinates: nearest, linear, cubic, and with antialiasing.
 
 A coordinate says where an element of the result lies on the axis, in elements from the centre of
 the first one; formats differ in how they compute it.
@@ -18,7 +18,7 @@ Coordinates = npt.NDArray[np.floating[Any]]
 
 
 def nearest_table(axis: int, places: npt.NDArray[Any]) -> Table:
-    """A table of one element each.
+    """Return a table with one element per result.
 
     Args:
         axis: of the data.
@@ -28,7 +28,7 @@ def nearest_table(axis: int, places: npt.NDArray[Any]) -> Table:
 
 
 def linear_table(axis: int, size: int, coordinates: Coordinates) -> Table:
-    """A table of linear interpolation; elements outside are those at the border.
+    """Return a table of linear interpolation; elements outside equal those at the border.
 
     Args:
         axis: of the data.
@@ -44,7 +44,7 @@ def linear_table(axis: int, size: int, coordinates: Coordinates) -> Table:
 
 
 def cubic_weight(distance: Coordinates, a: float) -> npt.NDArray[np.float64]:
-    """Keys' kernel (IEEE Transactions on Acoustics, Speech, and Signal Processing 29, 1981)."""
+    """Return Keys' kernel (IEEE Trans. on Acoustics, Speech, and Signal Processing 29, 1981)."""
     d = np.abs(distance).astype(np.float64)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
@@ -54,7 +54,7 @@ def cubic_weight(distance: Coordinates, a: float) -> npt.NDArray[np.float64]:
 def cubic_table(
     axis: int, size: int, coordinates: Coordinates, a: float, *, exclude_outside: bool = False
 ) -> Table:
-    """A table of cubic interpolation.
+    """Return a table of cubic interpolation.
 
     Args:
         axis: of the data.
@@ -81,7 +81,7 @@ def antialiased_table(
     *,
     exclude_outside: bool,
 ) -> Table:
-    """A table of interpolation whose kernel is wider where the result is smaller.
+    """Return a table of interpolation with a kernel that is widened for downsampling.
 
     Args:
         axis: of the data.
@@ -104,7 +104,7 @@ def antialiased_table(
 def _inside(
     places: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], size: int, exclude: bool
 ) -> list[tuple[int, float]]:
-    """Places on the axis: those outside count as the nearest one, or not at all."""
+    """Return pairs of place and weight; places outside are clipped, or excluded."""
     if exclude:
         inside = (places >= 0) & (places < size)
         total = weights[inside].sum()

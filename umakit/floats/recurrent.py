@@ -21,7 +21,7 @@ from umakit import tvm_api
 OPERATOR = "recurrent"
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-"""By kind of cell."""
+"""Number of gates by kind of cell."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class Activation:
 
     @property
     def text(self) -> str:
-        """For an attribute of a call."""
+        """The activation as text, for an attribute of a call."""
         return f"{self.name} {self.alpha!r} {self.beta!r}"
 
     @staticmethod
     def of(text: str) -> Activation:
-        """The reverse of `text`."""
+        """Parse an activation from `text`."""
         name, alpha, beta = text.split()
         return Activation(name, float(alpha), float(beta))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a recurrent layer computes in each step.
+    """The computation of a recurrent layer in each step.
 
     Attributes:
         kind: a key of `GATES`.
@@ -75,7 +75,7 @@ OPTIONAL = ("cell", "peepholes", "hidden_bias", "lengths")
 
 
 def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> tvm_api.Call:
-    """A call of the operator.
+    """Return a call of the operator.
 
     Args:
         cell: what is computed.
@@ -97,7 +97,7 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
 
 
 def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
-    """The cell of a call, and which optional operands it has."""
+    """Return the cell of a call, and the names of its optional operands."""
     attributes, clip = call.attrs, str(call.attrs["clip"])
     activations = str(attributes["activations"]).split(";")
     cell = Cell(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weighted sums of a few elements along axes: what interpolation is when positions are known.
+"""Weighted sums of a few elements along axes: interpolation at constant positions.
 
 resample   (data, places int32[results, taps] of each axis, weights[results, taps] of each axis
             that has some)
@@ -28,18 +28,18 @@ te = tvm_api.te
 
 OPERATOR = "resample"
 MOST_UNROLLED_TAPS = 16
-"""Of one element of a result, over all axes: cubic interpolation of an image. With more of them
-axes are resampled one after the other."""
+"""Maximum number of taps of a result element over all axes, enough for cubic interpolation of an
+image. With more taps, axes are resampled one after the other."""
 SHORT_AXIS_TAPS = 4
-"""With more of them along one axis, the sum is a loop."""
+"""Maximum number of taps along one axis of an unrolled sum; longer sums are loops."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Which elements of an axis the elements of a result are sums of.
+    """The elements of an axis, and their weights, that each element of a result is the sum of.
 
     Attributes:
-        axis: of the data, not negative.
+        axis: axis of the data, not negative.
         places: int32[results, taps].
         weights: float64[results, taps].
     """
@@ -55,7 +55,7 @@ class Table:
 
 
 def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
-    """A table from (place, weight) pairs for each element of the result.
+    """Return a table from (place, weight) pairs for each element of the result.
 
     Weights of equal places are added, those of 0 are left out. Short sums repeat a place with a
     part of its weight and not another place with weight 0, which would spread infinities.
@@ -82,7 +82,7 @@ def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
 def resampled(
     builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
 ) -> tvm_api.Expr:
-    """The data resampled along some axes.
+    """Return the data resampled along some axes.
 
     Args:
         builder: block builder.
@@ -144,7 +144,7 @@ def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 def _compute(
     data: te.Tensor, *tables: te.Tensor, axes: Sequence[int], weighted: Sequence[bool]
 ) -> te.Tensor:
-    """The sums in TE: terms written out, or a loop where one axis has many."""
+    """Return the sums in TE: unrolled, or as a loop along an axis with many taps."""
     values = iter(tables[len(axes) :])
     pairs: dict[int, tuple[Any, Any]] = {
         axis: (places, next(values) if has_weights else None)

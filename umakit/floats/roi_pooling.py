@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means or maxima over samples of regions of images, whose places and weights are given.
+"""Means or maxima over samples of regions of images, with given places and weights.
 
 roi_pool   (data [N, C, H, W], images [R] of integers, rows int32[R, P, G, 2], their weights
             [R, P, G, 2], columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
@@ -23,7 +23,7 @@ OPERATOR = "roi_pool"
 
 
 def roi_pool(operands: Sequence[Any], *, maximum: bool) -> tvm_api.Call:
-    """A call of the operator with its seven operands."""
+    """Return a call of the operator with its seven operands."""
     return tvm_api.operator_call(OPERATOR, operands, {"maximum": int(maximum)})
 
 
@@ -43,7 +43,7 @@ def _compute(
     columns: te.Tensor, column_weights: te.Tensor,
     factors: te.Tensor, maximum: bool,
 ) -> te.Tensor:  # fmt: skip
-    """The operator in TE."""
+    """Return the operator in TE."""
     shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
     extents = (rows.shape[2], columns.shape[2], 2, 2)
     i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))

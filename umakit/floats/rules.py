@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for `LegalizeOps`: maxima, minima and their places, pools, signs, sums and products with 0.
+"""Rules for `LegalizeOps`: max, min, argmax, argmin, pools, signs, sums and products with 0.
 
 The semantics are NumPy's: NaN wins over every number (IEEE 754-2019, maximum and minimum), wherever
 it lies; the first NaN is the place of an extreme; a maximum of nothing but -inf is -inf. TVM's own
@@ -30,7 +30,7 @@ SPATIAL_AXES = "DHW"
 
 
 def float_rules() -> dict[str, Rule]:
-    """Rules by operator; calls on integers keep TVM's."""
+    """Return the rules by operator; calls on integers keep TVM's rules."""
     rules: dict[str, Rule] = {
         "max": _reduction(_maximum_of),
         "min": _reduction(_minimum_of),
@@ -80,7 +80,7 @@ def _minimum_of(dtype: str) -> Reducer:
 def _reduced(
     extents: Sequence[int], axes: Sequence[int], shape: Sequence[int], element: Callable[..., Any]
 ) -> Any:
-    """A reduced tensor.
+    """Return a reduced tensor.
 
     Args:
         extents: shape of the data.
@@ -107,7 +107,7 @@ def _reduced(
 
 
 def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
-    """Axes of an operator's attribute: one, several, or all of them where none is given."""
+    """Return the axes of an operator's attribute: one, several, or by default all."""
     if given is None:
         return list(range(rank))
     several = given if isinstance(given, Sequence) else [given]
@@ -134,7 +134,7 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
 
 
 def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
-    """The rule for the first place of an extreme, or of a NaN if there is one."""
+    """Return the rule for the index of the first extreme value, or of the first NaN."""
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
@@ -177,7 +177,7 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
 
 
 def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
-    """Pool over any number of axes; what lies outside of the image is -inf."""
+    """Lower max pooling over any number of axes; padding is -inf."""
     attributes, shape = call.attrs, tvm_api.static_shape(call.args[0])
     result = tvm_api.static_type_shape(call.ty)
     layout = str(attributes.layout)
@@ -223,7 +223,7 @@ def _padded(
     reach: dict[int, int],
     value: float,
 ) -> te.Tensor:
-    """The data with a border, as far as windows reach along each axis."""
+    """Return the data with a border, as far as windows reach along each axis."""
     extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
 
     def element(*place: tvm_api.Expr) -> tvm_api.Expr:
@@ -257,7 +257,7 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
 
 
 def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
-    """With a slope of 0, which TVM would fold to a constant 0 for NaN and -inf too."""
+    """Lower leaky_relu with a slope of 0, which TVM folds to 0 even for NaN and -inf."""
     if float(call.attrs.alpha) != 0.0:
         return None
 
@@ -273,7 +273,7 @@ def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
 
 
 def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
-    """The rule for a scalar 0, as a tensor instead.
+    """Return the rule for operands of scalar 0, which become tensors.
 
     TVM would fold 0 * x and 0 / x to 0, which is wrong for NaN and infinities, and x + 0 and
     x - (-0.0) to x, which is wrong for -0.0.
@@ -300,5 +300,5 @@ def _one_element(value: float, dtype: str) -> tvm_api.GenericConst:
 
 
 def _hint(call: tvm_api.Call) -> str:
-    """Name of a kernel; not one of C's library."""
+    """Return the name of a kernel, which must not be a function of the C library."""
     return f"tir_{tvm_api.operator_name(call).rsplit('.', 1)[-1]}"

@@ -169,7 +169,7 @@ class LayerFigures:
 
     @property
     def macs_per_cycle(self) -> float | None:
-        """Of the simulated cycles; None without multiply-accumulates or cycles."""
+        """The multiply-accumulates per simulated cycle; None without either."""
         return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
 
     def as_json(self) -> dict[str, Any]:
