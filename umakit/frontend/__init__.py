@@ -157,13 +157,13 @@ def _is_tflite(path: Path) -> bool:
         return False
 
 
-def _is_exported_program(source: Any) -> bool:
+def _is_exported_program(source: object) -> bool:
     """Whether an object is a `torch.export.ExportedProgram`; does not import torch to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 
 
-def _no_model(source: Any) -> ModelError:
+def _no_model(source: object) -> ModelError:
     """The error for an object that is no network, or not yet."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):

@@ -22,7 +22,7 @@ SIZES = ("shape_to_tensor", "take", "astype")
 """Operators that yield a size of a tensor, or take one to another."""
 
 
-def fold_with_numpy(module: Any, where: str) -> Any:
+def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     """Fold what can be folded in `main`.
 
     Args:
@@ -38,11 +38,11 @@ def fold_with_numpy(module: Any, where: str) -> Any:
     return tvm_api.relax_transform.DeadCodeElimination()(folder.builder_.get())
 
 
-def _use_counts(function: Any) -> dict[Any, int]:
+def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
     """How often each variable of a function is used."""
     counts: dict[Any, int] = {}
 
-    def count(variable: Any) -> None:
+    def count(variable: tvm_api.Var) -> None:
         counts[variable] = counts.get(variable, 0) + 1
 
     for binding in tvm_api.bindings_of(function):
@@ -53,14 +53,14 @@ def _use_counts(function: Any) -> dict[Any, int]:
 
 @tvm_api.mutator
 class _Folder(tvm_api.PyExprMutator):
-    def __init__(self, module: Any, uses: dict[Any, int], where: str) -> None:
+    def __init__(self, module: tvm_api.IRModule, uses: dict[Any, int], where: str) -> None:
         super().__init__(module)
         self._uses = uses
         self._where = where
-        self._single_use: set[Any] = set()
-        self._sizes: set[Any] = set()
+        self._single_use: set[tvm_api.Var] = set()
+        self._sizes: set[tvm_api.Expr] = set()
 
-    def visit_var_binding_(self, binding: Any) -> None:
+    def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
         value = self.visit_expr(binding.value)
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
@@ -72,7 +72,7 @@ class _Folder(tvm_api.PyExprMutator):
         ):
             self._sizes.add(emitted)
 
-    def visit_call_(self, call: Any) -> Any:
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator in ("reshape", "permute_dims", "expand_dims"):
@@ -83,7 +83,7 @@ class _Folder(tvm_api.PyExprMutator):
             return self._fold_batch_norm(call)
         return call
 
-    def _fold_shape(self, operator: str, call: Any) -> Any:
+    def _fold_shape(self, operator: str, call: tvm_api.Call) -> tvm_api.Expr:
         array = tvm_api.constant_array(call.args[0])
         if array is None:
             return call
@@ -94,7 +94,7 @@ class _Folder(tvm_api.PyExprMutator):
         shape = tvm_api.static_type_shape(call.ty) if call.ty is not None else None
         return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
 
-    def _fold_size(self, call: Any) -> Any:
+    def _fold_size(self, call: tvm_api.Call) -> tvm_api.Expr:
         """Fold what computes a size of a tensor, such as the one that negative indices count from.
 
         TVM's own folding does it too, but is not used for quantized networks. Other constants stay:
@@ -119,7 +119,7 @@ class _Folder(tvm_api.PyExprMutator):
             return call
         return relax.const(sizes[number], str(sizes.dtype))
 
-    def _fold_batch_norm(self, call: Any) -> Any:
+    def _fold_batch_norm(self, call: tvm_api.Call) -> tvm_api.Expr:
         if bool(getattr(call.attrs, "training", False)):
             raise ModelError(
                 "a batch normalization is in training mode",
@@ -142,19 +142,21 @@ class _Folder(tvm_api.PyExprMutator):
         shift = (beta if call.attrs.center else 0.0) + (bias - mean) * scale
         return self._scaled(call, layer, weights, scale, shift.astype(dtype))
 
-    def _chain(self, expression: Any) -> tuple[Any, Array, Array, Any, tuple[int, int]] | None:
+    def _chain(
+        self, expression: tvm_api.Expr
+    ) -> tuple[tvm_api.Call, Array, Array, np.dtype[Any], tuple[int, int]] | None:
         """(layer, weights, bias, dtype, its channels) of a convolution or a matrix product.
 
         The layer may have a bias; each step is used only once.
         """
         value = self._once(expression)
         constant = None
-        if tvm_api.operator_name(value) == "add":
+        if value is not None and tvm_api.operator_name(value) == "add":
             constant = tvm_api.constant_array(value.args[1])
             if constant is None:
                 return None
             value = self._once(value.args[0])
-        if tvm_api.operator_name(value) not in ("nn.conv2d", "matmul"):
+        if value is None or tvm_api.operator_name(value) not in ("nn.conv2d", "matmul"):
             return None
         weights = self._constant(value.args[1])
         channels = _channels(value)
@@ -163,19 +165,23 @@ class _Folder(tvm_api.PyExprMutator):
         bias = np.zeros(1) if constant is None else _as_bias(constant, *channels)
         return None if bias is None else (value, weights, bias, weights.dtype, channels)
 
-    def _constant(self, expression: Any) -> Array | None:
+    def _constant(self, expression: tvm_api.Expr) -> Array | None:
         """The values of a constant, or of a variable that one is bound to."""
-        if isinstance(expression, tvm_api.Var):
-            expression = self.lookup_binding(expression)
-        return None if expression is None else tvm_api.constant_array(expression)
+        bound = (
+            self.lookup_binding(expression) if isinstance(expression, tvm_api.Var) else expression
+        )
+        return None if bound is None else tvm_api.constant_array(bound)
 
-    def _once(self, expression: Any) -> Any:
-        """What a variable is bound to, if this is its only use."""
+    def _once(self, expression: tvm_api.Expr) -> tvm_api.Call | None:
+        """The call that a variable is bound to, if this is its only use."""
         if not isinstance(expression, tvm_api.Var) or expression not in self._single_use:
             return None
-        return self.lookup_binding(expression)
+        value = self.lookup_binding(expression)
+        return value if isinstance(value, tvm_api.Call) else None
 
-    def _scaled(self, call: Any, layer: Any, weights: Array, scale: Array, shift: Array) -> Any:
+    def _scaled(
+        self, call: tvm_api.Call, layer: tvm_api.Call, weights: Array, scale: Array, shift: Array
+    ) -> tvm_api.Expr:
         """The layer with scaled weights, plus the shift, as the tuple that the call was."""
         is_matrix = tvm_api.operator_name(layer) == "matmul"
         output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
@@ -199,7 +205,7 @@ class _Folder(tvm_api.PyExprMutator):
         return relax.Tuple([self.builder_.emit(total), call.args[3], call.args[4]])
 
 
-def _channels(layer: Any) -> tuple[int, int] | None:
+def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
     """Rank of a layer's result and its axis of channels, None if it has none to scale."""
     if tvm_api.operator_name(layer) == "matmul":
         ranks = [len(tvm_api.static_shape(argument) or ()) for argument in layer.args]

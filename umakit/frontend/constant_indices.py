@@ -17,7 +17,7 @@ COUNTS_FROM_THE_END = ("index_put", "index_tensor", "scatter_elements")
 """Operators of Relax whose negative indices count from the end."""
 
 
-def check_constant_indices(module: Any, where: str) -> None:
+def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
     """Refuse constant indices that are out of range.
 
     Before constants are folded: TVM would read outside of their memory.
@@ -31,6 +31,8 @@ def check_constant_indices(module: Any, where: str) -> None:
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
+        if not isinstance(call, tvm_api.Call):
+            continue
         operator = tvm_api.operator_name(call)
         for indices, axis, size in _constant_indices(operator, call):
             least = -size if operator in COUNTS_FROM_THE_END else 0
@@ -46,7 +48,7 @@ def check_constant_indices(module: Any, where: str) -> None:
                 )
 
 
-def _constant_indices(operator: str, call: Any) -> Iterator[tuple[Array, int, int]]:
+def _constant_indices(operator: str, call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
     """Constant indices of a call, each with its axis and the size of that."""
     if operator in ("index_put", "index_tensor"):
         yield from _by_dimension(call)
@@ -69,7 +71,7 @@ def _constant_indices(operator: str, call: Any) -> Iterator[tuple[Array, int, in
         yield indices, axis, shape[axis]
 
 
-def _by_dimension(call: Any) -> Iterator[tuple[Array, int, int]]:
+def _by_dimension(call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
     """The same where there is one tensor of indices for each dimension, as a tuple."""
     shape = tvm_api.static_shape(call.args[0]) or ()
     several = call.args[1]

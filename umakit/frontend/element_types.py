@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import Model
@@ -41,7 +39,7 @@ def check_element_types(model: Model, where: str) -> None:
                 raise _refused(f"node {node!r} computes with the element type", dtype, where)
 
 
-def _refused(what: str, dtype: Any, where: str) -> ModelError:
+def _refused(what: str, dtype: object, where: str) -> ModelError:
     return ModelError(
         f"{what} {dtype}, which C99 has no type for",
         where=where,

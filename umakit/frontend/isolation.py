@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from umakit import tvm_api
 
 relax = tvm_api.relax
 
 
-def failing_call(module: Any, run: Callable[[Any], Any]) -> tuple[Any, Any] | None:
+def failing_call(
+    module: tvm_api.IRModule, run: Callable[[tvm_api.IRModule], object]
+) -> tuple[tvm_api.Call, tvm_api.Var] | None:
     """The first call of an operator in `main` that a pass fails for on its own.
 
     Args:
@@ -22,16 +23,17 @@ def failing_call(module: Any, run: Callable[[Any], Any]) -> tuple[Any, Any] | No
         The call and the variable that it is bound to, or None where every call works alone.
     """
     for binding in tvm_api.bindings_of(module["main"]):
-        if not tvm_api.operator_name(binding.value) or binding.value.ty is None:
+        call = binding.value
+        if not isinstance(call, tvm_api.Call) or not tvm_api.operator_name(call) or call.ty is None:
             continue
         try:
-            run(_alone(binding.value))
+            run(_alone(call))
         except tvm_api.TVM_ERRORS:
-            return binding.value, binding.var
+            return call, binding.var
     return None
 
 
-def operand_types(call: Any) -> list[str]:
+def operand_types(call: tvm_api.Call) -> list[str]:
     """dtype and shape of each tensor that a call reads, for example `float32[1, 3]`."""
     shown = []
     for argument in call.args:
@@ -43,9 +45,9 @@ def operand_types(call: Any) -> list[str]:
     return shown or ["its operands"]
 
 
-def _alone(call: Any) -> Any:
+def _alone(call: tvm_api.Call) -> tvm_api.IRModule:
     """A module whose `main` computes nothing but a call, from parameters."""
-    parameters: list[Any] = []
+    parameters: list[tvm_api.Var] = []
     for variable in tvm_api.collect(call, tvm_api.Var):
         is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")
         if is_tensor and not any(variable.same_as(parameter) for parameter in parameters):

@@ -147,7 +147,7 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
     return replace(model, arithmetic=rounding, semantics=QuantizedSemantics.REALS)
 
 
-def type_specification(name: str, type_: Any, where: str) -> TensorSpecification:
+def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpecification:
     """The specification of a tensor of a Relax type.
 
     Raises:

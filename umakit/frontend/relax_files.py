@@ -18,7 +18,6 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError, UmakitError
@@ -78,7 +77,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
     return import_relax(module, name or path.stem, {}, input_shapes)
 
 
-def _check_functions_called(module: Any, path: Path) -> None:
+def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
     """Refuse a module whose kernels call C functions that do more than compute.
 
     A name in a file would else be a function that the generated C calls, `system` among them.
@@ -106,7 +105,7 @@ def _place(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8 text"
 
 
-def load(path: Path) -> Any:
+def load(path: Path) -> object:
     """What a file that `tvm.ir.save_json` wrote holds.
 
     Raises:
@@ -191,7 +190,7 @@ def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
     return None
 
 
-def _check_graph(graph: Any, path: Path) -> None:
+def _check_graph(graph: object, path: Path) -> None:
     """Refuse JSON of another kind, and modules with parts that are no network.
 
     Raises:

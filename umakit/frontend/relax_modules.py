@@ -13,7 +13,7 @@ from umakit.text.names import symbol_part
 
 
 def import_relax(
-    module: Any, name: str, parameters: Mapping[str, Any], input_shapes: InputShapes
+    module: tvm_api.IRModule, name: str, parameters: Mapping[str, Any], input_shapes: InputShapes
 ) -> Model:
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError("the Relax module has no function `main`", where=name)
@@ -31,7 +31,7 @@ def import_relax(
     return Model(symbol_part(name), _name_operators(bound), inputs, outputs, tuple(notices))
 
 
-def _check_inference(module: Any, where: str) -> None:
+def _check_inference(module: tvm_api.IRModule, where: str) -> None:
     """Refuse batch norms that normalize with the statistics of the batch.
 
     TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, make them of
@@ -51,7 +51,7 @@ def _check_inference(module: Any, where: str) -> None:
 
 
 def _bind_symbolic_dimensions(
-    module: Any, where: str, input_shapes: InputShapes
+    module: tvm_api.IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
     """Give every symbolic dimension of `main` a value: the one asked for, or 1 with a notice.
 
@@ -96,12 +96,12 @@ def _bind_symbolic_dimensions(
     return module, notices
 
 
-def _name_operators(module: Any) -> Any:
+def _name_operators(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """Name every operator call after its variable, so that reports can point at it."""
     return rename_operators(module, lambda binding: str(binding.var.name))
 
 
-def rename_operators(module: Any, name_of: Callable[[Any], str]) -> Any:
+def rename_operators(module: tvm_api.IRModule, name_of: Callable[[Any], str]) -> tvm_api.IRModule:
     """Put a name on every operator call of `main` as a source span.
 
     Args:
@@ -111,7 +111,7 @@ def rename_operators(module: Any, name_of: Callable[[Any], str]) -> Any:
 
     @tvm_api.mutator
     class Renamer(tvm_api.PyExprMutator):
-        def visit_var_binding_(self, binding: Any) -> None:
+        def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             value = self.visit_expr(binding.value)
             if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value):
                 span = tvm_api.name_span(name_of(binding))

@@ -14,6 +14,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import constant_rules
+from umakit.floats.rules import Rule
 from umakit.frontend.constant_folding import fold_with_numpy
 from umakit.frontend.isolation import failing_call, operand_types
 
@@ -24,7 +25,7 @@ DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
-def simplify(module: Any, where: str) -> Any:
+def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     """Clean-ups that every later stage relies on; none of them changes a result's meaning.
 
     Raises:
@@ -54,14 +55,14 @@ def simplify(module: Any, where: str) -> Any:
     return simplified
 
 
-def _unless_narrow(rule: Any) -> Any:
+def _unless_narrow(rule: Rule) -> Rule:
     """TVM's rule for ScatterElements, where the dtype of the indices holds the size of the axis.
 
     TVM makes the size a number of that dtype, and constant folding applies the rule to every call.
     Others are left for the rule of the CPU.
     """
 
-    def apply(builder: Any, call: Any) -> Any:
+    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         shape, dtype = tvm_api.static_shape(call.args[0]), tvm_api.dtype_of(call.args[1])
         narrow = shape is not None and shape[int(call.attrs.axis)] > np.iinfo(dtype).max
         return call if narrow else rule(builder, call)
@@ -69,7 +70,7 @@ def _unless_narrow(rule: Any) -> Any:
     return apply
 
 
-def _take_of_constants(builder: Any, call: Any) -> Any:
+def _take_of_constants(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """A rule for `take` of constants, whose indices are in range; others are left as they are.
 
     TVM's own says on the terminal that it may crash, for every call.
@@ -80,7 +81,7 @@ def _take_of_constants(builder: Any, call: Any) -> Any:
     return builder.call_te(tvm_api.topi.take, *call.args, call.attrs.axis, mode=mode)
 
 
-def _refuse_zero_divisors(module: Any, where: str) -> None:
+def _refuse_zero_divisors(module: tvm_api.IRModule, where: str) -> None:
     """Refuse integers that are divided by a constant 0."""
     for binding in _main_bindings(module):
         operator = tvm_api.operator_name(binding.value)
@@ -96,7 +97,7 @@ def _refuse_zero_divisors(module: Any, where: str) -> None:
             )
 
 
-def _not_supported(module: Any, passes: list[Any], where: str) -> ModelError:
+def _not_supported(module: tvm_api.IRModule, passes: list[Any], where: str) -> ModelError:
     """The error for a network that a pass fails for: names the operator if one alone does it."""
     to_dataflow = tvm_api.relax_transform.ConvertToDataflow(min_size=1)
     every = tvm_api.Sequential([to_dataflow, *passes, tvm_api.relax_transform.LegalizeOps()])
@@ -114,7 +115,7 @@ def _not_supported(module: Any, passes: list[Any], where: str) -> ModelError:
     )
 
 
-def _main_bindings(module: Any) -> list[Any]:
+def _main_bindings(module: tvm_api.IRModule) -> list[Any]:
     return list(tvm_api.bindings_of(module["main"]))
 
 

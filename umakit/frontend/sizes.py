@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -16,7 +15,7 @@ LARGEST_CONSTANT = 2**31 - 1
 """Bytes of a tensor that is computed of constants alone, which the compiler has to hold."""
 
 
-def check_sizes(module: Any, where: str) -> None:
+def check_sizes(module: tvm_api.IRModule, where: str) -> None:
     """Refuse a network with a tensor that C cannot address, or that no compiler could hold.
 
     Args:
@@ -40,7 +39,7 @@ def check_sizes(module: Any, where: str) -> None:
             _check(binding.var, LARGEST_CONSTANT, "too many for a constant", where)
 
 
-def _check(variable: Any, most: int, complaint: str, where: str) -> None:
+def _check(variable: tvm_api.Var, most: int, complaint: str, where: str) -> None:
     shape, dtype = tvm_api.static_shape(variable), tvm_api.dtype_of(variable)
     if shape is None or not dtype:
         return

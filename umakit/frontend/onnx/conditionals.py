@@ -54,9 +54,9 @@ def check_conditional(node: onnx.NodeProto, inputs: Sequence[Any | None], file: 
 
 
 def chosen(
-    builder: Any,
+    builder: tvm_api.BlockBuilder,
     node: onnx.NodeProto,
-    condition: Any,
+    condition: tvm_api.Expr,
     branches: tuple[Sequence[Any], Sequence[Any]],
     file: str,
 ) -> list[Any]:

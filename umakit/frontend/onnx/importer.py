@@ -43,7 +43,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._conditional = 0
         self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
 
-    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> Any:
+    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
         self._expected = inferred_types(proto)
@@ -208,7 +208,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     fix="export the model with other attributes, or without the operator",
                 )
 
-    def _label(self, module: Any) -> Any:
+    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
         """Name each call after the node whose result follows it."""
         ends = self._node_of_result
         names: dict[str, str] = {}

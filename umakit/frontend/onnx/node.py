@@ -42,7 +42,7 @@ class Node:
     proto: onnx.NodeProto
     inputs: tuple[Any, ...]
     opset: int
-    builder: Any
+    builder: tvm_api.BlockBuilder
     file: str
     dequantized: frozenset[str] = frozenset()
 
@@ -98,7 +98,7 @@ class Node:
         expression = self.input(position)
         return "" if expression is None else tvm_api.dtype_of(expression)
 
-    def emit(self, expression: Any) -> Any:
+    def emit(self, expression: tvm_api.Expr) -> tvm_api.Var:
         """Bind an expression to a variable, so that it is computed once."""
         return self.builder.emit(self.builder.normalize(expression))
 

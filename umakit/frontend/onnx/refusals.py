@@ -82,7 +82,7 @@ def is_computed(expression: Any | None) -> bool:
     return bool(tvm_api.dtype_of(expression)) and tvm_api.constant_array(expression) is None
 
 
-def described(expression: Any) -> str:
+def described(expression: tvm_api.Expr) -> str:
     """dtype and shape of an input, for example `float32[1, 3, 8, 8]`."""
     dtype = tvm_api.dtype_of(expression) if hasattr(expression, "ty") else ""
     if not dtype or not hasattr(expression.ty, "shape"):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit.frontend.onnx.node import Node
+from umakit.tvm_api import Expr
 
-Converter = Callable[[Node], Any | None]
+Converter = Callable[[Node], Expr | list[Expr] | None]
 """From a node to its result: a Relax expression, a list of them for several results, or None to
 leave the node to TVM's importer."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tflite
 
 from umakit import tvm_api
@@ -35,12 +36,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         values: Relax expressions by tensor number.
     """
 
-    def __init__(self, graph: TfliteGraph, builder: Any) -> None:
+    def __init__(self, graph: TfliteGraph, builder: tvm_api.BlockBuilder) -> None:
         super().__init__(graph.model, graph.subgraph, frontend.ExprTable(), builder)
         self._graph = graph
-        self.values: dict[int, Any] = {}
+        self.bb: tvm_api.BlockBuilder = builder
+        self.values: dict[int, tvm_api.Expr] = {}
 
-    def convert(self, operator: TfliteOperator) -> Any:
+    def convert(self, operator: TfliteOperator) -> tvm_api.Expr | list[tvm_api.Expr]:
         """The Relax expression of an operator's result; a list for several results.
 
         Raises:
@@ -52,7 +54,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
 
-    def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Any:
+    def imported(
+        self, operator: TfliteOperator, values: Mapping[int, Any] | None = None
+    ) -> tvm_api.Expr:
         """What TVM's own converter makes of an operator.
 
         Args:
@@ -62,15 +66,16 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         before = dict(self.values)
         self.values.update(values or {})
         try:
-            return self.bb.normalize(self.convert_map[operator.code](op=operator.table))
+            converted: tvm_api.Expr = self.convert_map[operator.code](op=operator.table)
+            return self.bb.normalize(converted)
         finally:
             self.values = before
 
-    def emit(self, value: Any) -> Any:
+    def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
         """A variable that is bound to an expression."""
         return self.bb.emit(value)
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> tvm_api.Expr:
         """The expression of a tensor, which may be a constant."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
@@ -86,7 +91,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The shape of a tensor."""
         return self._graph.tensors[number].shape
 
-    def constant(self, operator: TfliteOperator, position: int) -> Any:
+    def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
         """The values of an input that must be a constant.
 
         Raises:
@@ -96,7 +101,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         if number < 0 or not self._graph.tensors[number].constant:
             raise ModelError(f"its input {position} is no constant")
         (wrapper,) = self.get_tensors([number])
-        return self.get_tensor_value(wrapper)
+        values: npt.NDArray[Any] = self.get_tensor_value(wrapper)
+        return values
 
     def integers(self, operator: TfliteOperator, position: int) -> list[int]:
         """The values of a constant input of integers, in one row.
@@ -127,14 +133,16 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         options.Init(table.Bytes, table.Pos)
         return options
 
-    def dequantized(self, number: int) -> Any:
+    def dequantized(self, number: int) -> tvm_api.Expr:
         """The real numbers of a tensor, bound to a variable."""
         if not self._graph.tensors[number].scales.size:
             return self.value(number)
         (wrapper,) = self.get_tensors([number])
         return self.bb.emit(self.dequantize(self.value(number), wrapper))
 
-    def quantized(self, operator: TfliteOperator, value: Any, activation: int = 0) -> Any:
+    def quantized(
+        self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
+    ) -> tvm_api.Expr:
         """Real numbers as the operator's result, after a fused activation."""
         bounds = _activation_bounds(activation)
         if bounds is not None:
@@ -143,7 +151,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         (wrapper,) = self.get_tensors(operator.outputs[:1])
         if not self._graph.tensors[operator.outputs[0]].scales.size:
             return value
-        return self.quantize(self.bb.emit(value), wrapper)
+        rounded: tvm_api.Expr = self.quantize(self.bb.emit(value), wrapper)
+        return rounded
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
         """Least and largest integer of the result that a fused activation lets through."""
@@ -156,13 +165,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         )
         return low, high
 
-    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Any:
+    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> tvm_api.Expr:
         """A function of the first input's real numbers, as the operator's result."""
         return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
-    def get_expr(self, input_tensor_idx: int) -> Any:
+    def get_expr(self, input_tensor_idx: int) -> tvm_api.Expr:
         """The value of a tensor that is no constant."""
         return self.values[int(input_tensor_idx)]
 
@@ -188,7 +197,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             wrappers.pop()
         return wrappers
 
-    def dequantize(self, expr: Any, tensor: Any) -> Any:
+    def dequantize(self, expr: tvm_api.Expr, tensor: Any) -> tvm_api.Expr:
         """Real numbers; a bias of 64 bits is converted to 32 first, as TVM dequantizes no more.
 
         Raises:
@@ -199,15 +208,21 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
                 raise ModelError("its bias needs more than 32 bits")
             expr = relax.op.astype(expr, "int32")
-        return super().dequantize(expr, tensor)
+        reals: tvm_api.Expr = super().dequantize(expr, tensor)
+        return reals
 
     def is_prefetched(self, input_tensor_idx: int) -> bool:
         """No values are kept aside."""
         return False
 
     def convert_qnn_fused_activation_function(
-        self, expr: Any, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
-    ) -> Any:
+        self,
+        expr: tvm_api.Expr,
+        fused_activation_fn: int,
+        scale: float,
+        zero_point: int,
+        dtype: str,
+    ) -> tvm_api.Expr:
         """A clip of integers; bounds are rounded as TensorFlow Lite does, ties away from zero."""
         bounds = _activation_bounds(fused_activation_fn)
         if bounds is None:

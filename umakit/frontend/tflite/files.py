@@ -116,7 +116,7 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
 # --- conversion ---------------------------------------------------------------------------------
 
 
-def _module(graph: TfliteGraph, where: str) -> Any:
+def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
     """The Relax module of a checked graph; calls carry the name of the tensor they write."""
     builder = tvm_api.relax.BlockBuilder()
     converter = Converter(graph, builder)
@@ -145,7 +145,9 @@ def _module(graph: TfliteGraph, where: str) -> Any:
     return _named(builder.get(), ends)
 
 
-def _convert_all(converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str) -> Any:
+def _convert_all(
+    converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
+) -> tvm_api.Expr:
     """Convert all operators; returns the graph's result.
 
     Args:
@@ -197,7 +199,7 @@ def _convert(
     return variables
 
 
-def _named(module: Any, ends: Mapping[str, str]) -> Any:
+def _named(module: tvm_api.IRModule, ends: Mapping[str, str]) -> tvm_api.IRModule:
     """Name each call after the operator whose result follows it."""
     names: dict[str, str] = {}
     pending: list[str] = []

@@ -20,9 +20,12 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from umakit.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
 
 HOW_TO_EXPORT = (
     "export a program: "
@@ -59,7 +62,7 @@ def is_torch_file(path: Path) -> bool:
     return LEGACY_MAGIC in head or path.suffix in (".pt", ".pt2", ".pth")
 
 
-def load_program(path: Path) -> Any:
+def load_program(path: Path) -> torch.export.ExportedProgram:
     """Read an exported program; see the module's docstring for what is not read.
 
     Raises:

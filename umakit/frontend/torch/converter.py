@@ -55,10 +55,11 @@ class Converter(Importer):  # type: ignore[misc]
         self._program = program
         self._names = names
         self._labels: dict[str, str] = {}
-        self._constants: dict[Any, Any] = {}
-        self.block_builder = relax.BlockBuilder()
+        self._constants: dict[tuple[Any, ...], tvm_api.Expr] = {}
+        self.env: dict[Node, tvm_api.Expr] = {}
+        self.block_builder = tvm_api.BlockBuilder()
 
-    def run(self, outputs: int) -> Any:
+    def run(self, outputs: int) -> tvm_api.IRModule:
         """The Relax module; `main` returns that many tensors, as a tuple if there are several.
 
         Raises:
@@ -70,7 +71,7 @@ class Converter(Importer):  # type: ignore[misc]
             tvm_api.abandon(self.block_builder)
             raise
 
-    def _module(self, outputs: int) -> Any:
+    def _module(self, outputs: int) -> tvm_api.IRModule:
         program, builder = self._program, self.block_builder
         for node in program.inputs:
             shape, dtype = self.type_of(node)
@@ -87,13 +88,13 @@ class Converter(Importer):  # type: ignore[misc]
             builder.emit_func_output(result)
         return builder.get()
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: Node) -> tvm_api.Expr:
         """The Relax expression of a tensor node; constants are made when they are used."""
         if node not in self.env:
             self.env[node] = self._constant(node)
         return self.env[node]
 
-    def definition(self, value: Any) -> Any:
+    def definition(self, value: tvm_api.Expr) -> tvm_api.Expr:
         """What a variable is bound to; anything else is its own definition."""
         bound = self.block_builder.lookup_binding(value) if isinstance(value, relax.Var) else None
         return value if bound is None else self.definition(bound)
@@ -115,7 +116,7 @@ class Converter(Importer):  # type: ignore[misc]
         """Shapes and dtypes of a node that yields several tensors."""
         return [(tuple(v.shape), self.dtype(v.dtype, node)) for v in self.fake(node)]
 
-    def dtype(self, dtype: Any, node: Node) -> str:
+    def dtype(self, dtype: torch.dtype, node: Node) -> str:
         """A dtype of torch in TVM.
 
         Raises:
@@ -128,7 +129,8 @@ class Converter(Importer):  # type: ignore[misc]
 
     def by_tvm(self, node: Node) -> Expr:
         """What TVM's own converter makes of a node."""
-        return self.convert_map[node.target.__name__](node)
+        converted: Expr = self.convert_map[node.target.__name__](node)
+        return converted
 
     def refuse(self, node: Node, what: str, fix: str = "") -> ModelError:
         """The error to raise about a node."""
@@ -161,7 +163,8 @@ class Converter(Importer):  # type: ignore[misc]
         if isinstance(value, tvm_api.Var):
             self._labels.setdefault(str(value.name), self._label_of(node))
 
-    def _result(self, node: Node, name: str) -> Any:
+    def _result(self, node: Node, name: str) -> tvm_api.Expr | None:
+        """What a node becomes; None for a check of torch, which computes nothing."""
         if name == "getitem":
             return self._item_of(node)
         namespace = getattr(node.target, "namespace", "")
@@ -195,9 +198,10 @@ class Converter(Importer):  # type: ignore[misc]
             node = source
         return node.name if node.op == "placeholder" else self._names.label(node)
 
-    def _item_of(self, node: Node) -> Any:
+    def _item_of(self, node: Node) -> tvm_api.Expr | None:
+        """What an element of several results is; None for one that nothing uses."""
         source, position = node.args
-        whole = self.env[source]
+        whole: tvm_api.Expr = self.env[source]
         if isinstance(whole.ty, relax.TensorType):
             whole_of_one = position == 0
             if not whole_of_one and node.users:
@@ -209,18 +213,18 @@ class Converter(Importer):  # type: ignore[misc]
                               "use its first result only")  # fmt: skip
         parts = self.definition(whole)
         if isinstance(parts, relax.Tuple):
-            return parts.fields[position]
+            return parts.fields[int(position)]
         return self.block_builder.emit(relax.TupleGetItem(whole, position))
 
-    def _bound(self, value: Any) -> Any:
+    def _bound(self, value: object) -> tvm_api.Expr:
         """A value as a variable; a name of its own marks where the node ends."""
         if isinstance(value, tvm_api.Var):
             return value
-        if not isinstance(value, relax.Expr):
+        if not isinstance(value, tvm_api.Expr):
             raise TypeError(f"the result is a {type(value).__name__}")
         return self.block_builder.emit(value)
 
-    def _check_result(self, node: Node, value: Any) -> None:
+    def _check_result(self, node: Node, value: tvm_api.Expr) -> None:
         """Refuse a result of another type than torch's."""
         if not isinstance(self.fake(node), torch.Tensor):
             return
@@ -236,7 +240,7 @@ class Converter(Importer):  # type: ignore[misc]
                 "export the model with other attributes, or without the operator",
             )
 
-    def _constant(self, node: Node) -> Any:
+    def _constant(self, node: Node) -> tvm_api.Expr:
         """A tensor that depends on weights alone; equal ones are one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)
@@ -248,7 +252,7 @@ class Converter(Importer):  # type: ignore[misc]
             self._constants[key] = relax.const(array, dtype)
         return self._constants[key]
 
-    def _label(self, module: Any) -> Any:
+    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
         """Name each call after the node whose result follows it."""
         names: dict[str, str] = {}
         pending: list[str] = []

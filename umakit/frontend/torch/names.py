@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from umakit.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
 
 FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)|^<")
@@ -22,7 +25,7 @@ class Names:
         where: file or name of the model, for errors.
     """
 
-    def __init__(self, program: Any, where: str) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, where: str) -> None:
         self._where = where
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]
         self._paths = {node.name: _module_path(node) for node in nodes}
@@ -34,7 +37,7 @@ class Names:
             if letter == "."
         }
 
-    def label(self, node: Any) -> str:
+    def label(self, node: torch.fx.Node) -> str:
         """The name of a node of the program, or of one that it was decomposed into."""
         origin = self._origin(node)
         path = self._paths.get(origin, _module_path(node))
@@ -43,14 +46,14 @@ class Names:
         alone = self._counts[path] == 1 and path not in self._parents
         return path if alone else f"{path}.{origin}"
 
-    def error(self, node: Any, what: str, fix: str = "") -> ModelError:
+    def error(self, node: torch.fx.Node, what: str, fix: str = "") -> ModelError:
         """An error about a node: operator, name, source line."""
         line = source_line(node)
         place = f"node {self.label(node)!r}" + (f" ({line})" if line else "")
         return ModelError(f"operator {operator_of(node)} of {place} {what}", where=self._where,
                           fix=fix)  # fmt: skip
 
-    def _origin(self, node: Any) -> str:
+    def _origin(self, node: torch.fx.Node) -> str:
         """The name of the node of the program that a decomposed node comes from."""
         found = str(node.name)
         source = (node.meta.get("from_node") or [None])[-1]
@@ -61,21 +64,21 @@ class Names:
         return found
 
 
-def operator_of(node: Any) -> str:
+def operator_of(node: torch.fx.Node) -> str:
     """`aten.relu.default` for a call of it."""
     if isinstance(node.target, str) or hasattr(node.target, "_schema"):
         return str(node.target)
     return str(node.target.__name__)
 
 
-def source_line(node: Any) -> str:
+def source_line(node: torch.fx.Node) -> str:
     """`model.py:12` where the model's own source calls a node; empty when it is not known."""
     frames = [match.groupdict() for match in FRAME.finditer(node.meta.get("stack_trace") or "")]
     own = [frame for frame in frames if not LIBRARY.search(frame["file"])]
     return f"{Path(own[-1]['file']).name}:{own[-1]['line']}" if own else ""
 
 
-def _module_path(node: Any) -> str:
+def _module_path(node: torch.fx.Node) -> str:
     """The innermost module that a node belongs to; empty for the model itself."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""

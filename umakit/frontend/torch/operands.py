@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +30,7 @@ def cast(value: Expr, dtype: str) -> Expr:
     return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
 
 
-def operand(graph: Graph, given: Any, dtype: str) -> Expr:
+def operand(graph: Graph, given: torch.fx.Node | float, dtype: str) -> Expr:
     """A tensor or number as a Relax expression of a dtype."""
     if isinstance(given, torch.fx.Node):
         return cast(graph.value(given), dtype)
@@ -52,13 +51,13 @@ def reduced_axes(given: Arguments) -> list[int] | None:
     return [int(dim) for dim in dims] if dims else None
 
 
-def moments(value: Expr, axes: Sequence[int], builder: Any) -> tuple[Expr, Expr]:
+def moments(value: Expr, axes: Sequence[int], builder: tvm_api.BlockBuilder) -> tuple[Expr, Expr]:
     """Difference to the mean, and mean of its square, over axes that are kept."""
     centred = builder.emit(op.subtract(value, op.mean(value, list(axes), keepdims=True)))
     return centred, op.mean(op.multiply(centred, centred), list(axes), keepdims=True)
 
 
-def expm1(value: Any, dtype: str) -> Any:
+def expm1(value: Expr, dtype: str) -> Expr:
     """exp(x) - 1 without cancellation: (u - 1) * x / log(u) with u = exp(x), by W. Kahan."""
     one, shifted = constant(1, dtype), op.exp(value)
     less = op.subtract(shifted, one)

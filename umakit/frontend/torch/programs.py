@@ -8,6 +8,7 @@ the network's result is refused: a model in training mode, state that is written
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
     return Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
 
 
-def output_names(program: Any, where: str) -> list[str]:
+def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:
     """What the outputs are called: keys of a dictionary joined by `_`, else the graph's names.
 
     Raises:
@@ -99,7 +100,7 @@ def output_names(program: Any, where: str) -> list[str]:
     return chosen
 
 
-def _path_name(path: Any) -> str:
+def _path_name(path: Sequence[object]) -> str:
     """The name in a path of keys; empty when it holds positions only."""
     if all(isinstance(key, pytree.SequenceKey) for key in path):
         return ""
@@ -110,7 +111,7 @@ def _path_name(path: Any) -> str:
 # --- training mode --------------------------------------------------------------------------------
 
 
-def _check_inference(node: Any, names: Names) -> None:
+def _check_inference(node: torch.fx.Node, names: Names) -> None:
     """Refuse what a network only does while it is trained.
 
     Raises:

@@ -12,10 +12,12 @@ between that and its quantize; they are applied to the integers instead, which c
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from umakit import tvm_api
@@ -91,17 +93,17 @@ class Grid:
     axis: int
     dtype: str
 
-    def quantize(self, value: Any) -> Any:
+    def quantize(self, value: tvm_api.Expr) -> tvm_api.Expr:
         return relax.op.quantize(value, *self._constants(), axis=self.axis, out_dtype=self.dtype)
 
-    def dequantize(self, value: Any, dtype: str) -> Any:
+    def dequantize(self, value: tvm_api.Expr, dtype: str) -> tvm_api.Expr:
         return relax.op.dequantize(value, *self._constants(), axis=self.axis, out_dtype=dtype)
 
     def _constants(self) -> tuple[Any, Any]:
         return relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
 
 
-def number_of(graph: Graph, node: Node, given: Any, what: str) -> Any:
+def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[Any]:
     """A number or constant tensor among a node's arguments, as a NumPy array."""
     if not isinstance(given, torch.fx.Node):
         return np.asarray(given)
@@ -112,7 +114,8 @@ def number_of(graph: Graph, node: Node, given: Any, what: str) -> Any:
             "supported",
             "quantize statically: is_dynamic=False, and calibrate with data",
         )
-    return graph.fake(given).detach().cpu().numpy()
+    array: npt.NDArray[Any] = graph.fake(given).detach().cpu().numpy()
+    return array
 
 
 def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
@@ -143,7 +146,7 @@ def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
     return Grid(scale, np.ascontiguousarray(zero_points), given["axis"] % rank, dtype)
 
 
-def single_grid(call: Any) -> Grid | None:
+def single_grid(call: tvm_api.Expr) -> Grid | None:
     """The grid of a dequantize call to float32 with one scale; None for anything else."""
     if tvm_api.operator_name(call) != "dequantize" or tvm_api.dtype_of(call) != "float32":
         return None
@@ -157,27 +160,27 @@ def single_grid(call: Any) -> Grid | None:
 # --- data movement --------------------------------------------------------------------------------
 
 
-def _operands(call: Any) -> list[Any]:
+def _operands(call: tvm_api.Call) -> list[Any]:
     """The tensors whose elements a movement moves."""
     first = call.args[0]
     return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
 
 
-def _with_operands(call: Any, operands: list[Any]) -> Any:
+def _with_operands(call: tvm_api.Call, operands: list[Any]) -> tvm_api.Call:
     several = isinstance(call.args[0], tvm_api.RelaxTuple)
     first = relax.Tuple(operands) if several else operands[0]
     return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
 
 
-def _is_movement(call: Any) -> bool:
+def _is_movement(call: tvm_api.Expr) -> bool:
     """Whether an expression is a call of an operator that only moves elements."""
     operator = tvm_api.operator_name(call)
     if operator == resampling.OPERATOR:
-        return resampling.moves_only(call)
+        return isinstance(call, tvm_api.Call) and resampling.moves_only(call)
     return operator in DATA_MOVEMENT_OPERATORS
 
 
-def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
+def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
     """A movement of dequantized integers as dequantized, moved integers; others as they are.
 
     Args:
@@ -185,9 +188,9 @@ def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
         value: what an operator was converted to.
     """
     call = graph.definition(value)
-    if tvm_api.operator_name(call) == "nn.pad":
+    if isinstance(call, tvm_api.Call) and tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)
-    if not _is_movement(call):
+    if not isinstance(call, tvm_api.Call) or not _is_movement(call):
         return value
     sources = [graph.definition(operand) for operand in _operands(call)]
     grids = [single_grid(source) for source in sources]
@@ -200,7 +203,7 @@ def in_front_of_dequantize(graph: Graph, value: Any) -> Any:
     return grid.dequantize(moved, "float32")
 
 
-def _padded_integers(graph: Graph, call: Any, value: Any) -> Any:
+def _padded_integers(graph: Graph, call: tvm_api.Call, value: tvm_api.Expr) -> tvm_api.Expr:
     """A pad of dequantized integers with 0 as a pad of the integers with their zero point."""
     source = graph.definition(call.args[0])
     grid, number = single_grid(source), float(call.attrs.pad_value)
@@ -211,13 +214,17 @@ def _padded_integers(graph: Graph, call: Any, value: Any) -> Any:
     return grid.dequantize(graph.block_builder.emit(padded), "float32")
 
 
-def moved_behind(graph: Graph, value: Any, function: Any) -> Any:
+def moved_behind(
+    graph: Graph, value: tvm_api.Expr, function: Callable[[tvm_api.Expr], tvm_api.Expr]
+) -> tvm_api.Expr:
     """A quantize of moved numbers as the movement of quantized numbers."""
     call = graph.definition(value)
+    if not isinstance(call, tvm_api.Call):
+        return function(value)
     operator = tvm_api.operator_name(call)
     if operator in ACTIVATIONS and _is_movement(graph.definition(call.args[0])):
 
-        def activated(moved: Any) -> Any:
+        def activated(moved: tvm_api.Expr) -> tvm_api.Expr:
             return function(graph.block_builder.emit(_with_operands(call, [moved])))
 
         return moved_behind(graph, call.args[0], activated)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from umakit import tvm_api
 from umakit.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
 
 Node = Any
 """A `torch.fx.Node`, which calls an operator."""
-Expr = Any
+Expr = tvm_api.Expr
 """A Relax expression."""
 Arguments = Mapping[str, Any]
 """A node's arguments by the names of its schema, defaults included."""
@@ -33,7 +37,7 @@ class Graph(Protocol):
     """What conversions may ask about the program, and where they put Relax bindings."""
 
     @property
-    def block_builder(self) -> Any:
+    def block_builder(self) -> tvm_api.BlockBuilder:
         """Relax's block builder, whose `emit` binds an expression to a variable."""
 
     def value(self, node: Node) -> Expr:
@@ -54,7 +58,7 @@ class Graph(Protocol):
     def types_of(self, node: Node) -> list[tuple[tuple[int, ...], str]]:
         """Shapes and dtypes of a node that yields several tensors."""
 
-    def dtype(self, dtype: Any, node: Node) -> str:
+    def dtype(self, dtype: torch.dtype, node: Node) -> str:
         """A dtype of torch in TVM."""
 
     def by_tvm(self, node: Node) -> Expr:

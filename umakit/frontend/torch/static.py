@@ -39,12 +39,12 @@ class StaticProgram:
     inputs: tuple[Any, ...]
     values: Mapping[Any, Any]
 
-    def is_constant(self, node: Any) -> bool:
+    def is_constant(self, node: torch.fx.Node) -> bool:
         """Whether a node's value depends on weights alone."""
         return isinstance(self.values[node], torch.Tensor) and not is_fake(self.values[node])
 
 
-def is_fake(value: Any) -> bool:
+def is_fake(value: object) -> bool:
     """Whether a value is a tensor with a type only, or holds one."""
     if isinstance(value, (tuple, list)):
         return any(is_fake(inner) for inner in value)
@@ -52,7 +52,7 @@ def is_fake(value: Any) -> bool:
 
 
 def input_sizes(
-    program: Any, wanted: InputShapes, where: str
+    program: torch.export.ExportedProgram, wanted: InputShapes, where: str
 ) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Shapes by input name with symbolic dimensions bound, and what to tell the user.
 
@@ -122,7 +122,7 @@ def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], w
 
 
 def make_static(
-    program: Any,
+    program: torch.export.ExportedProgram,
     shapes: Mapping[str, tuple[int, ...]],
     fail: Callable[[Any, str], ModelError],
     where: str,
@@ -179,7 +179,7 @@ def _decompositions(whole: Collection[str]) -> Any:
     return table
 
 
-def check_no_state(program: Any, where: str) -> None:
+def check_no_state(program: torch.export.ExportedProgram, where: str) -> None:
     """Refuse a program that writes a buffer or an input.
 
     Only decomposition makes `buffer += 1` an output that torch would write back.
@@ -203,7 +203,7 @@ def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
     return value if isinstance(value, (bool, int, float)) or value is None else used
 
 
-def _constants(program: Any, where: str) -> dict[str, Any]:
+def _constants(program: torch.export.ExportedProgram, where: str) -> dict[str, Any]:
     """Parameters, buffers and lifted constants by the name of their placeholder."""
     signature, constants = program.graph_signature, {}
     for spec in signature.input_specs:
@@ -218,7 +218,7 @@ def _constants(program: Any, where: str) -> dict[str, Any]:
 
 
 def _evaluate(
-    node: Any,
+    node: torch.fx.Node,
     values: Mapping[Any, Any],
     mode: Any,
     fail: Callable[[Any, str], ModelError],

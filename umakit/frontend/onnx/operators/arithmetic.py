@@ -63,11 +63,11 @@ def bit_shift(node: Node) -> Any | None:
     x, amount = node.inputs
     width = np.dtype(dtype).itemsize * 8
 
-    def const(value: int) -> Any:
+    def const(value: int) -> tvm_api.GenericConst:
         return tvm_api.relax.const(value, dtype)
 
     signed = not dtype.startswith("u")
-    outside = op.greater_equal(amount, const(width))
+    outside: tvm_api.Expr = op.greater_equal(amount, const(width))
     if signed:
         outside = op.logical_or(outside, op.less(amount, const(0)))
     outside = node.emit(outside)

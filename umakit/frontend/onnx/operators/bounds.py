@@ -25,19 +25,14 @@ def clip(node: Node) -> Any | None:
     if dtype not in FLOATS:
         return None
     relax, value = tvm_api.relax, node.input(0)
-    bounds = [
-        _bound(node, position, name, default)
-        for position, name, default in ((1, "min", -np.inf), (2, "max", np.inf))
-    ]
-    if dtype == "float32" and all(isinstance(bound, float) for bound in bounds):
-        low, high = bounds
-        if low <= high:
-            return relax.op.clip(value, tvm_api.float_value(low), tvm_api.float_value(high))
-    low, high = (relax.const(b, dtype) if isinstance(b, float) else b for b in bounds)
-    return relax.op.minimum(node.emit(relax.op.maximum(value, low)), high)
+    low, high = _bound(node, 1, "min", -np.inf), _bound(node, 2, "max", np.inf)
+    if dtype == "float32" and isinstance(low, float) and isinstance(high, float) and low <= high:
+        return relax.op.clip(value, tvm_api.float_value(low), tvm_api.float_value(high))
+    least, most = (relax.const(b, dtype) if isinstance(b, float) else b for b in (low, high))
+    return relax.op.minimum(node.emit(relax.op.maximum(value, least)), most)
 
 
-def _bound(node: Node, position: int, name: str, default: float) -> Any:
+def _bound(node: Node, position: int, name: str, default: float) -> float | tvm_api.Expr:
     """A bound as a number, or as a Relax expression where it is computed at run time."""
     expression = node.input(position)
     if expression is None:
@@ -49,7 +44,7 @@ def _bound(node: Node, position: int, name: str, default: float) -> Any:
 
 
 @converts("ThresholdedRelu", "alpha")
-def thresholded_relu(node: Node) -> Any:
+def thresholded_relu(node: Node) -> tvm_api.Expr:
     """x where it is above the threshold, else 0; TVM multiplies by 0 there, which inf turns to NaN.
 
     The converter returns a Relax expression of the data's shape and dtype.

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
@@ -13,7 +11,7 @@ op = tvm_api.relax.op
 
 
 @converts("Celu", "alpha")
-def celu(node: Node) -> Any:
+def celu(node: Node) -> tvm_api.Expr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), float32 of any shape."""
     alpha, dtype = float(node.attribute("alpha", 1.0)), node.dtype(0)
     if alpha == 0 or not dtype.startswith("float"):

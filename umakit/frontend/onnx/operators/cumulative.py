@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
@@ -13,7 +11,7 @@ op = tvm_api.relax.op
 
 
 @converts("CumSum", "exclusive reverse")
-def cumulative_sum(node: Node) -> Any:
+def cumulative_sum(node: Node) -> tvm_api.Expr:
     """Sums up to each element along a constant axis, or from each one to the end (`reverse`).
 
     Elements are added in their order, or in the opposite one, as ONNX Runtime does.

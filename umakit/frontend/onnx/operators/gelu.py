@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -14,7 +12,7 @@ from umakit.frontend.onnx.rewriting import MICROSOFT, Rewriter, rewrites
 
 
 @converts("Gelu", "approximate")
-def approximate_gelu(node: Node) -> Any:
+def approximate_gelu(node: Node) -> tvm_api.Expr:
     """Gelu in either form; opsets before 20 have it from the operators below."""
     functions = {"none": tvm_api.relax.op.nn.gelu, "tanh": tvm_api.relax.op.nn.gelu_tanh}
     form = node.attribute("approximate", "none")

@@ -77,7 +77,7 @@ def one_hot(node: Node) -> Any | None:
 
 
 @converts("MaxUnpool", "kernel_shape pads strides")
-def max_unpool(node: Node) -> Any:
+def max_unpool(node: Node) -> tvm_api.Expr:
     """MaxUnpool, whose indices are places in the flattened result; none is negative.
 
     They are those of the shape that the attributes give; an `output_shape` adds zeros behind it, as

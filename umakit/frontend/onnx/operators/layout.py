@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
@@ -16,7 +14,7 @@ COUNTED_SPLIT_SINCE = 18
 
 
 @converts("SpaceToDepth", "blocksize mode")
-def space_to_depth(node: Node) -> Any:
+def space_to_depth(node: Node) -> tvm_api.Expr:
     """A SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -29,7 +27,7 @@ def space_to_depth(node: Node) -> Any:
 
 
 @converts("DepthToSpace", "blocksize mode")
-def depth_to_space(node: Node) -> Any:
+def depth_to_space(node: Node) -> tvm_api.Expr:
     """A DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -55,7 +53,9 @@ def _block(node: Node) -> tuple[int, str, tuple[int, ...]]:
     return block, mode, shape
 
 
-def _rearranged(node: Node, parts: list[int], order: tuple[int, ...], result: list[int]) -> Any:
+def _rearranged(
+    node: Node, parts: list[int], order: tuple[int, ...], result: list[int]
+) -> tvm_api.Expr:
     split = node.emit(relax.op.reshape(node.inputs[0], parts))
     moved = node.emit(relax.op.permute_dims(split, list(order)))
     return relax.op.reshape(moved, result)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import STASH, converts
@@ -16,7 +14,7 @@ PER_CHANNEL_SINCE = 21
 
 
 @converts("GroupNormalization", "epsilon num_groups", ignored={"stash_type": STASH})
-def group_normalization(node: Node) -> Any:
+def group_normalization(node: Node) -> tvm_api.Expr:
     """A GroupNormalization of float32 [N, C, ...], as three steps that are fused later."""
     shape, groups = node.shape(0), int(node.attribute("num_groups"))
     if node.dtype(0) != "float32" or len(shape) < 3 or groups < 1 or shape[1] % groups:

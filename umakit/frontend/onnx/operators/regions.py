@@ -23,7 +23,7 @@ MODE_SINCE = 16
     "RoiAlign",
     "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
 )
-def roi_align(node: Node) -> Any:
+def roi_align(node: Node) -> tvm_api.Expr:
     """A RoiAlign (ONNX operator specification, opset 22).
 
     With constant regions every place is known; otherwise places and weights are computed at run
@@ -74,11 +74,12 @@ def roi_align(node: Node) -> Any:
     return roi_pool(operands, maximum=mode == "max")
 
 
-def _images(node: Node, count: int) -> Any:
+def _images(node: Node, count: int) -> tvm_api.Expr:
     """Which image each region is of, integers [R]."""
     constant = node.constant(2)
     if constant is None:
-        return node.inputs[2]  # checked in C, as every position that depends on data
+        images: tvm_api.Expr = node.inputs[2]
+        return images  # checked in C, as every position that depends on data
     if ((constant < 0) | (constant >= count)).any():
         raise node.refuse(f"has batch_indices outside of the {count} images")
     return relax.const(constant.astype(np.int32))
@@ -140,10 +141,10 @@ def _samples(
     size, ratio, extent = sizes
     op, emit = relax.op, node.emit
 
-    def number(value: Any) -> Any:
+    def number(value: npt.ArrayLike) -> tvm_api.Expr:
         return relax.const(np.asarray(value, np.float32))
 
-    def column(position: int) -> Any:
+    def column(position: int) -> tvm_api.Expr:
         part = emit(op.strided_slice(node.inputs[1], [1], [position], [position + 1]))
         scaled = emit(op.multiply(emit(op.reshape(part, (-1, 1, 1))), number(scale)))
         return emit(op.subtract(scaled, number(offset)))
@@ -169,7 +170,7 @@ def _samples(
     rest = emit(op.subtract(clipped, low))
     shape = (*(tvm_api.static_shape(low) or ()), 1)
 
-    def pair(left: Any, right: Any) -> Any:
+    def pair(left: tvm_api.Expr, right: tvm_api.Expr) -> tvm_api.Expr:
         both = [emit(op.reshape(item, shape)) for item in (left, right)]
         return emit(op.concat(both, -1))
 

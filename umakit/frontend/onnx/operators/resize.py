@@ -154,7 +154,7 @@ def _axis(
 
 
 def _by_policy(
-    node: Node, factors: Any, results: list[int], sizes: list[int]
+    node: Node, factors: npt.NDArray[np.float32], results: list[int], sizes: list[int]
 ) -> tuple[Any, list[int]]:
     """Scales and sizes that keep the ratio of the sides, where the model asks for it."""
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
@@ -167,10 +167,12 @@ def _by_policy(
     return [factor] * len(sizes), kept
 
 
-def _resized(node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str) -> Any:
+def _resized(
+    node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str
+) -> tvm_api.Expr:
     """The operand resized along all axes."""
     shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
-    data = node.inputs[0]
+    data: tvm_api.Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
         return data
     whole = [axis for axis in axes if _changes(axis, cropped)]
@@ -220,7 +222,9 @@ def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str
     return coordinates.cubic(axis, transformation, a, exclude)
 
 
-def _extrapolated(node: Node, data: Any, axis: Axis, rank: int, value: float) -> Any:
+def _extrapolated(
+    node: Node, data: tvm_api.Expr, axis: Axis, rank: int, value: float
+) -> tvm_api.Expr:
     """The data with a value where coordinates lie outside of the operand."""
     x = coordinates.coordinates(axis, "tf_crop_and_resize")
     inside = (x >= 0) & (x <= axis.size - 1)

@@ -66,7 +66,7 @@ class _Sizes:
 @converts("LSTM", f"{COMMON} input_forget", ignored=OUTPUTS)
 @converts("GRU", f"{COMMON} linear_before_reset", ignored=OUTPUTS)
 @converts("RNN", COMMON, ignored=OUTPUTS)
-def recurrent_layer(node: Node) -> Any:
+def recurrent_layer(node: Node) -> list[tvm_api.Expr]:
     """Y, Y_h and, of LSTM, Y_c, of one or both directions."""
     kind = node.proto.op_type
     reversals = DIRECTIONS.get(node.attribute("direction", "forward"))
@@ -174,7 +174,7 @@ def _lengths(node: Node, sizes: _Sizes) -> Any | None:
 
 
 def _direction(
-    node: Node, number: int, cell: Cell, rows: Any, sizes: _Sizes, lengths: Any | None
+    node: Node, number: int, cell: Cell, rows: tvm_api.Expr, sizes: _Sizes, lengths: Any | None
 ) -> list[Any]:
     """Outputs [T, B, H], last state [B, H] and last cell [B, H] of one direction."""
     hidden, emit = sizes.hidden, node.emit
@@ -198,7 +198,7 @@ def _direction(
     return [emit(relax.TupleGetItem(both, item)) for item in range(3)]
 
 
-def _of_direction(node: Node, position: int, number: int) -> Any:
+def _of_direction(node: Node, position: int, number: int) -> tvm_api.Expr:
     """The part of an input, whose first axis is that of directions, of one direction."""
     whole = node.inputs[position]
     if node.shape(position)[0] > 1:
@@ -223,7 +223,7 @@ def _biases(node: Node, number: int, cell: Cell, sizes: _Sizes) -> tuple[Any, An
     return emit(op.add(first, emit(op.concat([others, zeros], 0)))), last
 
 
-def _state(node: Node, position: int, number: int, sizes: _Sizes) -> Any:
+def _state(node: Node, position: int, number: int, sizes: _Sizes) -> tvm_api.Expr:
     """The first state of a direction [B, H], zeros unless it is given."""
     if node.input(position) is None:
         shape, dtype = (sizes.batch, sizes.hidden), node.dtype(0)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umakit import tvm_api
@@ -14,7 +12,7 @@ from umakit.frontend.onnx.registry import converts
 op = tvm_api.relax.op
 
 
-def _elements(node: Node) -> list[Any]:
+def _elements(node: Node) -> list[tvm_api.Expr]:
     """The tensors of the sequence that is the first input.
 
     Raises:
@@ -51,13 +49,13 @@ def _position(node: Node, at: int, default: int, count: int) -> int:
 
 
 @converts("SequenceConstruct")
-def construct(node: Node) -> Any:
+def construct(node: Node) -> tvm_api.Expr:
     """SequenceConstruct: one element for each input."""
     return tvm_api.RelaxTuple(list(node.inputs))
 
 
 @converts("SequenceInsert")
-def insert(node: Node) -> Any:
+def insert(node: Node) -> tvm_api.Expr:
     """SequenceInsert: before the element at a position, default at the end."""
     elements = _elements(node)
     count = len(elements)
@@ -66,7 +64,7 @@ def insert(node: Node) -> Any:
 
 
 @converts("SequenceErase")
-def erase(node: Node) -> Any:
+def erase(node: Node) -> tvm_api.Expr:
     """SequenceErase: the element at a position, default the last one."""
     elements = _elements(node)
     del elements[_position(node, 1, -1, len(elements))]
@@ -74,20 +72,20 @@ def erase(node: Node) -> Any:
 
 
 @converts("SequenceAt")
-def at(node: Node) -> Any:
+def at(node: Node) -> tvm_api.Expr:
     """SequenceAt: the element at a position."""
     elements = _elements(node)
     return elements[_position(node, 1, 0, len(elements))]
 
 
 @converts("SequenceLength")
-def length(node: Node) -> Any:
+def length(node: Node) -> tvm_api.Expr:
     """SequenceLength: a constant, an int64 scalar."""
     return tvm_api.relax.const(len(_elements(node)), "int64")
 
 
 @converts("ConcatFromSequence", "axis new_axis")
-def concatenate(node: Node) -> Any:
+def concatenate(node: Node) -> tvm_api.Expr:
     """ConcatFromSequence: the elements along an axis that they have, or along a new one."""
     elements = _elements(node)
     if not elements:
@@ -99,7 +97,7 @@ def concatenate(node: Node) -> Any:
 
 
 @converts("SplitToSequence", "axis keepdims")
-def split(node: Node) -> Any:
+def split(node: Node) -> tvm_api.Expr:
     """SplitToSequence: parts of equal size, the last one smaller, or of given sizes."""
     shape = node.shape(0)
     axis = int(node.attribute("axis", 0))

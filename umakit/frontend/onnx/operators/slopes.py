@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
@@ -16,7 +14,7 @@ BROADCAST_SINCE = 7
 
 
 @converts("PRelu")
-def prelu(node: Node) -> Any:
+def prelu(node: Node) -> tvm_api.Expr:
     """A PRelu of any opset: x where it is not negative, slope * x elsewhere."""
     data, slope = node.inputs
     shape, slopes = node.shape(0), node.shape(1)

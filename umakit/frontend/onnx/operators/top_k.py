@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit import tvm_api
 from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
@@ -16,7 +14,7 @@ K_IS_AN_INPUT_SINCE = 10
 
 
 @converts("TopK", "axis k largest sorted")
-def top_k(node: Node) -> Any:
+def top_k(node: Node) -> list[tvm_api.Expr]:
     """The k largest or smallest elements along an axis and their indices, k being constant.
 
     Equal elements are in the order of their indices. Results are in order with `sorted=0` too,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umakit.frontend.torch.operands import constant, expm1, op, operand
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
 
@@ -25,7 +23,9 @@ def _hardtanh(graph: Graph, node: Node, given: Arguments) -> Expr:
     return _clipped(graph, node, given["self"], given["min_val"], given["max_val"])
 
 
-def _clipped(graph: Graph, node: Node, source: Any, least: Any, most: Any) -> Any:
+def _clipped(
+    graph: Graph, node: Node, source: Node, least: float | None, most: float | None
+) -> Expr:
     dtype = graph.type_of(node)[1]
     value = operand(graph, source, dtype)
     if (least, most) == (0, None):

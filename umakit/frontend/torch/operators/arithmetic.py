@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -12,13 +11,13 @@ from umakit.frontend.torch.operands import cast, constant, op, operand
 from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, Node, converts
 
 
-def _common_dtype(graph: Graph, node: Node, *operands: Any) -> str:
+def _common_dtype(graph: Graph, node: Node, *operands: torch.fx.Node | float) -> str:
     """The dtype in which torch combines tensors and numbers."""
     values = [graph.fake(o) if isinstance(o, torch.fx.Node) else o for o in operands]
     return str(graph.dtype(torch.result_type(*values), node))
 
 
-def _binary(function: Callable[[Any, Any], Any], *, floating: bool = False) -> Conversion:
+def _binary(function: Callable[[Expr, Expr], Expr], *, floating: bool = False) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
         left, right = given["self"], given.get("other", given.get("exponent"))
         dtype = _common_dtype(graph, node, left, right)
@@ -69,7 +68,7 @@ def _general_power(graph: Graph, node: Node, given: Arguments) -> Expr:
     return op.power(operand(graph, given["self"], dtype), operand(graph, given["exponent"], dtype))
 
 
-def _logical(function: Callable[..., Any]) -> Conversion:
+def _logical(function: Callable[..., Expr]) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
         operands = [given[name] for name in ("self", "other") if name in given]
         return function(*(cast(graph.value(operand), "bool") for operand in operands))
@@ -82,7 +81,7 @@ converts("logical_or.default", "self other")(_logical(op.logical_or))
 converts("logical_not.default", "self")(_logical(op.logical_not))
 
 
-def _bitwise(bits: Callable[..., Any], truths: Callable[..., Any]) -> Conversion:
+def _bitwise(bits: Callable[..., Expr], truths: Callable[..., Expr]) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
         dtype = graph.type_of(node)[1]
         operands = [operand(graph, given[n], dtype) for n in ("self", "other") if n in given]

@@ -13,14 +13,14 @@ from umakit.frontend.torch.operands import constant, moments, op, relax
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 
-def _standardized(value: Any, axes: Sequence[int], epsilon: float, graph: Graph) -> Any:
+def _standardized(value: Expr, axes: Sequence[int], epsilon: float, graph: Graph) -> Expr:
     centred, variance = moments(value, axes, graph.block_builder)
     dtype = tvm_api.dtype_of(value)
     deviation = op.sqrt(op.add(variance, constant(epsilon, dtype)))
     return op.divide(centred, deviation)
 
 
-def _scaled(value: Any, graph: Graph, given: Arguments, shape: Sequence[int]) -> Any:
+def _scaled(value: Expr, graph: Graph, given: Arguments, shape: Sequence[int]) -> Expr:
     """Times weight plus bias, each in a shape that broadcasts."""
     for name, function in (("weight", op.multiply), ("bias", op.add)):
         if given.get(name) is not None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from umakit.frontend.torch.operands import constant, op
 from umakit.frontend.torch.quantization import in_front_of_dequantize
@@ -40,7 +39,7 @@ def _add_batched_product(graph: Graph, node: Node, given: Arguments) -> Expr:
     return _affine(graph, node, given, "batch1", "batch2")
 
 
-def _affine(graph: Graph, node: Node, given: Arguments, left: str, right: str) -> Any:
+def _affine(graph: Graph, node: Node, given: Arguments, left: str, right: str) -> Expr:
     """beta * self + alpha * (left @ right); with beta = 0 whatever self holds is ignored."""
     dtype = graph.type_of(node)[1]
     result = op.matmul(graph.value(given[left]), graph.value(given[right]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.torch.quantization import Grid, grid_of, moved_behind, number_of
@@ -30,7 +31,7 @@ def _quantize(graph: Graph, node: Node, given: Arguments) -> Expr:
         raise graph.refuse(node, f"has the range {low} to {high}, which is not of {grid.dtype}")
     narrow = (low, high) != (limits.min, limits.max)
 
-    def integers(value: Any) -> Any:
+    def integers(value: Expr) -> Expr:
         result = graph.block_builder.emit(grid.quantize(value))
         return relax.op.clip(result, float(low), float(high)) if narrow else result
 
@@ -50,7 +51,7 @@ def _dequantize(graph: Graph, node: Node, given: Arguments) -> Expr:
     return grid.dequantize(graph.value(integers), graph.type_of(node)[1])
 
 
-def _with_scales_of_zeros(grid: Grid, integers: Any) -> Grid:
+def _with_scales_of_zeros(grid: Grid, integers: npt.NDArray[Any]) -> Grid:
     """Channels that hold nothing but zeros get the largest scale of all, which changes no number.
 
     Their own is the least that an observer yields: in steps that small, a bias has no 32 bits.

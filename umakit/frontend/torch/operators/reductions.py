@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from umakit.frontend.torch.operands import (
     axis_of,
@@ -30,7 +29,7 @@ from umakit.frontend.torch.registry import (
 left_to_tvm("argmax.default argmin.default", "self dim keepdim")
 
 
-def _reduction(function: Callable[..., Any]) -> Conversion:
+def _reduction(function: Callable[..., Expr]) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
         dtype = graph.type_of(node)[1]
         value = operand(graph, given["self"], dtype)

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from umakit.frontend.torch.operands import axis_of, op, operand
 from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, Node, converts
 
 
-def _scan(function: Callable[..., Any]) -> Conversion:
+def _scan(function: Callable[..., Expr]) -> Conversion:
     def convert(graph: Graph, node: Node, given: Arguments) -> Expr:
         shape, dtype = graph.type_of(node)
         value = operand(graph, given["self"], dtype)
