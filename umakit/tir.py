@@ -61,7 +61,7 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
         transform: function that receives each prim func and returns it or its replacement.
     """
 
-    def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: Any) -> Any:
+    def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: object) -> Any:
         return transform(function)
 
     return tvm_api.tirx_transform.prim_func_pass(apply, opt_level=0, name=name)
@@ -87,7 +87,7 @@ def pointer(buffer: tvm_api.Buffer) -> tvm_api.PrimExpr:
     return buffer.data
 
 
-def reference_loops(*tensors: Any) -> tvm_api.PrimFunc:
+def reference_loops(*tensors: tvm_api.te.Tensor) -> tvm_api.PrimFunc:
     """Return the prim func of a tensor expression, for comparison with other loops.
 
     Loop variables have 64 bits, as in what Relax lowers to.
@@ -98,7 +98,7 @@ def reference_loops(*tensors: Any) -> tvm_api.PrimFunc:
     return tvm_api.te.create_prim_func(list(tensors), index_dtype_override="int64")
 
 
-def placeholder(shape: Sequence[int], dtype: str, name: str) -> Any:
+def placeholder(shape: Sequence[int], dtype: str, name: str) -> tvm_api.te.Tensor:
     """Return an input of a tensor expression."""
     return tvm_api.te.placeholder(list(shape), dtype=dtype, name=name)
 
@@ -109,7 +109,7 @@ def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> 
     This is a proof: equality is structural, node by node, including every index and bound.
     """
 
-    def bare(func: Any) -> Any:
+    def bare(func: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         return tirx.PrimFunc(func.params, func.body)
 
     return bool(tvm_api.tvm_ffi.structural_equal(bare(function), bare(expected)))

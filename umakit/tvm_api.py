@@ -12,6 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -115,6 +116,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 N = TypeVar("N")
 
+Legalization = Callable[["BlockBuilder", "Call"], "Expr"]
+"""(block builder, call) -> the expression that takes the call's place."""
+
 _one_at_a_time = threading.RLock()
 
 
@@ -214,7 +218,7 @@ for _error in all_errors():
 # --- Relax --------------------------------------------------------------------------------------
 
 
-def constant_array(expression: Any) -> npt.NDArray[Any] | None:
+def constant_array(expression: object) -> npt.NDArray[Any] | None:
     """The values of a Relax constant, or None when `expression` is not one."""
     return expression.value.numpy() if isinstance(expression, GenericConst) else None
 
@@ -224,7 +228,7 @@ def float_value(value: float) -> Expr:
     return tirx.FloatImm("float32", value)
 
 
-def float_argument(expression: Any) -> float:
+def float_argument(expression: object) -> float:
     """The value of a constant scalar argument of a Relax operator.
 
     Raises:
@@ -242,7 +246,7 @@ def static_shape(expression: Expr) -> tuple[int, ...] | None:
     return static_type_shape(expression.ty)
 
 
-def static_type_shape(type_: Any) -> tuple[int, ...] | None:
+def static_type_shape(type_: object) -> tuple[int, ...] | None:
     """Shape of a tensor type; None when it is no tensor or a dimension is symbolic."""
     shape = getattr(type_, "shape", None)
     if shape is None or not hasattr(type_, "dtype"):
@@ -253,22 +257,22 @@ def static_type_shape(type_: Any) -> tuple[int, ...] | None:
     return tuple(int(dimension) for dimension in dimensions)
 
 
-def dtype_of(expression: Any) -> str:
+def dtype_of(expression: Expr) -> str:
     """Element type of a tensor expression, for example `float32`; empty when it is no tensor."""
     return type_dtype(expression.ty)
 
 
-def type_dtype(type_: Any) -> str:
+def type_dtype(type_: object) -> str:
     """Element type of a tensor type; empty when it is no tensor."""
     return str(getattr(type_, "dtype", ""))
 
 
-def tuple_fields(type_: Any) -> list[Any]:
+def tuple_fields(type_: Type) -> list[Type]:
     """The field types of a tuple type, or the type itself as the only field."""
-    return list(type_.fields) if isinstance(type_, relax.TupleType) else [type_]
+    return list(type_.fields) if isinstance(type_, TupleType) else [type_]
 
 
-def operator_name(call: Any) -> str:
+def operator_name(call: object) -> str:
     """`nn.conv2d` for a call of `relax.nn.conv2d`; empty for anything but a Relax operator."""
     operator = getattr(call, "op", None)
     return str(operator.name).removeprefix("relax.") if isinstance(operator, Op) else ""
@@ -325,7 +329,7 @@ def name_span(name: str) -> Span:
     return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)
 
 
-def name_of(call: Any) -> str | None:
+def name_of(call: object) -> str | None:
     """The node name that `name_span` put on a call, or None."""
     return span_name(getattr(call, "span", None))
 
@@ -341,7 +345,7 @@ def rows_span(rows: Iterable[int]) -> Span:
     return tvm.ir.Span(tvm.ir.SourceName(name), 1, 1, 0, 0)
 
 
-def rows_of(call: Any) -> tuple[int, ...]:
+def rows_of(call: object) -> tuple[int, ...]:
     """The rows that `rows_span` put on a call; empty when there are none."""
     span = getattr(call, "span", None)
     if span is None or int(span.line) != 1 or not span.source_name.name:
@@ -393,7 +397,7 @@ def operator_call(
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
 
 
-def legalization(operator: str) -> Any:
+def legalization(operator: str) -> Legalization:
     """How TVM legalizes an operator `relax.<name>`: (block builder, call) -> expression."""
     return Op.get(operator).get_attr("FLegalize")
 
@@ -422,11 +426,11 @@ def legalizing_by(rules: Mapping[str, Callable[[Any, Any], Any]]) -> Iterator[No
 # --- Walking and rewriting TIR ------------------------------------------------------------------
 
 
-def walk(root: Any, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> None:
+def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> None:
     """Call the first callback whose type fits for each node below `root`, children first."""
 
     def silent(function: Callable[[Any], Any]) -> Callable[[Any], None]:
-        def call(node: Any) -> None:
+        def call(node: object) -> None:
             function(node)
 
         return call
@@ -440,9 +444,9 @@ def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     return rewritten
 
 
-def collect(root: Any, kind: Any) -> list[Any]:
+def collect(root: object, kind: type[N]) -> list[N]:
     """All nodes of one type below `root`, children first."""
-    found: list[Any] = []
+    found: list[N] = []
     walk(root, [(kind, found.append)])
     return found
 
@@ -474,7 +478,7 @@ def buffer_bytes(buffer: Buffer) -> int:
     return int(np.prod(buffer_shape(buffer), dtype=np.int64)) * element_bytes(buffer_dtype(buffer))
 
 
-def whole_region(buffer: Buffer) -> Any:
+def whole_region(buffer: Buffer) -> Node:
     """All of a buffer, as blocks say what they read and write."""
     ranges = [tvm.ir.Range.from_min_extent(0, extent) for extent in buffer.shape]
     return tvm.ir.TensorRegion(buffer, ranges, tirx.stmt.BufferRegionType())
@@ -517,20 +521,20 @@ def pointed_buffer(expression: Expr) -> Buffer | None:
     return expression.args[0]
 
 
-def is_external_call(expression: Any) -> bool:
+def is_external_call(expression: object) -> bool:
     """Whether a TIR expression calls a C function by its name."""
     name = str(getattr(getattr(expression, "op", None), "name", ""))
     return isinstance(expression, Call) and name.endswith(("call_extern", "call_pure_extern"))
 
 
-def integer_value(expression: Any) -> int | None:
+def integer_value(expression: object) -> int | None:
     """The value of a constant integer expression, or None."""
     if isinstance(expression, int):
         return expression
     return int(expression.value) if isinstance(expression, tirx.IntImm) else None
 
 
-def buffers_in(expression: Any) -> list[Buffer]:
+def buffers_in(expression: object) -> list[Buffer]:
     """The buffers that an expression mentions."""
     return [v for v in collect(expression, Var) if tirx.is_buffer_var(v)]
 
@@ -553,7 +557,9 @@ def c_target() -> Target:
     return target.with_host(target)
 
 
-def llvm_executable(module: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+def llvm_executable(
+    module: IRModule, parameters: Mapping[str, Any] | None = None
+) -> relax.VirtualMachine:
     """TVM's own LLVM build of a Relax module as a virtual machine on the CPU.
 
     Args:
@@ -565,12 +571,12 @@ def llvm_executable(module: Any, parameters: Mapping[str, Any] | None = None) ->
     return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
 
 
-def to_device(array: npt.NDArray[Any]) -> Any:
+def to_device(array: npt.NDArray[Any]) -> Node:
     """A NumPy array as a TVM tensor on the CPU."""
     return tvm.runtime.tensor(np.ascontiguousarray(array))
 
 
-def abandon(builder: Any) -> None:
+def abandon(builder: BlockBuilder) -> None:
     """Close what is open in a block builder, which would otherwise warn on the terminal."""
     try:
         builder._end_block()
@@ -578,28 +584,28 @@ def abandon(builder: Any) -> None:
         return
 
 
-def onnx_frontend() -> Any:
+def onnx_frontend() -> ModuleType:
     """TVM's module that imports ONNX; loaded only when a file is imported."""
     from tvm.relax.frontend.onnx import onnx_frontend as module
 
     return module
 
 
-def tflite_frontend() -> Any:
+def tflite_frontend() -> ModuleType:
     """TVM's module that imports TensorFlow Lite; loaded only when a file is imported."""
     from tvm.relax.frontend.tflite import tflite_frontend as module
 
     return module
 
 
-def torch_frontend() -> Any:
+def torch_frontend() -> ModuleType:
     """TVM's module that imports exported programs of PyTorch; needs torch."""
     from tvm.relax.frontend.torch import exported_program_translator as module
 
     return module
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str) -> object:
     """What `tvm.ir.save_json` made text of.
 
     Raises:
@@ -608,7 +614,7 @@ def load_json(text: str) -> Any:
     return tvm.ir.load_json(text)
 
 
-def load_module(path: Path) -> Any:
+def load_module(path: Path) -> Node:
     """A runtime module from a shared object that follows TVM's calling convention."""
     return tvm.runtime.load_module(str(path))
 

@@ -7,7 +7,7 @@ own classes under the same names when it runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeAlias, TypeVar, overload
+from typing import Any, Self, TypeAlias, TypeGuard, TypeVar, overload
 
 _C = TypeVar("_C", bound=type)
 _E = TypeVar("_E", bound="Expr")
@@ -318,6 +318,10 @@ class relax(metaclass=_Namespace):
 
     class DataflowVar(_Var): ...
 
+    class VirtualMachine(Node):
+        def __init__(self, executable: Any, device: Any) -> None: ...
+        def __getitem__(self, name: str) -> Callable[..., Any]: ...
+
     class ShapeExpr(Expr):
         values: Sequence[Expr]
         def __init__(self, values: Sequence[object], span: Span | None = None) -> None: ...
@@ -552,6 +556,8 @@ class tirx(metaclass=_Namespace):
     def truncmod(a: object, b: object) -> Expr: ...
     @staticmethod
     def if_then_else(condition: object, yes: object, no: object) -> Expr: ...
+    @staticmethod
+    def is_buffer_var(value: object) -> TypeGuard[Buffer]: ...
     @staticmethod
     def isnan(value: object) -> Expr: ...
     @staticmethod

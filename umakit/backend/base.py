@@ -48,7 +48,7 @@ class UMABackend(Backend):
             byoc.register_backend(self)
 
     @tvm_api.one_at_a_time
-    def target(self, **attributes: AttributeValue) -> Any:
+    def target(self, **attributes: AttributeValue) -> tvm_api.Target:
         """The TVM target of this backend with some attributes overridden.
 
         Raises:
@@ -58,7 +58,9 @@ class UMABackend(Backend):
         return create_target(self.target_name, **attributes)
 
     @tvm_api.one_at_a_time
-    def partition(self, mod: Any, params: Mapping[str, Any] | None = None) -> Any:
+    def partition(
+        self, mod: tvm_api.IRModule, params: Mapping[str, Any] | None = None
+    ) -> tvm_api.IRModule:
         """Partition a Relax module: operators the accelerator takes become `Codegen` functions.
 
         Args:

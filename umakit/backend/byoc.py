@@ -13,7 +13,7 @@ import atexit
 import functools
 import itertools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def register_backend(backend: Backend) -> None:
 
 
 def _check(pattern: Pattern) -> Callable[[Any], bool]:
-    def check(context: Any) -> bool:
+    def check(context: tvm_api.PatternCheckContext) -> bool:
         if tvm_api.has_leaking_intermediate_variables(context):
             return False
         return pattern.predicate is None or pattern.predicate(context) is True
@@ -61,14 +61,16 @@ def _check(pattern: Pattern) -> Callable[[Any], bool]:
 
 
 def _codegen(backend: Backend) -> Callable[[Any, Any, Any], list[Any]]:
-    def compile_functions(functions: Any, options: Any, constant_names: Any) -> list[Any]:
+    def compile_functions(
+        functions: Iterable[tvm_api.Function], options: object, constant_names: object
+    ) -> list[Any]:
         return [build_function(function, backend) for function in functions]
 
     return compile_functions
 
 
 @tvm_api.one_at_a_time
-def build_function(function: Any, backend: Backend) -> Any:
+def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node:
     """Build a runtime module with one accelerator function.
 
     Args:
@@ -106,7 +108,7 @@ def build_function(function: Any, backend: Backend) -> Any:
     return tvm_api.load_module(shared)
 
 
-def _as_model(symbol: str, function: Any, target: str) -> Model:
+def _as_model(symbol: str, function: tvm_api.Function, target: str) -> Model:
     """Return a module whose `main` only calls the accelerator function."""
     if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
         raise BackendError("the function belongs to another backend", where=symbol)

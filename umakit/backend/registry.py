@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from umakit.errors import BackendError, UmakitError, short_path
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
 
 ENTRY_POINT_GROUP = "umakit.backends"
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def _load_folder(folder: Path) -> UMABackend:
     return _instantiate(module, str(folder))
 
 
-def _import(load: Any, where: str) -> Any:
+def _import(load: Callable[[], T], where: str) -> T:
     """Import a backend; any exception it raises becomes a BackendError."""
     try:
         return load()
@@ -155,7 +158,7 @@ def _load_entry_point(entry: EntryPoint) -> UMABackend:
     return _create(loaded, entry.value)
 
 
-def _instantiate(module: Any, where: str) -> UMABackend:
+def _instantiate(module: ModuleType, where: str) -> UMABackend:
     from umakit.backend.base import UMABackend
 
     classes = [
@@ -173,7 +176,7 @@ def _instantiate(module: Any, where: str) -> UMABackend:
     return _create(classes[0], where)
 
 
-def _create(backend_class: Any, where: str) -> UMABackend:
+def _create(backend_class: Callable[[], object], where: str) -> UMABackend:
     from umakit.backend.base import UMABackend
 
     backend = _import(backend_class, where)

@@ -26,14 +26,14 @@ from umakit.machine.tiles import (
 tirx = tvm_api.tirx
 te = tvm_api.te
 
-Calls = Callable[[Position], Any]
+Calls = Callable[[Position], tvm_api.Stmt]
 """A function from a tile's coordinates, which are TIR expressions, to statements."""
 
 _RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
 _COMPUTED = (*_RESULT, INPUT_CHANNELS)
 
 
-def tile_schedule(tiles: Tiles) -> Any:
+def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
     """Return the initial schedule of a layer's tiles: load all, compute all, store all.
 
     Its blocks are `load_data`, `load_weights` unless the layer is a pool, `load_addend` if it adds,
@@ -50,7 +50,7 @@ def tile_schedule(tiles: Tiles) -> Any:
     }
     step = te.reduce_axis((0, tiles.extents[INPUT_CHANNELS]), INPUT_CHANNELS)
 
-    def computed(*result: Any) -> Any:
+    def computed(*result: tvm_api.Expr) -> tvm_api.Expr:
         position = dict(zip(_RESULT, result, strict=True)) | {INPUT_CHANNELS: step}
         operands = [copies[name](*(position[a] for a in tiles.axes_of(name))) for name in loaded]
         total = operands[0]
@@ -64,13 +64,15 @@ def tile_schedule(tiles: Tiles) -> Any:
     return tvm_api.Schedule(te.create_prim_func([*sources.values(), stored]))
 
 
-def loops_of(schedule: Any) -> dict[str, Any]:
+def loops_of(schedule: tvm_api.Schedule) -> dict[str, Any]:
     """Return the loops around the block `compute` of a new tile schedule, by axis."""
     loops = schedule.get_loops(schedule.get_sblock("compute"))
     return dict(zip(_COMPUTED, loops, strict=True))
 
 
-def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
+def with_calls(
+    schedule: tvm_api.Schedule, tiles: Tiles, calls: Mapping[str, Calls]
+) -> tvm_api.Stmt:
     """Return the body of a scheduled prim func with its blocks replaced by statements.
 
     Args:
@@ -79,7 +81,7 @@ def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
         calls: by block name; receives the tile's number along each axis, also those of loops
             around a copy that it does not depend on: they decide which buffer it goes to.
     """
-    body = schedule.mod["main"].body
+    body: tvm_api.Stmt = schedule.mod["main"].body
     realizes = tvm_api.collect(body, tvm_api.SBlockRealize)
     (computed,) = (each for each in realizes if each.block.name_hint == "compute")
     position = {
@@ -87,18 +89,19 @@ def with_calls(schedule: Any, tiles: Tiles, calls: Mapping[str, Calls]) -> Any:
         for axis, value in zip(_COMPUTED, computed.iter_values, strict=True)
     }
 
-    def replaced(realize: Any) -> Any:
+    def replaced(realize: tvm_api.Node) -> tvm_api.Stmt:
         call = calls.get(str(realize.block.name_hint))
-        return realize.block.body if call is None else call(position)  # the root has none
+        body: tvm_api.Stmt = realize.block.body
+        return body if call is None else call(position)  # the root has none
 
     return tvm_api.rewrite(body, [(tvm_api.SBlockRealize, replaced)])
 
 
-def _copy_of(grid: Any) -> Callable[..., Any]:
+def _copy_of(grid: te.Tensor) -> Callable[..., Any]:
     return lambda *at: grid(*at)
 
 
-def _grid(tiles: Tiles, tensor: str) -> Any:
+def _grid(tiles: Tiles, tensor: str) -> te.Tensor:
     """Return a tensor whose elements stand for the tiles of a tensor of the layer."""
     shape = [tiles.extents[axis] for axis in tiles.axes_of(tensor)]
     return te.placeholder(shape, "int32", tensor)

@@ -194,7 +194,7 @@ class Backend(ABC):
         check_attribute(self.target_name, name, default, taken=self.target_attributes)
         self.target_attributes[name] = default
 
-    def _register_relax_pass(self, phase: PassPhase, relax_pass: Any) -> None:
+    def _register_relax_pass(self, phase: PassPhase, relax_pass: object) -> None:
         """Run a Relax pass in a Relax phase, after those registered before it."""
         if phase not in RELAX_PHASES:
             raise BackendError(
@@ -204,7 +204,7 @@ class Backend(ABC):
             )
         self.passes[phase].append(relax_pass)
 
-    def _register_tir_pass(self, phase: PassPhase, tir_pass: Any) -> None:
+    def _register_tir_pass(self, phase: PassPhase, tir_pass: object) -> None:
         """Run a TIR pass in a TIR phase, after those registered before it."""
         if phase in RELAX_PHASES:
             raise BackendError(
@@ -217,7 +217,7 @@ class Backend(ABC):
     def _register_pattern(
         self,
         name: str,
-        pattern: Any,
+        pattern: object,
         predicate: Predicate | None = None,
         annotations: Mapping[str, Any] | None = None,
     ) -> None:
@@ -234,7 +234,7 @@ class Backend(ABC):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
         self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate))
 
-    def _register_operator_strategy(self, op: str, strategy: Any, plevel: int = 11) -> None:
+    def _register_operator_strategy(self, op: str, strategy: object, plevel: int = 11) -> None:
         """Lower an operator inside this backend's composites in the backend's own way.
 
         Args:

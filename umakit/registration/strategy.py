@@ -64,7 +64,9 @@ class OpStrategy:
         )[1]
 
 
-def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> Any:
+def legalization(
+    operator: str, registered: RegisteredStrategy, target: tvm_api.Target
+) -> Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]:
     """Return a `LegalizeOps` rule that lowers an operator by a registered strategy.
 
     Args:
@@ -73,7 +75,7 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
         target: the accelerator's TVM target, which is passed to the strategy.
     """
 
-    def rule(builder: Any, call: Any) -> Any:
+    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
         strategy = registered.strategy(call.attrs, list(call.args), call.ty, target)
         chosen = strategy.best() if isinstance(strategy, OpStrategy) else None
         if chosen is None:
@@ -83,7 +85,7 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
                 fix="return an OpStrategy with add_implementation called",
             )
 
-        def compute(*tensors: Any) -> Any:
+        def compute(*tensors: tvm_api.te.Tensor) -> object:
             return chosen.compute(call.attrs, list(tensors), call.ty)
 
         lowered = builder.call_te(compute, *call.args, primfunc_name_hint=chosen.name)
@@ -99,7 +101,7 @@ def legalization(operator: str, registered: RegisteredStrategy, target: Any) -> 
     return rule
 
 
-def _check_result(got: Any, wanted: Any, where: str) -> None:
+def _check_result(got: tvm_api.Type, wanted: tvm_api.Type, where: str) -> None:
     """Refuse a compute function whose result has not the operator's shape and dtype.
 
     Raises:

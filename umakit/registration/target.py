@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import TargetAttributeError
@@ -56,7 +55,7 @@ def check_target_name(name: str) -> None:
 
 
 def check_attribute(
-    target_name: str, name: str, default: Any, taken: Mapping[str, AttributeValue]
+    target_name: str, name: str, default: object, taken: Mapping[str, AttributeValue]
 ) -> None:
     """Refuse an attribute that UMA would refuse.
 
@@ -107,7 +106,7 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
 
 
 @tvm_api.one_at_a_time
-def create_target(name: str, **overrides: AttributeValue) -> Any:
+def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
     """Create a TVM target of a registered accelerator with some attributes overridden.
 
     Raises:
@@ -131,7 +130,7 @@ def create_target(name: str, **overrides: AttributeValue) -> Any:
     return tvm_api.Target({"tag": name, "keys": _keys(name, overrides)})
 
 
-def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> Any:
+def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> tvm_api.Target:
     """Create a target like `create_target` does, without registering a name with TVM.
 
     Args:
@@ -146,7 +145,7 @@ def _keys(name: str, attributes: Mapping[str, AttributeValue]) -> list[str]:
     return [name, ACCELERATOR_KEY, "cpu", *carried]
 
 
-def target_attributes(target: Any) -> dict[str, AttributeValue]:
+def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
     """Return the attributes of an accelerator's target: the defaults with the target's overrides.
 
     Raises:

@@ -13,12 +13,14 @@ import functools
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import jinja2
 
 from umakit.errors import UmakitError
 from umakit.text.escaping import c_comment, c_string, markdown_code, shown
+
+T = TypeVar("T")
 
 PLAIN = re.compile(r"[A-Za-z0-9_.,+/ -]*")
 """Texts that no target language (C, CMake, Kconfig, YAML, Markdown, Python, shell) has to quote."""
@@ -50,7 +52,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
 
 
 @jinja2.pass_context
-def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
+def _checked(context: jinja2.runtime.Context, value: T) -> T:
     """Return a value that a template inserts; refuse it unless it is plain."""
     numbers = isinstance(value, list) and all(isinstance(item, int) for item in value)
     if not isinstance(value, Code) and not numbers and not PLAIN.fullmatch(str(value)):
@@ -61,7 +63,7 @@ def _checked(context: jinja2.runtime.Context, value: Any) -> Any:
     return value
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """Return a value of an HTML page with control and bidirectional characters escaped."""
     if type(value) is not str:
         return value
@@ -73,11 +75,11 @@ def template_folder() -> Path:
     return Path(str(files("umakit.templates")))
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
     """Render a template of plain text or code; a missing value is an error."""
     return _environment().get_template(template).render(**values)
 
 
-def render_html(template: str, **values: Any) -> str:
+def render_html(template: str, **values: object) -> str:
     """Render a template of HTML; special characters in values are escaped."""
     return _environment(escape=True).get_template(template).render(**values)

@@ -25,7 +25,7 @@ INDEXED = {
 """Operators that fail for indices outside of a tensor, and which input has the indices."""
 
 
-def check_conditional(node: onnx.NodeProto, inputs: Sequence[Any | None], file: str) -> None:
+def check_conditional(node: onnx.NodeProto, inputs: Sequence[Any], file: str) -> None:
     """Refuse a node that could fail in a branch that is not taken.
 
     Args:
