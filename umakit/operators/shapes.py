@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE, SQUEEZE, EXPAND_DIMS and TRANSPOSE of TensorFlow Lite."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE and SHAPE of TensorFlow Lite."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -28,5 +30,11 @@ def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     return relax.op.permute_dims(converter.value(operator.inputs[0]), order)
 
 
+def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """SHAPE, which is a constant."""
+    return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
+
+
 register_all(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape, *ANY, same_scale=True)
 register_all(("TRANSPOSE",), transpose, *ANY, same_scale=True)
+register_all(("SHAPE",), shape_of, *((dtype, "int32") for dtype in ANY), scaled=False)
