@@ -18,14 +18,14 @@ FOLDERS = {
 }
 
 ORDER = tuple(
-    "errors version imports without_torch tvm_api tir sim templates text files floats operators "
+    "errors version imports tvm_api tir sim templates text files floats operators "
     "patterns machine registration frontend quantized partition lower program memory codegen "
     "library devices pipeline backend testing tools moved umakit backends cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what
 users see of all of them."""
 
-MOST_FILES_AT_THE_TOP = 8
+MOST_FILES_AT_THE_TOP = 7
 
 EXCEPTIONS = {
     ("umakit.backend.registry", "umakit.backends"): (
