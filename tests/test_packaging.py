@@ -93,6 +93,7 @@ SHIPPED = {
     "the backends": (("backends",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),
     "programs of libraries": (("umakit/library/runtime",), r"\.[ch]$", ""),
+    "licence of libraries": (("umakit/library",), r"^LICENSE$", ""),
     "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake)$", ""),
     "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
 }

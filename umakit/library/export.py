@@ -30,7 +30,7 @@ from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.build_files import build_files
 from umakit.library.description import constants_size, describe
-from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME
+from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
@@ -131,6 +131,8 @@ def write_library(
             f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8")
             for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
         },
+        LICENSE: RUNTIME.with_name(LICENSE).read_text(encoding="utf-8"),
+        NOTICE: render("library/NOTICE.j2", **values),
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),
         f"src/{program.name}.relax.txt": relax_text,

@@ -14,6 +14,8 @@ from pathlib import Path
 from umakit.errors import StorageError
 
 METADATA = "metadata.json"
+LICENSE = "LICENSE"
+NOTICE = "NOTICE"
 
 RUNTIME = Path(__file__).parent / "runtime"
 """Folder with the sources of `runtime` of a library: `main.c` and the platform interface."""

@@ -18,7 +18,7 @@ from umakit.files.manifest import NAME
 from umakit.files.outputs import FolderKind
 from umakit.files.staging import as_bytes
 from umakit.library.build_files import numeric_version
-from umakit.library.layout import METADATA
+from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
 from umakit.library.version_0_1_0 import arduino_names
 from umakit.text.rendering import render
@@ -73,11 +73,19 @@ def arduino_files(
         "README.md": render("arduino/README.md.j2", **values),
         f"examples/{prefix}/{prefix}.ino": render("arduino/sketch.ino.j2", **values),
         DESCRIPTION: as_bytes(files[METADATA]),
+        **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{
-            f"src/{name}": (start if name.endswith(".c") else "") + text
+            f"src/{name}": _with_start(start, text) if name.endswith(".c") else text
             for name, text in flat_sources(files, where).items()
         },
     }
+
+
+def _with_start(start: str, text: str) -> str:
+    """Return the text of a C file with a first part, which goes below the line of its licence."""
+    licence, newline, rest = text.partition("\n")
+    is_licence = "SPDX-License-Identifier:" in licence and licence.endswith("*/")
+    return f"{licence}{newline}{start}{rest}" if is_licence else start + text
 
 
 def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
