@@ -121,8 +121,8 @@ def test_nodes_are_found_wherever_they_stand(words: list[str]) -> None:
         dropped = droppable.count(function)
         assert after.count(f"{function}(") == before.count(f"{function}(") - dropped
     # Each call has its status checked.
-    assert after.count("npu_") == after.count("const int32_t status_code")
-    assert after.count("npu_") == after.count("return status_code")
+    assert after.count("npu_") == after.count("    status = npu_")
+    assert after.count("npu_") == after.count("return status;")
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -166,7 +166,7 @@ def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
     """Return a statement that calls a driver and returns its status if that is not zero.
 
     It is one node of TIR until C is printed, and then
-    `const int32_t status_code = name(arguments...);` and a return if it is not zero.
+    `status = name(arguments...);` and a return of the status if it is not zero.
 
     Args:
         name: name of a C function that returns int.

@@ -104,6 +104,11 @@ class ExpressionPrinter:
         """Return an unused C name that is derived from the one wanted."""
         return unique(c_identifier(wanted), self._taken)
 
+    def own_name(self, name: str) -> str:
+        """Return a name that no variable of a kernel gets, or one derived from it if a function
+        that the kernel calls has it."""
+        return unique(name, self._taken)
+
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """Open a C block, after which the names declared in it are free again."""

@@ -98,6 +98,10 @@ class _StatementPrinter:
         self._keeps_names = kernel.keeps_names
         for function in kernel.called_functions():
             self.expressions.reserve(function)
+        self._status: str | None = None
+        if kernel.calls_driver:
+            self._status = self.expressions.own_name("status")
+            self.line(f"int32_t {self._status};")
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         self.parameters = [
             *self._pointers(inputs, "input", "const "),
@@ -152,10 +156,9 @@ class _StatementPrinter:
     def _checked_call(self, function: str, operands: Sequence[str]) -> None:
         """Print a driver call and a return of its status if that is not zero."""
         call = self.expressions.external_call(function, operands)
-        status = self.expressions.fresh_name("status_code")
-        self.line(f"const int32_t {status} = {call};")
-        self.line(f"if ({status} != 0) {{")
-        self.line(f"{INDENT}return {status};")
+        self.line(f"{self._status} = {call};")
+        self.line(f"if ({self._status} != 0) {{")
+        self.line(f"{INDENT}return {self._status};")
         self.line("}")
 
     def print(self, statement: tvm_api.Stmt) -> None:

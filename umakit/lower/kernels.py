@@ -83,6 +83,11 @@ class Kernel:
         """The nodes of the body that are TIR, in execution order."""
         return tuple(node for node in self.body if not isinstance(node, DriverCall))
 
+    @property
+    def calls_driver(self) -> bool:
+        """Whether a status of a driver call has to be checked."""
+        return bool(self.driver_calls) or _calls_driver([*self.statements])
+
     def called_functions(self) -> list[str]:
         """Return the names of the C functions that the kernel calls."""
         return [
@@ -193,7 +198,7 @@ def make_kernel(
     )
 
 
-def _calls_driver(body: tvm_api.Stmt) -> bool:
+def _calls_driver(body: tvm_api.Stmt | list[tvm_api.Stmt]) -> bool:
     return any(map(tir.is_driver_call, tvm_api.collect(body, tvm_api.Call)))
 
 
