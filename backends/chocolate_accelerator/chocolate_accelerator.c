@@ -295,9 +295,15 @@ static void program_transfer(uint32_t bus_address, uint32_t scratchpad, uint32_t
     umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE), bytes * (uint32_t)rows);
 }
 
+/* Whether a number, whatever its caller made of it, is one of the tensors. */
+static bool is_tensor(enum chocolate_accelerator_tensor tensor)
+{
+    return (uint32_t)tensor < (uint32_t)TENSORS;
+}
+
 /* Whether a copy stays inside of its tensor, and its addresses inside of 32 bits;
  * the device knows how large its scratchpad is. */
-static bool is_in_range(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place,
+static bool is_in_range(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
                         int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
                         int32_t row_stride)
 {
@@ -309,14 +315,13 @@ static bool is_in_range(int32_t tensor, uint32_t buffer, int32_t offset, int32_t
            buffer + (uint64_t)place + all_rows * (uint64_t)row_bytes <= UINT32_MAX;
 }
 
-static int transfer(int32_t tensor, uint32_t direction, uint32_t buffer, int32_t offset,
-                    int32_t place, int32_t planes, int32_t rows, int32_t row_bytes,
-                    int32_t plane_stride, int32_t row_stride)
+static int transfer(enum chocolate_accelerator_tensor tensor, uint32_t direction, uint32_t buffer,
+                    int32_t offset, int32_t place, int32_t planes, int32_t rows,
+                    int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
     int status;
 
-    if (layer.device == NULL || tensor < 0 || tensor >= TENSORS || !layer.is_bound[tensor] ||
-        offset < 0 || place < 0 || planes <= 0 || rows <= 0 || row_bytes <= 0 ||
+    if (layer.device == NULL || !is_tensor(tensor) || !layer.is_bound[tensor] || offset < 0 || place < 0 || planes <= 0 || rows <= 0 || row_bytes <= 0 ||
         plane_stride < 0 || row_stride < 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
@@ -380,14 +385,14 @@ static void write_strides(uint32_t first, int32_t height, int32_t width, int32_t
 
 /* ---- The calls ---- */
 
-int chocolate_accelerator_begin(int32_t columns, int32_t completion)
+int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_completion completion)
 {
     umakit_device *device;
     int status;
 
     (void)give_up(UMAKIT_OK); /* a layer that failed outside of this driver is over */
-    if (columns <= 0 || completion < (int32_t)CHOCOLATE_ACCELERATOR_INTERRUPT ||
-        completion > (int32_t)CHOCOLATE_ACCELERATOR_POLLING) {
+    if (columns <= 0 ||
+        (completion != CHOCOLATE_ACCELERATOR_INTERRUPT && completion != CHOCOLATE_ACCELERATOR_POLLING)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
     status = find_device(&device);
@@ -399,7 +404,7 @@ int chocolate_accelerator_begin(int32_t columns, int32_t completion)
     }
     umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
     layer.device = device;
-    layer.polls = completion == (int32_t)CHOCOLATE_ACCELERATOR_POLLING;
+    layer.polls = completion == CHOCOLATE_ACCELERATOR_POLLING;
     layer.is_configured = false;
     layer.has_commands = false;
     layer.depth = umakit_device_read32(device, OFFSET(QUEUE_DEPTH));
@@ -413,14 +418,14 @@ int chocolate_accelerator_begin(int32_t columns, int32_t completion)
     return UMAKIT_OK;
 }
 
-int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes)
+int chocolate_accelerator_bind(enum chocolate_accelerator_tensor tensor, const void *memory, int32_t bytes)
 {
     const enum umakit_direction direction =
-        tensor == (int32_t)CHOCOLATE_ACCELERATOR_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
+        tensor == CHOCOLATE_ACCELERATOR_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
     int status;
 
-    if (layer.device == NULL || tensor < 0 || tensor >= TENSORS || layer.is_bound[tensor] ||
-        memory == NULL || bytes <= 0) {
+    if (layer.device == NULL || !is_tensor(tensor) || layer.is_bound[tensor] || memory == NULL ||
+        bytes <= 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     status = umakit_device_map(layer.device, memory, (size_t)bytes, direction,
@@ -435,23 +440,26 @@ int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes
 }
 
 int chocolate_accelerator_configure(
-    int32_t operation, int32_t dataflow, int32_t channels_first, int32_t kernel_height,
-    int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
-    int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
-    int32_t highest, int32_t rounding)
+    enum chocolate_accelerator_operation operation, enum chocolate_accelerator_dataflow dataflow,
+    enum chocolate_accelerator_layout layout, int32_t kernel_height, int32_t kernel_width,
+    int32_t stride_y, int32_t stride_x, int32_t dilation_y, int32_t dilation_x,
+    int32_t input_zero_point, int32_t output_zero_point, int32_t lowest, int32_t highest,
+    enum chocolate_accelerator_rounding rounding)
 {
     const int32_t window[6] = {kernel_height, kernel_width, stride_y,
                                stride_x,      dilation_y,   dilation_x};
-    const int32_t ending[5] = {input_zero_point, output_zero_point, lowest, highest, rounding};
+    const int32_t ending[5] = {input_zero_point, output_zero_point, lowest, highest,
+                               (int32_t)rounding};
+    const int32_t modes[2] = {(int32_t)operation, (int32_t)dataflow};
 
-    if (layer.device == NULL || operation < 0 || dataflow < 0 || !are_positive(window, 6u) ||
-        lowest > highest || rounding < 0) {
+    if (layer.device == NULL || modes[0] < 0 || modes[1] < 0 || !are_positive(window, 6u) ||
+        lowest > highest || ending[4] < 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
-    layer.channels_first = channels_first != 0;
+    layer.channels_first = layout != CHOCOLATE_ACCELERATOR_CHANNELS_LAST;
     layer.is_configured = true;
-    umakit_device_write32(layer.device, OFFSET(OPERATION), (uint32_t)operation);
-    umakit_device_write32(layer.device, OFFSET(DATAFLOW), (uint32_t)dataflow);
+    umakit_device_write32(layer.device, OFFSET(OPERATION), (uint32_t)modes[0]);
+    umakit_device_write32(layer.device, OFFSET(DATAFLOW), (uint32_t)modes[1]);
     write_all(OFFSET(KERNEL_HEIGHT), window, 6u);
     write_all(OFFSET(INPUT_ZERO_POINT), ending, 5u);
     umakit_device_write32(layer.device, OFFSET(ADD), 0u);
@@ -477,21 +485,22 @@ int chocolate_accelerator_configure_add(
     return UMAKIT_OK;
 }
 
-int chocolate_accelerator_load(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place, int32_t planes,
-                    int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
+int chocolate_accelerator_load(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
+                    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
+                    int32_t row_stride)
 {
-    if (tensor == (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+    if (tensor == CHOCOLATE_ACCELERATOR_RESULT) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN, buffer, offset, place, planes,
                     rows, row_bytes, plane_stride, row_stride);
 }
 
-int chocolate_accelerator_store(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place,
+int chocolate_accelerator_store(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
                      int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
                      int32_t row_stride)
 {
-    if (tensor != (int32_t)CHOCOLATE_ACCELERATOR_RESULT) {
+    if (tensor != CHOCOLATE_ACCELERATOR_RESULT) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT, buffer, offset, place, planes,

@@ -57,22 +57,47 @@ enum chocolate_accelerator_completion {
     CHOCOLATE_ACCELERATOR_POLLING
 };
 
+/* What the array computes; values of its register OPERATION. */
+enum chocolate_accelerator_operation {
+    CHOCOLATE_ACCELERATOR_CONVOLUTION,
+    CHOCOLATE_ACCELERATOR_DEPTHWISE,
+    CHOCOLATE_ACCELERATOR_MAX_POOL,
+    CHOCOLATE_ACCELERATOR_AVERAGE_POOL
+};
+
+/* What stays in the array while the rest moves; values of its register DATAFLOW. */
+enum chocolate_accelerator_dataflow {
+    CHOCOLATE_ACCELERATOR_OUTPUT_STATIONARY,
+    CHOCOLATE_ACCELERATOR_WEIGHT_STATIONARY,
+    CHOCOLATE_ACCELERATOR_INPUT_STATIONARY
+};
+
+/* Order of an image in memory: height x width x channels, or channels x height x width. */
+enum chocolate_accelerator_layout {
+    CHOCOLATE_ACCELERATOR_CHANNELS_LAST,
+    CHOCOLATE_ACCELERATOR_CHANNELS_FIRST
+};
+
+/* How a sum is scaled, see umakit/requantize.h; values of the register ROUNDING. */
+enum chocolate_accelerator_rounding {
+    CHOCOLATE_ACCELERATOR_ROUNDING_TFLM,
+    CHOCOLATE_ACCELERATOR_ROUNDING_ORT
+};
+
 /* Open a layer that was compiled for an array of so many columns. */
-UMAKIT_MUST_USE int chocolate_accelerator_begin(int32_t columns, int32_t completion);
+UMAKIT_MUST_USE int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_completion completion);
 
 /* Give the device access to a tensor until finish. */
-UMAKIT_MUST_USE int chocolate_accelerator_bind(int32_t tensor, const void *memory, int32_t bytes);
+UMAKIT_MUST_USE int chocolate_accelerator_bind(enum chocolate_accelerator_tensor tensor, const void *memory,
+                                    int32_t bytes);
 
-/*
- * What all tiles of the layer have in common. Operation, dataflow and rounding
- * are values of the registers of that name; channels_first is 1 for images of
- * channels x height x width. Pools use the window and the limits only.
- */
+/* What all tiles of the layer have in common. Pools use the window and the limits only. */
 UMAKIT_MUST_USE int chocolate_accelerator_configure(
-    int32_t operation, int32_t dataflow, int32_t channels_first, int32_t kernel_height,
-    int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
-    int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
-    int32_t highest, int32_t rounding);
+    enum chocolate_accelerator_operation operation, enum chocolate_accelerator_dataflow dataflow,
+    enum chocolate_accelerator_layout layout, int32_t kernel_height, int32_t kernel_width,
+    int32_t stride_y, int32_t stride_x, int32_t dilation_y, int32_t dilation_x,
+    int32_t input_zero_point, int32_t output_zero_point, int32_t lowest, int32_t highest,
+    enum chocolate_accelerator_rounding rounding);
 
 /*
  * After configure: add a second tensor to the result, as umakit's integer
@@ -88,13 +113,13 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
  * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
  * where they lie close together; and back.
  */
-UMAKIT_MUST_USE int chocolate_accelerator_load(int32_t tensor, uint32_t buffer, int32_t offset,
-                                    int32_t place, int32_t planes, int32_t rows,
-                                    int32_t row_bytes, int32_t plane_stride,
+UMAKIT_MUST_USE int chocolate_accelerator_load(enum chocolate_accelerator_tensor tensor, uint32_t buffer,
+                                    int32_t offset, int32_t place, int32_t planes,
+                                    int32_t rows, int32_t row_bytes, int32_t plane_stride,
                                     int32_t row_stride);
-UMAKIT_MUST_USE int chocolate_accelerator_store(int32_t tensor, uint32_t buffer, int32_t offset,
-                                     int32_t place, int32_t planes, int32_t rows,
-                                     int32_t row_bytes, int32_t plane_stride,
+UMAKIT_MUST_USE int chocolate_accelerator_store(enum chocolate_accelerator_tensor tensor, uint32_t buffer,
+                                     int32_t offset, int32_t place, int32_t planes,
+                                     int32_t rows, int32_t row_bytes, int32_t plane_stride,
                                      int32_t row_stride);
 
 /*

@@ -43,7 +43,8 @@ COMPUTE = "chocolate_accelerator_compute"
 STORE = "chocolate_accelerator_store"
 FINISH = "chocolate_accelerator_finish"
 
-# What the driver calls tensors, and what the device's registers call values.
+# In the order of the enumerators in the driver's header. C that is generated has them by name:
+# `CHOCOLATE_ACCELERATOR_WEIGHTS` instead of 2.
 TENSORS = ("data", "addend", "weights", "bias", "multipliers", "shifts", "result")
 PARAMETERS = ("bias", "multipliers", "shifts")
 DATAFLOWS = tuple(Dataflow)

@@ -29,7 +29,8 @@ DMA_OUT = "strawberry_accelerator_dma_out"
 CALCULATE = "strawberry_accelerator_calculate"
 SCRATCHPAD = "scratchpad"
 
-# The values of the device's register DATAFLOW.
+# In the order of the enumerators in the driver's header. C that is generated has them by name:
+# `STRAWBERRY_ACCELERATOR_WEIGHT_STATIONARY` instead of 1.
 DATAFLOWS = ("output_stationary", "weight_stationary", "input_stationary")
 
 

@@ -316,18 +316,18 @@ int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, void *destination
 
 int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
-    uint32_t ofmap, int32_t columns, int32_t dataflow, int32_t depthwise,
-    int32_t channels_first, int32_t height, int32_t width, int32_t input_channels,
-    int32_t output_height, int32_t output_width, int32_t output_channels,
-    int32_t kernel_height, int32_t kernel_width, int32_t stride_y, int32_t stride_x,
-    int32_t pad_top, int32_t pad_left, int32_t dilation_y, int32_t dilation_x,
-    int32_t scales, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
-    int32_t highest, int32_t rounding)
+    uint32_t ofmap, int32_t columns, enum strawberry_accelerator_dataflow dataflow,
+    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout, int32_t height,
+    int32_t width, int32_t input_channels, int32_t output_height, int32_t output_width,
+    int32_t output_channels, int32_t kernel_height, int32_t kernel_width, int32_t stride_y,
+    int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
+    int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
+    int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding)
 {
     const struct calculation job = {
         .places = {ifmap, weights, bias, multipliers, shifts, ofmap},
-        .depthwise = depthwise != 0,
-        .channels_first = channels_first != 0,
+        .depthwise = operation != STRAWBERRY_ACCELERATOR_CONVOLUTION,
+        .channels_first = layout != STRAWBERRY_ACCELERATOR_CHANNELS_LAST,
         .dataflow = (uint32_t)dataflow,
         .input = {height, width, input_channels},
         .output = {output_height, output_width, output_channels},
@@ -340,7 +340,7 @@ int strawberry_accelerator_calculate(
         .output_zero_point = output_zero_point,
         .lowest = lowest,
         .highest = highest,
-        .rounding = rounding,
+        .rounding = (int32_t)rounding,
     };
     umakit_device *device;
     int status;

@@ -29,6 +29,31 @@
 extern "C" {
 #endif
 
+/* What the array computes: all input channels into each output channel, or each by itself. */
+enum strawberry_accelerator_operation {
+    STRAWBERRY_ACCELERATOR_CONVOLUTION,
+    STRAWBERRY_ACCELERATOR_DEPTHWISE
+};
+
+/* What stays in the array while the rest moves; values of its register DATAFLOW. */
+enum strawberry_accelerator_dataflow {
+    STRAWBERRY_ACCELERATOR_OUTPUT_STATIONARY,
+    STRAWBERRY_ACCELERATOR_WEIGHT_STATIONARY,
+    STRAWBERRY_ACCELERATOR_INPUT_STATIONARY
+};
+
+/* Order of an image in memory: height x width x channels, or channels x height x width. */
+enum strawberry_accelerator_layout {
+    STRAWBERRY_ACCELERATOR_CHANNELS_LAST,
+    STRAWBERRY_ACCELERATOR_CHANNELS_FIRST
+};
+
+/* How a sum is scaled, see umakit/requantize.h; values of the register ROUNDING. */
+enum strawberry_accelerator_rounding {
+    STRAWBERRY_ACCELERATOR_ROUNDING_TFLM,
+    STRAWBERRY_ACCELERATOR_ROUNDING_ORT
+};
+
 /* Copy `bytes` bytes of shared memory into the scratchpad. */
 UMAKIT_MUST_USE int strawberry_accelerator_dma_in(const void *source, uint32_t scratchpad_offset,
                                       int32_t bytes);
@@ -40,8 +65,8 @@ UMAKIT_MUST_USE int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, v
 /*
  * Calculate a convolution with bias, requantization and clip:
  *
- *     ifmap        input: height x width x input_channels, int8; with
- *                  channels_first input_channels x height x width
+ *     ifmap        input: height x width x input_channels, int8, or
+ *                  input_channels x height x width, as the layout says
  *     weights      int8, in blocks of `columns` output channels, as many as the
  *                  array has columns: blocks x kernel_height x kernel_width x
  *                  input_channels x columns; depthwise: kernel_height x
@@ -52,17 +77,16 @@ UMAKIT_MUST_USE int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, v
  *     ofmap        result, laid out like the input
  *
  * All of them are scratchpad offsets. Padding counts as the input's zero point.
- * dataflow is a value of the register DATAFLOW, rounding one of ROUNDING.
  */
 UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
-    uint32_t ofmap, int32_t columns, int32_t dataflow, int32_t depthwise,
-    int32_t channels_first, int32_t height, int32_t width, int32_t input_channels,
-    int32_t output_height, int32_t output_width, int32_t output_channels,
-    int32_t kernel_height, int32_t kernel_width, int32_t stride_y, int32_t stride_x,
-    int32_t pad_top, int32_t pad_left, int32_t dilation_y, int32_t dilation_x,
-    int32_t scales, int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
-    int32_t highest, int32_t rounding);
+    uint32_t ofmap, int32_t columns, enum strawberry_accelerator_dataflow dataflow,
+    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout, int32_t height,
+    int32_t width, int32_t input_channels, int32_t output_height, int32_t output_width,
+    int32_t output_channels, int32_t kernel_height, int32_t kernel_width, int32_t stride_y,
+    int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
+    int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
+    int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding);
 
 /* The device that the driver runs on, NULL if there is none. Defined once in a
  * program, next to the driver: on the host by the simulator, on a board by you. */

@@ -10,8 +10,10 @@ from typing import Any
 
 from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type
-from umakit.codegen.expressions import ExpressionPrinter, dtype
-from umakit.codegen.line_breaks import wrapped
+from umakit.codegen.driver_arguments import Argument, named_arguments
+from umakit.codegen.driver_headers import DriverHeaders
+from umakit.codegen.expressions import COMMA, UNARY, ExpressionPrinter, dtype
+from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import DriverCall
 from umakit.lower.kernels import Kernel
@@ -20,6 +22,7 @@ from umakit.registration.backend import ReplaceCallExtern
 
 tirx = tvm_api.tirx
 INDENT = "    "
+NO_HEADERS = DriverHeaders()
 COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
 """Prefix of TVM's names for common subexpressions."""
 
@@ -53,6 +56,7 @@ def print_kernel(
     kernel: Kernel,
     replace_call_extern: ReplaceCallExtern | None = None,
     overwritten: int | None = None,
+    headers: DriverHeaders = NO_HEADERS,
 ) -> KernelSource:
     """Print a kernel.
 
@@ -60,11 +64,12 @@ def print_kernel(
         kernel: a lowered kernel.
         replace_call_extern: the backend's hook for external calls.
         overwritten: index of the input that the output overwrites: both become one parameter.
+        headers: the driver's headers, which name the arguments of driver calls.
 
     Raises:
         LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
-    printer = _StatementPrinter(kernel, replace_call_extern, overwritten)
+    printer = _StatementPrinter(kernel, replace_call_extern, overwritten, headers)
     for node in kernel.body:
         if isinstance(node, DriverCall):
             printer.print_driver_call(node)
@@ -87,7 +92,9 @@ class _StatementPrinter:
         kernel: Kernel,
         replace_call_extern: ReplaceCallExtern | None,
         overwritten: int | None,
+        headers: DriverHeaders,
     ) -> None:
+        self._headers = headers
         self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
         self.lines: list[str] = []
         self._depth = 1
@@ -97,7 +104,8 @@ class _StatementPrinter:
         # of our own name what they are given.
         self._keeps_names = kernel.keeps_names
         for function in kernel.called_functions():
-            self.expressions.reserve(function)
+            for name in (function, *headers.names(function)):
+                self.expressions.reserve(name)
         self._status: str | None = None
         if kernel.calls_driver:
             self._status = self.expressions.own_name("status")
@@ -145,18 +153,29 @@ class _StatementPrinter:
     def print_driver_call(self, node: DriverCall) -> None:
         """Print a driver call with named operands."""
         self._declare_undefined()
-        operands = [
-            self.expressions.name(operand.variable)
+        arguments = [
+            Argument(self.expressions.name(operand.variable), is_integer=bool(operand.pool))
             if isinstance(operand, Parameter)
-            else self.expressions.text(operand)
+            else self._argument(operand)
             for operand in node.operands
         ]
-        self._checked_call(node.function, operands)
+        self._checked_call(node.function, arguments)
 
-    def _checked_call(self, function: str, operands: Sequence[str]) -> None:
+    def _argument(self, expression: tvm_api.PrimExpr) -> Argument:
+        plain, operand = (self.expressions.text(expression, least) for least in (COMMA, UNARY))
+        value = tvm_api.integer_value(expression)
+        return Argument(plain, value, _is_integer(expression), plain != operand)
+
+    def _checked_call(self, function: str, arguments: Sequence[Argument]) -> None:
         """Print a driver call and a return of its status if that is not zero."""
-        call = self.expressions.external_call(function, operands)
-        self.line(f"{self._status} = {call};")
+        plain = [argument.text for argument in arguments]
+        call = self.expressions.external_call(function, plain)
+        if call == f"{function}({', '.join(plain)})":
+            parameters = self._headers.parameters(function, len(arguments))
+            start = f"{INDENT * self._depth}{self._status} = {function}("
+            self.lines.append(wrapped_call(start, named_arguments(arguments, parameters)) + "\n")
+        else:  # the backend's own text
+            self.line(f"{self._status} = {call};")
         self.line(f"if ({self._status} != 0) {{")
         self.line(f"{INDENT}return {self._status};")
         self.line("}")
@@ -270,7 +289,7 @@ class _StatementPrinter:
         call = tir.called_driver(statement)
         if call is not None:
             function, arguments = call
-            self._checked_call(function, [self.expressions.text(each) for each in arguments])
+            self._checked_call(function, [self._argument(each) for each in arguments])
         elif isinstance(statement.value, tvm_api.Call):
             self.line(f"(void){self.expressions.text(statement.value, 15)};")
 
@@ -295,6 +314,12 @@ def _scalars(statements: Sequence[Any]) -> set[Any]:
     excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
     allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
     return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
+
+
+def _is_integer(expression: tvm_api.PrimExpr) -> bool:
+    is_pointer = tvm_api.pointed_buffer(expression) is not None
+    type_ = str(getattr(expression.ty, "dtype", ""))
+    return not is_pointer and type_.startswith(("int", "uint"))
 
 
 def _takes_address(call: tvm_api.Call) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 WIDTH = 100
 BREAK = re.compile(r"(?<=[,;=]) (?=\S)| (?=[-+*/%?:<>&|]{1,2} )")
@@ -35,6 +36,25 @@ def wrapped(line: str) -> str:
         lines.append(line[:place])
         line = indentation + line[place:].lstrip()
     return "\n".join([*lines, line])
+
+
+def wrapped_call(start: str, arguments: Sequence[str]) -> str:
+    """Return a call of a C function, with as many whole arguments in a line as fit.
+
+    Args:
+        start: indented text up to the opening parenthesis.
+        arguments: C text of each argument, which may start with a comment.
+    """
+    pieces = [f"{argument}," for argument in arguments[:-1]]
+    pieces.append(f"{arguments[-1] if arguments else ''});")
+    indentation = " " * (len(start) - len(start.lstrip()) + 4)
+    lines = [start + pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + 1 + len(piece) <= WIDTH:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(indentation + piece)
+    return "\n".join(wrapped(line) for line in lines)
 
 
 def _best_break(line: str, indent: int) -> int | None:

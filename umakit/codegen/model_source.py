@@ -11,9 +11,10 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
+from umakit.codegen.driver_headers import driver_headers
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.helpers import helper_definition
-from umakit.codegen.kernel_source import KernelSource, print_kernel
+from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
@@ -289,11 +290,13 @@ def _print_kernels(
     definitions: list[str] = []
     shared: dict[object, KernelSymbol] = {}
     symbols: dict[KernelUse, KernelSymbol] = {}
+    headers = {name: driver_headers(backend) for name, backend in backends.items()}
     for use in dict.fromkeys(_use(call, plan) for call in program.calls if call.kernel):
         kernel = program.kernels[use.kernel]
         backend = backends.get(kernel.target)
         hook = call_replacement(backend)
-        source = print_kernel(kernel, hook, use.overwritten)
+        names = headers.get(kernel.target, NO_HEADERS)
+        source = print_kernel(kernel, hook, use.overwritten, names)
         key = (source.parameters, source.body)
         if key not in shared:
             suffix = "" if use.overwritten is None else "_in_place"
