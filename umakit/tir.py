@@ -24,6 +24,7 @@ __all__ = [
     "composite_name",
     "driver_call",
     "driver_calls",
+    "named",
     "only_if",
     "placeholder",
     "pointer",
@@ -51,6 +52,11 @@ DRIVER_CALL = "umakit.call_driver"
 """TIR operator of driver calls: its arguments are the C function's name and arguments."""
 
 _DRIVER_CALL = tvm_api.register_intrinsic(DRIVER_CALL, "Calls a driver and checks its status.")
+
+NAMED = "umakit.named"
+"""TIR operator of named values: its arguments are the name and the value."""
+
+_NAMED = tvm_api.register_intrinsic(NAMED, "Gives a value a name in C.")
 
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
@@ -186,6 +192,32 @@ def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
 def is_driver_call(expression: tvm_api.PrimExpr) -> bool:
     """Whether an expression is the call inside a statement of `driver_call`."""
     return isinstance(expression, tvm_api.Call) and expression.op.same_as(_DRIVER_CALL)
+
+
+def named(name: str, value: Any) -> Any:
+    """Return a value that has a name in the generated C: `const int32_t first_row = ...;`.
+
+    Equal values of one name are one variable, in the innermost loop that they depend on.
+
+    Args:
+        name: name of the variable; a number is added if it is taken.
+        value: TIR expression of an integer type without side effects; a Python integer is returned
+            as it is.
+    """
+    if tvm_api.integer_value(value) is not None:
+        return value
+    return tvm_api.intrinsic_call(tvm_api.dtype_of_expression(value), NAMED, [name, value])
+
+
+def is_named(expression: tvm_api.PrimExpr) -> bool:
+    """Whether an expression is a value that `named` returned."""
+    return isinstance(expression, tvm_api.Call) and expression.op.same_as(_NAMED)
+
+
+def name_and_value(expression: tvm_api.Call) -> tuple[str, tvm_api.PrimExpr]:
+    """Return what `named` was called with."""
+    name, value = expression.args
+    return str(name.value), value
 
 
 def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:

@@ -514,6 +514,11 @@ def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
     return tirx.call_intrin(dtype, name, *arguments)
 
 
+def dtype_of_expression(expression: PrimExpr) -> str:
+    """Dtype of a TIR expression."""
+    return str(expression.ty.dtype)
+
+
 def pointed_buffer(expression: Expr) -> Buffer | None:
     """The buffer of which an expression is the address, as `buffer.data`; None for others."""
     if not isinstance(expression, Call) or not str(expression.op.name).endswith("buffer_data"):

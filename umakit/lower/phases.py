@@ -14,8 +14,10 @@ from umakit import tvm_api
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
+from umakit.lower.named_values import bind_named_values
 from umakit.registration.backend import Backend, PassPhase
 from umakit.registration.code import raised
+from umakit.tir import prim_func_pass
 
 
 def without_blocks() -> list[Any]:
@@ -48,11 +50,27 @@ def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
                 *without_float_rules(tirx.StmtSimplify()),
                 tirx.RemoveNoOp(),
                 s_tir.RewriteUnsafeSelect(),
-                tirx.CommonSubexprElim(),
+                bind_named_values(),
+                _common_subexpressions(),
                 tirx.LowerIntrin(),
             ],
         ),
     ]
+
+
+def _common_subexpressions() -> Any:
+    """Return TVM's pass that binds common subexpressions, of functions that compute.
+
+    Around driver calls it would only hide what an argument is; a C compiler finds them as well.
+    """
+    eliminated = tvm_api.tirx_transform.CommonSubexprElim()
+
+    def apply(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+        if not tvm_api.collect(function.body, tvm_api.tirx.BufferStore):
+            return function
+        return eliminated(tvm_api.IRModule({"main": function}))["main"]
+
+    return prim_func_pass("umakit.CommonSubexpressions", apply)
 
 
 def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:

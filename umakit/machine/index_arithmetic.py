@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 
 Number = Any
 """An int or a TIR expression of int32."""
@@ -39,3 +39,8 @@ def floor_div(left: Number, right: int) -> Number:
 def floor_mod(left: Number, right: int) -> Number:
     """Return the remainder left - right * floor_div(left, right)."""
     return left % right if isinstance(left, int) else tvm_api.tirx.floormod(left, right)
+
+
+def named(name: str, value: Number) -> Number:
+    """Return a value that has a name in generated C; an int as it is."""
+    return value if isinstance(value, int) else tir.named(name, value)

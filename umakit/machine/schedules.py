@@ -48,9 +48,16 @@ def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
         name: te.compute(grid.shape, _copy_of(grid), name=f"load_{name}")
         for name, grid in sources.items()
     }
-    step = te.reduce_axis((0, tiles.extents[INPUT_CHANNELS]), INPUT_CHANNELS)
+    step = te.reduce_axis((0, tiles.extents[INPUT_CHANNELS]), "input_channel_tile")
 
-    def computed(*result: tvm_api.Expr) -> tvm_api.Expr:
+    # These names are those of the loops in C.
+    def computed(
+        image: tvm_api.Expr,
+        output_channel_tile: tvm_api.Expr,
+        row_tile: tvm_api.Expr,
+        column_tile: tvm_api.Expr,
+    ) -> tvm_api.Expr:
+        result = (image, output_channel_tile, row_tile, column_tile)
         position = dict(zip(_RESULT, result, strict=True)) | {INPUT_CHANNELS: step}
         operands = [copies[name](*(position[a] for a in tiles.axes_of(name))) for name in loaded]
         total = operands[0]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from umakit.machine.index_arithmetic import Number, floor_div, floor_mod, maximum, minimum
+from umakit.machine.index_arithmetic import Number, floor_div, floor_mod, maximum, minimum, named
 from umakit.machine.layer import Layer
 from umakit.machine.requirements import Buffer, Job, Transfer
 from umakit.machine.systolic import Dataflow
@@ -29,6 +29,14 @@ INPUT_CHANNELS = "input_channels"
 AXES = (OUTPUT_CHANNELS, ROWS, COLUMNS)
 """Axes whose loops may be in any order. The loop over images is outside of them, the loop over
 input channels inside."""
+
+SINGULAR = {
+    ROWS: "row",
+    COLUMNS: "column",
+    OUTPUT_CHANNELS: "output_channel",
+    INPUT_CHANNELS: "input_channel",
+}
+"""What one element along an axis is called."""
 
 BUFFERS = (1, 2, 4)
 """Valid values of `Tiling.buffers`."""
@@ -202,7 +210,7 @@ class Tiles:
         copy: Number = 0
         for axis in self.loops[: self.depth(tensor)]:
             copy = copy * self.extents[axis] + position[axis]
-        return floor_mod(copy, buffer.tiles) * buffer.tile_bytes
+        return named(f"{tensor}_place", floor_mod(copy, buffer.tiles) * buffer.tile_bytes)
 
     # --- parts of axes --------------------------------------------------------------------------
 
@@ -215,8 +223,11 @@ class Tiles:
         }[axis]
         if tile >= size:
             return _Span(0, size)
+        # A tile of one element starts at its own number.
         start = position[axis] * tile
-        return _Span(start, tile if size % tile == 0 else minimum(tile, size - start), True)
+        start = start if tile == 1 else named(f"first_{SINGULAR[axis]}", start)
+        is_even = size % tile == 0
+        return _Span(start, tile if is_even else named(axis, minimum(tile, size - start)), True)
 
     def _input_channels(self, position: Position) -> _Span:
         if not self.layer.per_channel:
@@ -233,8 +244,10 @@ class Tiles:
         window = (layer.kernel[number] - 1) * layer.dilation[number] + 1
         first = outputs.start * stride - layer.padding[number]
         end = minimum(first + (outputs.size - 1) * stride + window, size)
-        start = maximum(first, 0)
-        return _Span(start, end - start, outputs.is_cut), start - first
+        start = named(f"first_input_{SINGULAR[axis]}", maximum(first, 0))
+        inputs = named(f"input_{axis}", end - start)
+        before = named(f"padding_{'above' if axis == ROWS else 'left'}", maximum(0 - first, 0))
+        return _Span(start, inputs, outputs.is_cut), before
 
     # --- commands -------------------------------------------------------------------------------
 
