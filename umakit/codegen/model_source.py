@@ -14,6 +14,7 @@ from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_headers import driver_headers
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.helpers import helper_definition
+from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.weights_blob import (
@@ -29,6 +30,7 @@ from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory import MemoryPlan, PoolPlan, taken_over
 from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
+from umakit.program.descriptions import KernelDescription, describe
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
 from umakit.registration.code import call_replacement, included_text
@@ -197,6 +199,7 @@ def generate_code(
     values = {**common_values(program, plan, layout), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends)
+    comments = _kernel_comments(program, plan, backends, symbols)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
     printer = _StepPrinter(program, plan, layout, symbols)
@@ -215,7 +218,10 @@ def generate_code(
             own_headers=sorted(headers & {requantize.HEADER}),
             includes=_includes(backends),
             helpers=[helper_definition(helper) for helper in sorted(helpers)],
-            kernels=definitions,
+            kernels=[
+                {"comment": comment, "definition": definition}
+                for comment, definition in zip(comments, definitions, strict=True)
+            ],
             steps=steps,
             pointers=pointers + (["weights"] if layout else []),
             uses_status=any(step["checked"] for step in steps),
@@ -306,6 +312,22 @@ def _print_kernels(
             definitions.append(source.definition(symbol.name))
         symbols[use] = shared[key]
     return definitions, symbols
+
+
+def _kernel_comments(
+    program: Program,
+    plan: MemoryPlan,
+    backends: Mapping[str, Backend],
+    symbols: Mapping[KernelUse, KernelSymbol],
+) -> list[str]:
+    """Return the comment in front of each kernel, in the order of the definitions."""
+    layers: dict[str, list[tuple[KernelDescription, int | None]]] = {}
+    sources = {symbol.name: symbol.source for symbol in symbols.values()}
+    for call, description in zip(program.calls, describe(program, backends), strict=True):
+        if description is not None:
+            use = _use(call, plan)
+            layers.setdefault(symbols[use].name, []).append((description, use.overwritten))
+    return [kernel_comment(sources[name], layers[name]) for name in sources]
 
 
 def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:

@@ -8,7 +8,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,8 @@ class Model:
             Lite (Micro), `ort` for ONNX Runtime.
         semantics: what the model says a quantized operator computes.
         path: of the model file; empty for an object.
+        quantizations: of the results of quantized nodes with one scale, by name of the node; known
+            after quantized operators have become integer operators.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Model:
     arithmetic: str = "ort"
     semantics: QuantizedSemantics = QuantizedSemantics.REALS
     path: str = ""
+    quantizations: Mapping[str, Quantization] = field(default_factory=dict)
 
 
 MOST_ELEMENTS = 2**31 - 1

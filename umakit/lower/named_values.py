@@ -60,9 +60,9 @@ def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stm
         body = _replaced(body, call, replacement)
 
 
-def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, variable: tvm_api.Var) -> tvm_api.Stmt:
+def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
     def replace(other: tvm_api.Call) -> tvm_api.PrimExpr:
-        return variable if tvm_api.tvm_ffi.structural_equal(other, call) else other
+        return value if tvm_api.tvm_ffi.structural_equal(other, call) else other
 
     return tvm_api.rewrite(body, [(tvm_api.Call, replace)])
 

@@ -21,6 +21,9 @@ from umakit.machine.tilings import PlannedLayers
 from umakit.partition.report import CPU, OffloadReport
 from umakit.text.names import c_identifier, unique
 
+QUANTIZED = ("int8", "uint8", "int16", "uint16")
+"""Dtypes of integers that stand for real numbers."""
+
 
 class Role(Enum):
     """The role of a tensor in the interface of the library."""
@@ -169,6 +172,7 @@ class Program:
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
         index_checks: whether kernels check indices that are computed at run time.
+        quantizations: of intermediate tensors with one scale, by name.
     """
 
     name: str
@@ -183,6 +187,11 @@ class Program:
     planned: Mapping[str, PlannedLayers] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     index_checks: bool = True
+    quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+
+    def quantization_of(self, tensor: str) -> Quantization | None:
+        """Return scale and zero point of a tensor, by its name, if it has one of each."""
+        return self.tensors[tensor].quantization or self.quantizations.get(tensor)
 
 
 def build_program(
@@ -217,6 +226,7 @@ class _Builder:
         self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._values: dict[Any, Any] = {}
         self._calls: list[KernelCall] = []
+        self._quantizations: dict[str, Quantization] = {}
 
     def build(self) -> Program:
         main = self._lowered.main
@@ -246,6 +256,7 @@ class _Builder:
             self._model.fingerprint,
             planned=self._lowered.planned,
             notices=self._model.notices,
+            quantizations=self._quantizations,
         )
 
     def _declare(self, specification: TensorSpecification, role: Role, pool: str = "") -> str:
@@ -312,6 +323,7 @@ class _Builder:
                 raise LoweringError("a result has no static shape", where=label)
             specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
             results.append(self._declare(specification, Role.INTERMEDIATE))
+            self._note_quantization(results[-1], specification.dtype, numbers)
         scratch = [
             self._declare(
                 TensorSpecification(f"{label} scratch", (buffer.elements,), buffer.dtype),
@@ -335,6 +347,12 @@ class _Builder:
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
+
+    def _note_quantization(self, tensor: str, dtype: str, rows: tuple[int, ...]) -> None:
+        """Note scale and zero point of a result: those of the last node that it comes from."""
+        found = [self._model.quantizations.get(name) for name in self._report.names(rows)]
+        if dtype in QUANTIZED and found and found[-1] is not None:
+            self._quantizations[tensor] = found[-1]
 
     def _write_outputs(self, outputs: list[str], results: list[str]) -> None:
         """Turn results into output tensors; copy where one tensor cannot play both parts."""

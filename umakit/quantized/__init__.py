@@ -36,7 +36,8 @@ def quantize_to_integers(model: Model) -> Model:
         return model
     arithmetic = Arithmetic(model.arithmetic)
     exact = model.semantics is QuantizedSemantics.INTEGERS
-    module, left, rounded = recognize_islands(model.module, arithmetic, model.semantics)
+    module, recognizer = recognize_islands(model.module, arithmetic, model.semantics)
+    left, rounded = recognizer.left, recognizer.rounded_biases
     for operator in left:
         if exact and not operator.intended:
             raise ModelError(
@@ -50,7 +51,9 @@ def quantize_to_integers(model: Model) -> Model:
             f"float biases of {len(rounded)} quantized layers are rounded to integers at the scale "
             "of input times weight"
         )
-    return replace(model, module=module, notices=tuple(notices))
+    return replace(
+        model, module=module, notices=tuple(notices), quantizations=recognizer.quantizations
+    )
 
 
 def _notices(module: tvm_api.IRModule, left: list[LeftInFloat]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from umakit import tvm_api
-from umakit.frontend.model import QuantizedSemantics
+from umakit.frontend.model import Quantization, QuantizedSemantics
 from umakit.operators.islands import Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.refusals import FloatInTheModel, NotAnIsland
@@ -69,6 +69,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         others = [other for other in (Arithmetic.TFLM, Arithmetic.ORT) if other is not arithmetic]
         self._arithmetics = [arithmetic, *(others if semantics is QuantizedSemantics.REALS else [])]
         self.left: list[LeftInFloat] = []
+        self.quantizations: dict[str, Quantization] = {}
 
     @property
     def rounded_biases(self) -> list[str]:
@@ -92,6 +93,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator == "quantize":
+            self._note_quantization(call)
             return self._quantize(call)
         if operator == "clip":
             return self._clip_integers(call)
@@ -116,6 +118,16 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return clipped.call(operands, call.span)
 
     # --- islands ------------------------------------------------------------------------------
+
+    def _note_quantization(self, call: tvm_api.Call) -> None:
+        """Note what the integers of a node's result stand for, for readers of generated C."""
+        try:
+            scale = self._network.scale(call, tvm_api.dtype_of(call))
+        except NotAnIsland:
+            return
+        name = tvm_api.name_of(call)
+        if name:
+            self.quantizations[name] = Quantization(float(scale.scale), int(scale.zero_point))
 
     def _quantize(self, call: tvm_api.Call) -> tvm_api.Expr:
         reasons: list[NotAnIsland] = []
@@ -192,15 +204,15 @@ class IslandRecognizer(tvm_api.PyExprMutator):
 
 def recognize_islands(
     module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
-) -> tuple[tvm_api.IRModule, list[LeftInFloat], list[str]]:
+) -> tuple[tvm_api.IRModule, IslandRecognizer]:
     """Rewrite the islands of `main` as integer operators.
 
     Returns:
-        The module, the islands that have no integer form here, and the layers whose float bias
-        became integers.
+        The module, and the recognizer: its attributes name islands that have no integer form here,
+        layers whose float bias became integers, and quantizations of results.
     """
     recognizer = IslandRecognizer(module, arithmetic, semantics)
     main = module.get_global_var("main")
     recognizer.builder_.update_func(main, recognizer.visit_expr(module["main"]))
     clean = tvm_api.relax_transform.DeadCodeElimination()(recognizer.builder_.get())
-    return clean, recognizer.left, recognizer.rounded_biases
+    return clean, recognizer

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comment in front of a kernel says what the model says of its layers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from umakit import compile_model
+from umakit.backend.registry import find_backend
+from umakit.codegen.kernel_comments import kernel_comment
+from umakit.codegen.kernel_source import KernelSource
+from umakit.codegen.line_breaks import WIDTH
+from umakit.program.descriptions import KernelDescription, TensorDescription
+from umakit.program.program import Role
+
+MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+COMMENT = re.compile(
+    r"^/\*\n( \* Layer.*?)^ \*/\nKERNEL static \w+ (\w+)\(", re.DOTALL | re.MULTILINE
+)
+
+
+def comments_of(backends: list[str], folder: Path) -> dict[str, str]:
+    """Comments in front of kernels by name of the C function, each as one line of text."""
+    library = compile_model(MODEL, [find_backend(name) for name in backends], folder)
+    source = library.path / "codegen/host/src/tvmgen_digits_int8.c"
+    text = source.read_text(encoding="utf-8")
+    found = COMMENT.findall(text)
+    assert len(found) == text.count("KERNEL static")
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    return {name: " ".join(re.sub(r"^ \*", "", c, flags=re.M).split()) for c, name in found}
+
+
+@pytest.mark.parametrize("backends", [[], ["chocolate_accelerator"]])
+def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -> None:
+    text = " ".join(comments_of(backends, tmp_path / "library").values())
+    # The oracle is the file: scale and zero point of each quantized result.
+    graph = onnx.load(MODEL).graph
+    arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    seen = 0
+    for node in graph.node:
+        if node.op_type != "QuantizeLinear":
+            continue
+        scale, zero_point = (arrays[name] for name in node.input[1:])
+        pattern = rf"{re.escape(node.name)}, scale ([-+.e\d]+), zero point {int(zero_point)}\b"
+        scales = re.findall(pattern, text)
+        seen += bool(scales)
+        assert all(np.float32(each) == np.float32(scale) for each in scales)
+    assert seen >= 6
+    numbers = [int(number) for number in re.findall(r"Layer (\d+):", text)]
+    assert sorted(numbers) == list(range(len(numbers)))
+    assert "(quantized.conv2d), 147,456 multiply-accumulates" in text
+
+
+def test_tilings_are_told_in_words(tmp_path: Path) -> None:
+    comments = comments_of(["chocolate_accelerator"], tmp_path / "library")
+    (layer,) = [text for text in comments.values() if "147,456" in text]
+    assert "padding 1 above, 1 left, 1 below, 1 right" in layer
+    assert "layout NCHW (channels, rows, columns)" in layer
+    assert re.search(r"A tile of the result has \d+ of 8 rows, \d+ of 8 columns, \d+ of 16", layer)
+    assert "Dataflow of the array: output stationary." in layer
+
+
+def test_names_of_a_model_cannot_leave_the_comment() -> None:
+    label = "a*/ b ??/ \\ int x; /* \n" + "long " * 40 + "x" * 150
+    tensor = TensorDescription("t", label, (1, 4), "int8", Role.INTERMEDIATE, None)
+    layer = KernelDescription(3, label, ("nn.relu",), "cpu", 0, (tensor,), (tensor,), {}, ())
+    names = ("const int8_t *restrict input", "int8_t *restrict output")
+    source = KernelSource(names, "", False, frozenset(), frozenset())
+    text = kernel_comment(source, [(layer, None), (layer, None)])
+    assert text.startswith("/*\n") and text.endswith("\n */")
+    assert text.count("*/") == text.count("/*") == 1 and "??/" not in text
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert text.count("Layer 3: ") == 2
+
+
+def test_an_overwritten_input_has_no_parameter() -> None:
+    tensors = [
+        TensorDescription(name, name, (4,), dtype, Role.INTERMEDIATE, None)
+        for name, dtype in (("left", "int8"), ("right", "int16"), ("sum", "int8"))
+    ]
+    layer = KernelDescription(
+        0, "add", (), "cpu", 0, tuple(tensors[:2]), tuple(tensors[2:]), {"clip": "-1 to 1"}, ()
+    )
+    names = ("const int16_t *restrict input", "int8_t *restrict output")
+    source = KernelSource(names, "", False, frozenset(), frozenset())
+    text = kernel_comment(source, [(layer, 0)])
+    assert " *     input   int16[4]\n *     output  int8[4]\n" in text
+    assert "left" not in text and "clip -1 to 1." in text

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comment in front of a kernel: its layers, tensors, parameters and tiles."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from umakit.codegen.kernel_source import KernelSource
+from umakit.codegen.line_breaks import WIDTH
+from umakit.program.descriptions import KernelDescription, TensorDescription
+from umakit.program.program import Role
+from umakit.text.escaping import c_comment
+
+
+def kernel_comment(
+    source: KernelSource, layers: Sequence[tuple[KernelDescription, int | None]]
+) -> str:
+    """Return the comment in front of a kernel's C function.
+
+    Args:
+        source: the printed kernel.
+        layers: descriptions of the steps that call the function, each with the index of the input
+            that its output overwrites, if any.
+    """
+    names = [declaration.rsplit(" ", 1)[1] for declaration in source.parameters]
+    first, overwritten = layers[0]
+    tensors = _named_tensors(first, overwritten, names)
+    width = max((len(name) for name, _ in tensors), default=0)
+    lines = []
+    for layer, place in layers:
+        lines += _layer_lines(layer, _named_tensors(layer, place, names))
+    lines.append("")
+    for name, tensor in tensors:
+        lines.append(f"    {name:<{width}}  {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
+    if first.parameters:
+        parameters = [f"{name} {value}" for name, value in first.parameters.items()]
+        lines += ["", *_filled(f"{'; '.join(parameters)}.")]
+    if first.tiling:
+        lines += ["", *(line for sentence in first.tiling for line in _filled(f"{sentence}."))]
+    return "\n".join(["/*", *(f" * {line}".rstrip() for line in lines), " */"])
+
+
+def _named_tensors(
+    layer: KernelDescription, overwritten: int | None, names: Sequence[str]
+) -> list[tuple[str, TensorDescription]]:
+    """Return the tensors with the names of the function's parameters."""
+    inputs = [each for number, each in enumerate(layer.inputs) if number != overwritten]
+    return list(zip(names, [*inputs, *layer.outputs], strict=False))
+
+
+def _layer_lines(
+    layer: KernelDescription, tensors: Sequence[tuple[str, TensorDescription]]
+) -> list[str]:
+    """Return lines on a layer: its name, and where the tensors of this layer come from."""
+    macs = f", {layer.macs:,} multiply-accumulates" if layer.macs else ""
+    operators = f" ({', '.join(layer.operators)})" if layer.operators else ""
+    lines = _filled(c_comment(f"Layer {layer.number}: {layer.label}{operators}{macs}"))
+    for name, tensor in tensors:
+        facts = [] if tensor.role is Role.CONSTANT else [c_comment(tensor.label)]
+        if tensor.quantization is not None:
+            scale, zero = tensor.quantization.scale, tensor.quantization.zero_point
+            facts.append(f"scale {scale:.9g}, zero point {zero}")
+        if facts:
+            lines += _filled(f"{name}: {', '.join(facts)}", "    ")
+    return lines
+
+
+def _filled(text: str, indentation: str = "") -> list[str]:
+    """Return lines of the comment; what does not fit is indented once more."""
+    return textwrap.wrap(
+        text,
+        WIDTH - len(" * "),
+        initial_indent=indentation,
+        subsequent_indent=f"{indentation}    ",
+        break_on_hyphens=False,
+    )

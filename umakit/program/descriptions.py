@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each step of a program computes, in terms of the user's model, as data for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from umakit.frontend.model import Quantization
+from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
+from umakit.operators.offload.composite import Composite
+from umakit.operators.offload.weighted import Weighted
+from umakit.program.program import KernelCall, Program, Role
+from umakit.registration.backend import Backend
+
+SIDES = ("above", "left", "below", "right")
+LAYOUTS = {"NHWC": "rows, columns, channels", "NCHW": "channels, rows, columns"}
+
+
+@dataclass(frozen=True)
+class TensorDescription:
+    """A tensor that a step reads or writes.
+
+    Attributes:
+        tensor: its name in the program.
+        label: its name in the user's model: for a result that of the step that computes it.
+        shape: in elements.
+        role: who supplies or keeps it.
+        quantization: scale and zero point as the model has them, if it has one of each.
+    """
+
+    tensor: str
+    label: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    quantization: Quantization | None
+
+
+@dataclass(frozen=True)
+class KernelDescription:
+    """What a step computes.
+
+    Attributes:
+        number: of the step in the program.
+        label: names of the operators in the user's model.
+        operators: their names in Relax.
+        target: `cpu` or a backend.
+        macs: multiply-accumulates.
+        inputs: what it reads, in the order of the kernel's parameters.
+        outputs: what it writes, likewise.
+        parameters: of the operator, as text by name, for example `strides`: `2 x 2`.
+        tiling: how it is cut into tiles, one sentence each; empty if it is not.
+    """
+
+    number: int
+    label: str
+    operators: tuple[str, ...]
+    target: str
+    macs: int
+    inputs: tuple[TensorDescription, ...]
+    outputs: tuple[TensorDescription, ...]
+    parameters: Mapping[str, str]
+    tiling: tuple[str, ...]
+
+
+def describe(
+    program: Program, backends: Mapping[str, Backend]
+) -> tuple[KernelDescription | None, ...]:
+    """Return the description of each step of a program; None for a plain copy.
+
+    Args:
+        program: the straight-line program.
+        backends: backends of the program's kernels by target name.
+    """
+    return tuple(
+        _described(program, number, call, backends.get(call.target)) if call.kernel else None
+        for number, call in enumerate(program.calls)
+    )
+
+
+def _described(
+    program: Program, number: int, call: KernelCall, backend: Backend | None
+) -> KernelDescription:
+    composite = program.kernels[call.kernel].composite
+    tiles = _tiles(program, composite, backend)
+    return KernelDescription(
+        number=number,
+        label=call.label,
+        operators=call.operators,
+        target=call.target,
+        macs=call.macs,
+        inputs=tuple(_tensors(program, call.inputs)),
+        outputs=tuple(_tensors(program, call.outputs)),
+        parameters={} if composite is None else _parameters(composite),
+        tiling=() if tiles is None else tuple(_tiling(tiles)),
+    )
+
+
+def _tensors(program: Program, names: Iterable[str]) -> Iterable[TensorDescription]:
+    for name in names:
+        tensor = program.tensors[name]
+        yield TensorDescription(
+            name, tensor.label, tensor.shape, tensor.dtype, tensor.role,
+            program.quantization_of(name),
+        )  # fmt: skip
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+def _parameters(composite: Composite) -> dict[str, str]:
+    """Return the operator's own parameters as text; shapes and dtypes are those of the tensors."""
+    hidden = ("output_shape", "output_dtype", "addition")
+    found = {
+        name.replace("_", " "): _text(getattr(composite, name))
+        for name in composite.attribute_names()
+        if name not in hidden
+    }
+    if "layout" in found:
+        found["layout"] = f"{found['layout']} ({LAYOUTS.get(found['layout'], 'as named')})"
+    padding = getattr(composite, "padding", ())
+    if len(padding) == len(SIDES):
+        found["padding"] = ", ".join(f"{n} {side}" for n, side in zip(padding, SIDES, strict=True))
+    low, high = composite._parameters.clip
+    found["clip"] = f"{low} to {high}"
+    if isinstance(composite, Weighted):
+        found["weights in memory"] = composite.stored_layout
+        found["scales"] = f"{composite.scales}, one for each output channel"
+        if composite.scales == 1:
+            found["scales"] = "1, for all output channels"
+    return found
+
+
+def _text(value: Any) -> str:
+    return " x ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+# --- tiles --------------------------------------------------------------------------------------
+
+
+def _tiles(program: Program, composite: Composite | None, backend: Backend | None) -> Tiles | None:
+    """Return the tiles of a layer that its backend's planner cut in this compilation."""
+    if backend is None or backend.tiling is None or composite is None:
+        return None
+    planned = program.planned.get(backend.target_name)
+    if planned is None:
+        return None
+    try:
+        return backend.tiling.tiles_of(composite, planned.tilings)
+    except (TypeError, ValueError):  # a kind of layer that the backend does not cut
+        return None
+
+
+def _tiling(tiles: Tiles) -> Iterable[str]:
+    """Yield sentences on sizes, order and place of tiles."""
+    tiling, layer = tiles.tiling, tiles.layer
+    (rows, columns), channels = layer.output_size, layer.output_channels
+    sizes = {"rows": (tiling.rows, rows), "columns": (tiling.columns, columns)}
+    sizes["output_channels"] = (tiling.output_channels, channels)
+    parts = [
+        f"{min(tile, size)} of {size} {(axis if size > 1 else SINGULAR[axis]).replace('_', ' ')}"
+        for axis, (tile, size) in sizes.items()
+    ]
+    yield f"A tile of the result has {', '.join(parts)}"
+    steps = tiles.extents["input_channels"]
+    if steps > 1:
+        yield (
+            f"It is the sum of {steps} steps over at most {tiling.input_channels} of "
+            f"{layer.input_channels} input channels"
+        )
+    if tiles.loops:
+        order = [
+            f"{tiles.extents[axis]} {'images' if axis == IMAGES else f'tiles of {axis}'}"
+            for axis in tiles.loops
+        ]
+        yield f"Loops, outermost first: {', '.join(order).replace('_', ' ')}"
+    places = [f"{name} {buffer.tiles}" for name, buffer in tiles.buffers.items()]
+    yield f"Tiles in the scratchpad at a time: {', '.join(places)}"
+    yield f"Dataflow of the array: {tiling.dataflow.value.replace('_', ' ')}"
