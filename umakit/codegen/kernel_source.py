@@ -109,7 +109,7 @@ class _StatementPrinter:
         self._status: str | None = None
         if kernel.calls_driver:
             self._status = self.expressions.own_name("status")
-            self.line(f"int32_t {self._status};")
+            self.lines.append(f"{INDENT}int32_t {self._status};\n\n")
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         self.parameters = [
             *self._pointers(inputs, "input", "const "),
