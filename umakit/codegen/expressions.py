@@ -13,7 +13,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
-from umakit.codegen.integer_ranges import integer_range, overflows
+from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
+from umakit.codegen.overflow_comments import WrappingOperation
 from umakit.errors import LoweringError
 from umakit.operators.numeric import requantize
 from umakit.registration.backend import ReplaceCallExtern
@@ -47,7 +48,6 @@ COMPARISONS = {
     "EQ": ("==", 8),
     "NE": ("!=", 8),
 }
-ARITHMETIC = ("Mul", "Add", "Sub")
 DIVISIONS = {"Div": "quotient", "Mod": "remainder"}
 OPPOSITE = {"Add": "-", "Sub": "+"}
 # Bitwise operators always get parentheses, because C's precedences for them are surprising.
@@ -76,13 +76,27 @@ PROMOTIONS = {
 class ExpressionPrinter:
     """Prints expressions of one kernel.
 
+    Args:
+        kernel: name of the kernel, for messages.
+        replace_call_extern: the backend's hook for external calls.
+        ranges: ranges of the kernel's integers; None if only dtypes are known.
+
     Attributes:
         helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
         headers: C headers that the text needs in addition to those for types.
+        ranges: ranges of the kernel's integers.
+        wrapping: signed operations of the statement that could overflow and wrap around.
     """
 
-    def __init__(self, kernel: str, replace_call_extern: ReplaceCallExtern | None = None) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        replace_call_extern: ReplaceCallExtern | None = None,
+        ranges: IntegerRanges | None = None,
+    ) -> None:
         self._kernel = kernel
+        self.ranges = IntegerRanges() if ranges is None else ranges
+        self.wrapping: list[WrappingOperation] = []
         self._replace_call_extern = replace_call_extern
         self._names: dict[Any, str] = {}
         self._values: dict[Any, str] = {}
@@ -214,24 +228,49 @@ class ExpressionPrinter:
         other, negated = node.b, _without_sign(node.b)
         if kind in OPPOSITE and negated is not None:
             symbol, other = OPPOSITE[kind], negated  # x - -128 is x + 128
-        if type_ in ("int32", "int64") and self._depends_on_data(node) and overflows(node):
+        if type_ in ("int32", "int64") and self._may_wrap_around(node):
             # Data may overflow and TIR wraps around, which C defines for unsigned types only.
-            left, right = (f"(u{type_}_t){self.text(side, UNARY)}" for side in (node.a, other))
-            return f"({c_type(type_)})({left} {symbol} {right})", UNARY
+            left, right = self.text(node.a, UNARY), self.text(other, UNARY)
+            plain = f"{left} {symbol} {right}"
+            self.wrapping.append(WrappingOperation(kind, c_type(type_), plain))
+            unsigned = f"(u{type_}_t)"
+            return f"({c_type(type_)})({unsigned}{left} {symbol} {unsigned}{right})", UNARY
         text = self._joined(node.a, symbol, other, precedence)
-        if type_ in SMALL_INTEGERS and overflows(node):
+        if type_ in SMALL_INTEGERS:
             # C computes in int; TIR wraps around in the small type.
             return f"({c_type(type_)})({text})", UNARY
-        if type_ == "int32" and _needs_more_than_int(node):
+        if type_ == "int32" and self._needs_more_than_int(node):
             right = self.text(other, precedence + 1)
             return f"(int32_t){self.text(node.a, UNARY)} {symbol} {right}", precedence
         return text, precedence
+
+    def _may_wrap_around(self, node: tvm_api.PrimExpr) -> bool:
+        """Whether data may make a signed operation overflow."""
+        return self._depends_on_data(node) and self.ranges.overflows(node)
+
+    def _needs_more_than_int(self, node: tvm_api.PrimExpr) -> bool:
+        """Whether C computes an int32 as int and may need more than the 16 bits of C99's int."""
+        if not (self._is_narrow(node.a) and self._is_narrow(node.b)):
+            return False
+        low, high = self.ranges.of(node)
+        return low < -(2**15) or high >= 2**15
+
+    def _is_narrow(self, node: tvm_api.PrimExpr) -> bool:
+        """Whether the C text of an expression may have a type of only 16 bits."""
+        if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
+            return True
+        value = tvm_api.integer_value(node)
+        if value is not None:
+            return -(2**15) <= value < 2**15
+        if type(node).__name__ not in ARITHMETIC or self._needs_more_than_int(node):
+            return False
+        return self._is_narrow(node.a) and self._is_narrow(node.b)
 
     def _needs_guard(self, node: tvm_api.PrimExpr) -> bool:
         """Whether a node divides an integer by data that may be 0 or -1."""
         if dtype(node) in FLOATS or not self._depends_on_data(node):
             return False
-        low, high = integer_range(node.b)
+        low, high = self.ranges.of(node.b)
         return low <= 0 <= high or (low <= -1 <= high and not dtype(node).startswith("uint"))
 
     def _joined(
@@ -344,7 +383,7 @@ class ExpressionPrinter:
 
     def _may_leave_width(self, value: tvm_api.PrimExpr, amount: tvm_api.PrimExpr) -> bool:
         """Whether a shift amount depends on data and may be negative or at least the width."""
-        low, high = integer_range(amount)
+        low, high = self.ranges.of(amount)
         wide = low < 0 or high >= np.iinfo(dtype(value)).bits
         return wide and self._depends_on_data(amount)
 
@@ -438,26 +477,6 @@ def _is_promotion(node: tvm_api.PrimExpr) -> bool:
     if type(node).__name__ != "Cast" or dtype(node.value) not in SMALL_INTEGERS:
         return False
     return (dtype(node.value), dtype(node)) in PROMOTIONS
-
-
-def _needs_more_than_int(node: tvm_api.PrimExpr) -> bool:
-    """Whether C computes an int32 as int and may need more than the 16 bits that C99 guarantees."""
-    if not (_is_narrow(node.a) and _is_narrow(node.b)):
-        return False
-    low, high = integer_range(node)
-    return low < -(2**15) or high >= 2**15
-
-
-def _is_narrow(node: tvm_api.PrimExpr) -> bool:
-    """Whether the C text of an expression may have a type of only 16 bits."""
-    if dtype(node) in SMALL_INTEGERS or _is_promotion(node):
-        return True
-    value = tvm_api.integer_value(node)
-    if value is not None:
-        return -(2**15) <= value < 2**15
-    if type(node).__name__ not in ARITHMETIC or _needs_more_than_int(node):
-        return False
-    return _is_narrow(node.a) and _is_narrow(node.b)
 
 
 def dtype(expression: tvm_api.PrimExpr) -> str:

@@ -1,85 +1,423 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of integer expressions, which show that arithmetic cannot overflow.
+"""Ranges of the integers of a kernel, which show that arithmetic cannot overflow.
 
 TIR wraps around and C leaves the overflow of signed integers undefined, so arithmetic on data is
-printed with unsigned types. Where dtypes alone show that nothing overflows, as for a product of two
-int8 in 32 bits, plain signed C is printed, which compilers vectorize.
+printed with unsigned types unless the range of its result lies in its dtype. The analysis does not
+follow the order of statements: a variable has the range of all values that it is bound to, a buffer
+the range of all values that are stored to it. Two kinds of stores need more:
+
+- `sum[i] = sum[i] + x`: the first values, plus x as often as the loops around the store can reach
+  one element while the buffer exists (see `element_turns`).
+- Other stores of a value that depends on the buffer itself, such as `max(largest[0], x)`: a range
+  that contains the first values and is kept by these stores.
+
+An element of a buffer that the kernel owns is written before it is read, as C demands of locals.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from umakit import tvm_api
+from umakit.codegen.element_turns import Definitions, element_turns
+from umakit.codegen.result_ranges import (
+    and_range,
+    or_range,
+    quotient_range,
+    remainder_range,
+    requantize_range,
+    shift_left_range,
+    shift_right_range,
+)
+from umakit.lower.driver_calls import DriverCall
+from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
+from umakit.lower.kernels import Kernel
+from umakit.lower.parameters import Parameter
 from umakit.operators.numeric import requantize
-from umakit.operators.numeric.fixed_point import Arithmetic
 
-Range = tuple[int, int]
+tirx = tvm_api.tirx
+
 ARITHMETIC = ("Add", "Sub", "Mul")
-REQUANTIZE = tuple(f"umakit_requantize_{rounding.value}" for rounding in Arithmetic)
+MOST_ROUNDS = 3
+"""Maximum number of times that the range of a buffer is enlarged by what is stored to it."""
+
+Loops = tuple[tvm_api.Stmt, ...]
+"""Loops around a statement, the outermost first; `While` loops too."""
 
 
-def overflows(node: tvm_api.PrimExpr) -> bool:
-    """Whether an addition, subtraction or multiplication may leave the range of its dtype."""
-    low, high = _unlimited(node)
-    least, largest = _limits(str(node.ty.dtype))
-    return low < least or high > largest
+@dataclass(frozen=True)
+class Store:
+    """A store to a buffer that only the kernel itself writes.
+
+    Attributes:
+        value: what is stored.
+        index: index of the element.
+        loops: the loops around it that begin after the buffer was allocated.
+        facts: what the conditions around it imply.
+    """
+
+    value: tvm_api.PrimExpr
+    index: tvm_api.PrimExpr | None
+    loops: Loops
+    facts: tuple[Fact, ...]
 
 
-def integer_range(node: tvm_api.PrimExpr) -> Range:
-    """Return the range of an integer expression, derived from the dtypes of its operands."""
-    limits = _limits(str(node.ty.dtype))
-    kind = type(node).__name__
-    value = tvm_api.integer_value(node)
-    if value is not None:
-        return value, value
-    if kind in ARITHMETIC:
-        return limits if overflows(node) else _unlimited(node)
-    if kind == "Cast" and _is_integer(node.value):
-        low, high = integer_range(node.value)
-        return (low, high) if limits[0] <= low and high <= limits[1] else limits
-    if kind in ("Min", "Max"):
-        pick = min if kind == "Min" else max
-        (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
-        return pick(a, c), pick(b, d)
-    return _result_range(requantize.called_function(node), node, limits)
+@dataclass
+class _Buffer:
+    depth: int
+    stores: list[Store] = field(default_factory=list)
 
 
-def _result_range(function: str, node: tvm_api.PrimExpr, limits: Range) -> Range:
-    """Return the range of the result of a function of `umakit/requantize.h`, or of its dtype."""
-    arguments = [integer_range(argument) for argument in node.args[1:]] if function else []
-    if function == "umakit_add_and_clamp":
-        return arguments[2][0], arguments[3][1]
-    if function == "umakit_leading_zeros":
-        return 0, 32
-    if function in REQUANTIZE:
-        value, multiplier = (max(abs(low), abs(high)) for low, high in arguments[:2])
-        least_right = 31 - arguments[2][1]
-        if 31 <= least_right <= 62:
-            # Rounded up twice at most; float32 rounds to the next power of two at most.
-            power = 1 << ((value * multiplier >> least_right) + 2).bit_length()
-            return max(-power, limits[0]), min(power, limits[1])
-    return limits
+class IntegerRanges(Ranges):
+    """Computes ranges of the expressions of one lowered kernel.
+
+    Args:
+        constants: elements of buffers that are constant.
+    """
+
+    def __init__(self, constants: Mapping[Any, Elements] | None = None) -> None:
+        super().__init__(constants or {})
+        self._definitions = Definitions()
+        self._facts: dict[Any, tuple[Fact, ...]] = {}
+        self._buffers: dict[Any, _Buffer] = {}
+        self._viewed: dict[Any, Any] = {}
+        self._found: dict[Any, Range] = {}
+        self._assumed: dict[Any, Range] = {}
+
+    def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
+        """Return the range of an integer expression, given some facts."""
+        low, high = super().of(expression, facts)
+        # Facts that contradict each other hold in code that is never run.
+        return (low, high) if low <= high else self._structural(expression, facts)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def overflows(self, node: tvm_api.PrimExpr) -> bool:
+        """Whether an addition, subtraction or multiplication may leave the range of its dtype."""
+        low, high = self._unlimited(node)
+        least, largest = dtype_range(tvm_api.dtype_of(node))
+        return low < least or high > largest
+
+    def _unlimited(self, node: tvm_api.PrimExpr) -> Range:
+        """Return the range of an arithmetic operation on unbounded integers."""
+        (a, b), (c, d) = self.of(node.a), self.of(node.b)
+        kind = type(node).__name__
+        if kind == "Add":
+            return a + c, b + d
+        if kind == "Sub":
+            return a - d, b - c
+        products = (a * c, a * d, b * c, b * d)
+        return min(products), max(products)
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def learn(self, nodes: Sequence[DriverCall | tvm_api.Stmt], owned: Sequence[Any] = ()) -> None:
+        """Record loops, bindings and stores of a kernel's body.
+
+        Args:
+            nodes: the body.
+            owned: buffers among the parameters that only the body writes, and writes before it
+                reads.
+        """
+        for buffer in owned:
+            self._buffers[buffer] = _Buffer(0)
+        statements = [node for node in nodes if not isinstance(node, DriverCall)]
+        for view in tvm_api.collect(statements, tirx.DeclBuffer):
+            self._viewed[view.buffer] = tvm_api.buffers_in(view.data)[0]
+        for node in statements:
+            self._learn(node, (), ())
+        for node in nodes:
+            for buffer in escaping(node):
+                self._buffers.pop(self.home(buffer), None)
+
+    def home(self, buffer: Any) -> Any:
+        """Return the buffer that a buffer is a view of, or itself."""
+        while buffer in self._viewed:
+            buffer = self._viewed[buffer]
+        return buffer
+
+    def _learn(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        handler = getattr(self, f"_learn_{type(node).__name__}", None)
+        if handler is not None:
+            handler(node, loops, facts)
+
+    def _learn_SeqStmt(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        for child in node.seq:
+            self._learn(child, loops, facts)
+
+    def _learn_For(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.min, node.extent)
+        self._definitions.add_loop(node)
+        self._learn(node.body, (*loops, node), facts)
+
+    def _learn_While(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.condition)
+        self._learn(node.body, (*loops, node), facts)
+
+    def _learn_IfThenElse(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.condition)
+        for case, holds in ((node.then_case, True), (node.else_case, False)):
+            if case is not None:
+                # What is loaded may change inside, variables do not.
+                about = [
+                    fact
+                    for fact in self.facts_of(node.condition, holds)
+                    if not tvm_api.collect(fact[0], tvm_api.TensorLoad)
+                ]
+                self._learn(case, loops, (*facts, *about))
+
+    def _learn_AttrStmt(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn(node.body, loops, facts)
+
+    def _learn_Bind(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.value)
+        self._definitions.bind(node.var, node.value)
+        self._facts.setdefault(node.var, facts)
+
+    def _learn_Evaluate(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.value)
+
+    def _learn_Return(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.value)
+
+    def _learn_AllocBuffer(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._buffers[node.buffer] = _Buffer(len(loops))
+
+    def _learn_BufferStore(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
+        self._learn_lets(node.value, *node.indices)
+        home = self.home(node.buffer)
+        if home in self._buffers:
+            buffer = self._buffers[home]
+            index = node.indices[0] if len(node.indices) == 1 else None
+            buffer.stores.append(Store(node.value, index, loops[buffer.depth :], facts))
+
+    def _learn_lets(self, *expressions: tvm_api.PrimExpr) -> None:
+        for expression in expressions:
+            for let in tvm_api.collect(expression, tirx.Let):
+                self._definitions.bind(let.var, let.value)
+
+    # --- variables and buffers ----------------------------------------------------------------
+
+    def _of_Var(self, node: tvm_api.Var, limits: Range, facts: Sequence[Fact]) -> Range:
+        if node not in self._found:
+            self._found[node] = self._of_variable(node, limits)
+        return self._found[node]
+
+    def _of_variable(self, variable: tvm_api.Var, limits: Range) -> Range:
+        loops = self._definitions.loops.get(variable, [])
+        values = self._definitions.values.get(variable, [])
+        if variable in self._open or not (loops or values):
+            return limits
+        self._open.add(variable)
+        about = self._facts.get(variable, ()) if len(values) == 1 else ()
+        ranges = [self.of(value, about) for value in values]
+        for loop in loops:
+            first, turns = self.of(loop.min), self.of(loop.extent)
+            ranges.append((first[0], first[1] + max(turns[1], 1) - 1))
+        self._open.discard(variable)
+        return _within(hull(ranges), limits)
+
+    def _of_Let(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+        return self.of(node.body, facts)
+
+    def _of_TensorLoad(
+        self, node: tvm_api.TensorLoad, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
+        buffer = self.home(node.source)
+        if buffer in self._constants:
+            return self._constants[buffer].every
+        if buffer in self._assumed:
+            return self._assumed[buffer]
+        if buffer not in self._buffers or buffer in self._open:
+            return limits
+        if buffer not in self._found:
+            self._open.add(buffer)
+            self._found[buffer] = self._of_buffer(buffer, limits)
+            self._open.discard(buffer)
+        return self._found[buffer]
+
+    def _of_buffer(self, buffer: Any, limits: Range) -> Range:
+        """Return the range of all elements of a buffer that only the kernel writes."""
+        stores = self._buffers[buffer].stores
+        first = [s for s in stores if not self._loads(s.value, buffer)]
+        later = [s for s in stores if self._loads(s.value, buffer)]
+        if not first:
+            return limits
+        found = hull([self.of(store.value, store.facts) for store in first])
+        if not later:
+            return _within(found, limits)
+        added = [(store, self._added_to(buffer, store)) for store in later]
+        if all(parts is not None for _, parts in added):
+            return self._of_sums(found, [(store, parts or []) for store, parts in added], limits)
+        return self._kept_range(buffer, found, later, limits)
+
+    def _added_to(self, buffer: Any, store: Store) -> list[tuple[int, tvm_api.PrimExpr]] | None:
+        """Return what a store adds to its own element, with signs; None if it does otherwise."""
+        parts = _terms(store.value, 1)
+        own = [(sign, part) for sign, part in parts if self._loads(part, buffer)]
+        if len(own) != 1 or own[0][0] != 1:
+            return None
+        load = own[0][1]
+        same = (
+            isinstance(load, tvm_api.TensorLoad)
+            and self.home(load.source).same_as(buffer)
+            and store.index is not None
+            and tvm_api.tvm_ffi.structural_equal(list(load.indices), [store.index])
+        )
+        return [(sign, part) for sign, part in parts if not part.same_as(load)] if same else None
+
+    def _loads(self, expression: tvm_api.PrimExpr, buffer: Any) -> bool:
+        """Whether an expression loads an element of a buffer."""
+        return any(
+            self.home(load.source).same_as(buffer)
+            for load in tvm_api.collect(expression, tvm_api.TensorLoad)
+        )
+
+    def _of_sums(
+        self,
+        first: Range,
+        added: Sequence[tuple[Store, list[tuple[int, tvm_api.PrimExpr]]]],
+        limits: Range,
+    ) -> Range:
+        """Return the range of sums that begin in a range and grow by parts in loops."""
+        growth: dict[int | None, tuple[int, int]] = {None: (0, 0)}
+        for store, parts in added:
+            turns = element_turns(store.loops, store.index, self._definitions, self.of)
+            low, high = 0, 0
+            for sign, part in parts:
+                ends = [sign * end for end in self.of(part, store.facts)]
+                low, high = low + min(ends), high + max(ends)
+            if turns is None and (low, high) != (0, 0):
+                return limits
+            # Sums in between count too, so that each end moves outwards only.
+            place = tvm_api.integer_value(store.index)
+            before = growth.get(place, (0, 0))
+            growth[place] = (
+                before[0] + min(0, low) * (turns or 0),
+                before[1] + max(0, high) * (turns or 0),
+            )
+        anywhere = growth.pop(None)
+        low, high = hull([(0, 0), *growth.values()])
+        return _within((first[0] + anywhere[0] + low, first[1] + anywhere[1] + high), limits)
+
+    def _kept_range(
+        self, buffer: Any, found: Range, later: Sequence[Store], limits: Range
+    ) -> Range:
+        """Return a range with the first values that stores of the buffer's own values keep."""
+        found = _within(found, limits)
+        for _ in range(MOST_ROUNDS):
+            new = self._stored_range(buffer, found, later)
+            if found[0] <= new[0] and new[1] <= found[1]:
+                return found
+            found = hull([found, new])
+        low = limits[0] if new[0] < found[0] else found[0]
+        found = low, limits[1]
+        new = self._stored_range(buffer, found, later)
+        return found if found[0] <= new[0] else limits
+
+    def _stored_range(self, buffer: Any, assumed: Range, later: Sequence[Store]) -> Range:
+        """Return the range of what stores write if all elements of the buffer are in a range."""
+        outside = dict(self._found)
+        self._assumed[buffer] = assumed
+        new = hull([self.of(store.value, store.facts) for store in later])
+        del self._assumed[buffer]
+        self._found = outside  # what was found holds under the assumption only
+        return new
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def _of_Div(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+        return _within(quotient_range(*self._both(node, facts)), limits)
+
+    def _of_Mod(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+        return _within(remainder_range(*self._both(node, facts)), limits)
+
+    def _of_LShift(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+        return _within(shift_left_range(*self._both(node, facts), limits), limits)
+
+    def _of_BitwiseOr(self, node: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]) -> Range:
+        return _within(or_range(*self._both(node, facts)), limits)
+
+    _of_BitwiseXor = _of_BitwiseOr
+
+    def _of_Call(self, node: tvm_api.Call, limits: Range, facts: Sequence[Fact]) -> Range:
+        function = requantize.called_function(node)
+        if function:
+            arguments = [self.of(argument, facts) for argument in node.args[1:]]
+            return _within(requantize_range(function, arguments, limits), limits)
+        name, arguments = called(node), list(node.args)
+        if name in ("bitwise_or", "bitwise_xor", "shift_left"):
+            ranges = self.of(arguments[0], facts), self.of(arguments[1], facts)
+            found = shift_left_range(*ranges, limits) if name == "shift_left" else or_range(*ranges)
+            return _within(found, limits)
+        if name == "abs" and limits[0] < 0:
+            low, high = self.of(arguments[0], facts)
+            return _within((max(low, -high, 0), max(-low, high)), limits)
+        return super()._of_Call(node, limits, facts)
+
+    def _shifted(
+        self, value: tvm_api.PrimExpr, by: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
+        return shift_right_range(self.of(value, facts), self.of(by, facts), limits)
+
+    def _masked(
+        self, value: tvm_api.PrimExpr, mask: tvm_api.PrimExpr, limits: Range, facts: Sequence[Fact]
+    ) -> Range:
+        return _within(and_range(self.of(value, facts), self.of(mask, facts)), limits)
 
 
-def _unlimited(node: tvm_api.PrimExpr) -> Range:
-    """Return the range of an arithmetic operation on unbounded integers."""
-    (a, b), (c, d) = integer_range(node.a), integer_range(node.b)
-    kind = type(node).__name__
-    if kind == "Add":
-        return a + c, b + d
-    if kind == "Sub":
-        return a - d, b - c
-    products = (a * c, a * d, b * c, b * d)
-    return min(products), max(products)
+def kernel_ranges(kernel: Kernel, constants: Mapping[int, Elements] | None = None) -> IntegerRanges:
+    """Return the ranges of a kernel's integers.
+
+    Args:
+        kernel: a lowered kernel.
+        constants: the elements of inputs that are constant, by the input's number.
+    """
+    known = {kernel.inputs[number].variable: e for number, e in (constants or {}).items()}
+    ranges = IntegerRanges(known)
+    own = [p.variable for p in (*kernel.outputs, *kernel.scratch) if not p.pool]
+    ranges.learn(kernel.body, own)
+    return ranges
 
 
-def _is_integer(node: tvm_api.PrimExpr) -> bool:
-    return str(node.ty.dtype).startswith(("int", "uint"))
+def _terms(node: tvm_api.PrimExpr, sign: int) -> list[tuple[int, tvm_api.PrimExpr]]:
+    if isinstance(node, tirx.Add):
+        return [*_terms(node.a, sign), *_terms(node.b, sign)]
+    if isinstance(node, tirx.Sub):
+        return [*_terms(node.a, sign), *_terms(node.b, -sign)]
+    return [(sign, node)]
 
 
-def _limits(dtype: str) -> Range:
-    if not dtype.startswith(("int", "uint")):
-        return (0, 1) if dtype == "bool" else (-(2**63), 2**64)
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
+def escaping(node: DriverCall | tvm_api.Stmt) -> list[Any]:
+    """Return the buffers whose elements something other than a store may write."""
+    if isinstance(node, DriverCall):
+        parameters = [o.variable for o in node.operands if isinstance(o, Parameter)]
+        others = [o for o in node.operands if not isinstance(o, Parameter)]
+        return [*parameters, *tvm_api.buffers_in(others)]
+    views = [view.data for view in tvm_api.collect(node, tirx.DeclBuffer)]
+    of_views = tvm_api.collect(views, tvm_api.Call)
+    found = []
+    for call in tvm_api.collect(node, tvm_api.Call):
+        if not any(call.same_as(other) for other in of_views):
+            arguments = [a for a in call.args if isinstance(a, tvm_api.Var)]
+            found += [a for a in arguments if tirx.is_buffer_var(a)]
+            found += tvm_api.buffers_in(call) if takes_address(call) else []
+    return found
+
+
+def takes_address(call: tvm_api.Call) -> bool:
+    """Whether a call makes a pointer to a buffer or to one of its elements."""
+    name = str(getattr(call.op, "name", ""))
+    return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
+
+
+def hull(ranges: Sequence[Range]) -> Range:
+    """Return the smallest range that contains all given ones."""
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _within(found: Range, limits: Range) -> Range:
+    """Return a range, or the whole range of the dtype if values may wrap around."""
+    return found if limits[0] <= found[0] and found[1] <= limits[1] else limits

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,13 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.driver_arguments import Argument, named_arguments
 from umakit.codegen.driver_headers import DriverHeaders
 from umakit.codegen.expressions import COMMA, UNARY, ExpressionPrinter, dtype
+from umakit.codegen.integer_ranges import IntegerRanges, takes_address
 from umakit.codegen.line_breaks import wrapped, wrapped_call
+from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
+from umakit.codegen.signed_sums import with_signed_sums
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import DriverCall
+from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
 from umakit.lower.parameters import Parameter
 from umakit.registration.backend import ReplaceCallExtern
@@ -37,6 +41,7 @@ class KernelSource:
         returns_status: whether the function returns `int32_t` instead of `void`.
         helpers: names of the inline helpers that it uses.
         headers: C headers that it needs.
+        wraps: whether arithmetic of it could overflow, as far as ranges show.
     """
 
     parameters: tuple[str, ...]
@@ -44,6 +49,7 @@ class KernelSource:
     returns_status: bool
     helpers: frozenset[str]
     headers: frozenset[str]
+    wraps: bool = False
 
     def definition(self, name: str) -> str:
         """Return the complete C function."""
@@ -57,6 +63,7 @@ def print_kernel(
     replace_call_extern: ReplaceCallExtern | None = None,
     overwritten: int | None = None,
     headers: DriverHeaders = NO_HEADERS,
+    constants: Mapping[int, Elements] | None = None,
 ) -> KernelSource:
     """Print a kernel.
 
@@ -65,11 +72,15 @@ def print_kernel(
         replace_call_extern: the backend's hook for external calls.
         overwritten: index of the input that the output overwrites: both become one parameter.
         headers: the driver's headers, which name the arguments of driver calls.
+        constants: the elements of inputs that are the same constants in all calls, by the input's
+            index; they show that arithmetic cannot overflow.
 
     Raises:
         LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
-    printer = _StatementPrinter(kernel, replace_call_extern, overwritten, headers)
+    kernel, ranges, wrapping_sums = with_signed_sums(kernel, constants)
+    expressions = ExpressionPrinter(kernel.name, replace_call_extern, ranges)
+    printer = _StatementPrinter(kernel, expressions, overwritten, headers, wrapping_sums)
     for node in kernel.body:
         if isinstance(node, DriverCall):
             printer.print_driver_call(node)
@@ -83,6 +94,7 @@ def print_kernel(
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
         frozenset(printer.expressions.headers),
+        printer.wraps,
     )
 
 
@@ -90,12 +102,15 @@ class _StatementPrinter:
     def __init__(
         self,
         kernel: Kernel,
-        replace_call_extern: ReplaceCallExtern | None,
+        expressions: ExpressionPrinter,
         overwritten: int | None,
         headers: DriverHeaders,
+        wrapping_sums: frozenset[Any],
     ) -> None:
         self._headers = headers
-        self.expressions = ExpressionPrinter(kernel.name, replace_call_extern)
+        self.expressions = expressions
+        self.wraps = bool(wrapping_sums)
+        self._wrapping_sums = wrapping_sums
         self.lines: list[str] = []
         self._depth = 1
         self._scalars = _scalars(kernel.statements)
@@ -148,6 +163,11 @@ class _StatementPrinter:
         return [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
 
     def line(self, text: str) -> None:
+        """Print a line of C, behind a comment if arithmetic of it could overflow."""
+        wrapping, self.expressions.wrapping = self.expressions.wrapping, []
+        if wrapping:
+            self.wraps = True
+            self.lines.append(f"{INDENT * self._depth}{overflow_comment(wrapping)}\n")
         self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
 
     def print_driver_call(self, node: DriverCall) -> None:
@@ -231,12 +251,14 @@ class _StatementPrinter:
         if self._undefined:
             # The first value of the variable that was allocated right before.
             (buffer,), self._undefined = self._undefined, []
+            if buffer in self._wrapping_sums:
+                self.line(SUM_COMMENT)
             value = self.expressions.text(statement.value)
             name = self.expressions.declare(buffer)
             self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name} = {value};")
             return
         target = self.expressions.element(statement.buffer, statement.indices)
-        added = _added(statement)
+        added = _added(statement, self.expressions.ranges)
         if added is not None:
             self.line(f"{target} += {self.expressions.text(added)};")
         else:
@@ -255,6 +277,8 @@ class _StatementPrinter:
 
     def _declare_undefined(self) -> None:
         for buffer in self._undefined:
+            if buffer in self._wrapping_sums:
+                self.line(SUM_COMMENT)
             name = self.expressions.declare(buffer)
             self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name};")
         self._undefined = []
@@ -272,6 +296,8 @@ class _StatementPrinter:
             self.expressions.scalar(buffer)
             self._undefined = [buffer]
             return
+        if buffer in self._wrapping_sums:
+            self.line(SUM_COMMENT)
         name = self.expressions.declare(buffer)
         elements = tvm_api.buffer_shape(buffer)[0]
         self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
@@ -310,7 +336,7 @@ def _scalars(statements: Sequence[Any]) -> set[Any]:
     """Return the local buffers of one element that are only accessed by element."""
     body = list(statements)
     viewed = [view.data for view in tvm_api.collect(body, tirx.DeclBuffer)]
-    calls = [c for c in tvm_api.collect(body, tvm_api.Call) if _takes_address(c)]
+    calls = [c for c in tvm_api.collect(body, tvm_api.Call) if takes_address(c)]
     excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
     allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
     return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
@@ -322,15 +348,13 @@ def _is_integer(expression: tvm_api.PrimExpr) -> bool:
     return not is_pointer and type_.startswith(("int", "uint"))
 
 
-def _takes_address(call: tvm_api.Call) -> bool:
-    name = str(getattr(call.op, "name", ""))
-    return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
-
-
-def _added(store: tvm_api.Stmt) -> tvm_api.PrimExpr | None:
+def _added(store: tvm_api.Stmt, ranges: IntegerRanges) -> tvm_api.PrimExpr | None:
     """Return what a store adds to its element, if C computes it in the same type; else None."""
     value = store.value
-    if not isinstance(value, tirx.Add) or dtype(value) not in ("uint32", "uint64", "float32"):
+    if not isinstance(value, tirx.Add):
+        return None
+    signed = dtype(value) in ("int32", "int64") and not ranges.overflows(value)
+    if not signed and dtype(value) not in ("uint32", "uint64", "float32"):
         return None
     load = value.a
     same = (

@@ -11,12 +11,12 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
-from umakit.codegen.driver_headers import driver_headers
 from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_comments import kernel_comment
-from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
+from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
+from umakit.codegen.shared_kernels import KernelUse, kernel_use, print_kernels
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
     HEADER_SIZE,
@@ -27,13 +27,13 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
-from umakit.memory import MemoryPlan, PoolPlan, taken_over
+from umakit.memory import MemoryPlan, PoolPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
-from umakit.registration.code import call_replacement, included_text
+from umakit.registration.code import included_text
 from umakit.text.names import INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
@@ -46,14 +46,6 @@ INTERFACE_NAMES = (
     "workspace_pools has_no_constants main"
 ).split()
 """Suffixes of the symbols that every model defines after its prefix."""
-
-
-@dataclass(frozen=True)
-class KernelUse:
-    """A kernel with the input that its output overwrites, if any; each is one C function."""
-
-    kernel: str
-    overwritten: int | None
 
 
 @dataclass(frozen=True)
@@ -198,7 +190,7 @@ def generate_code(
     locked = locked_backends(program, backends)
     values = {**common_values(program, plan, layout), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
-    definitions, symbols = _print_kernels(program, plan, backends)
+    definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
@@ -230,7 +222,7 @@ def generate_code(
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
         **lock_files(locked),
     }
-    functions = tuple(symbols[_use(c, plan)].name if c.kernel else "" for c in program.calls)
+    functions = tuple(symbols[kernel_use(c, plan)].name if c.kernel else "" for c in program.calls)
     if layout is None:
         sources |= _constant_files(program, values)
         return GeneratedCode(sources, functions, None, locked)
@@ -288,29 +280,19 @@ def _includes(backends: Mapping[str, Backend]) -> list[str]:
 
 
 def _print_kernels(
-    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend]
+    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend], constants_are_known: bool
 ) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
     """Print all kernels in order of use; kernels of equal text share one C function."""
     prefix = interface_prefix(program.name)
     taken = {*INTERFACE_NAMES, *program.constants}
     definitions: list[str] = []
-    shared: dict[object, KernelSymbol] = {}
     symbols: dict[KernelUse, KernelSymbol] = {}
-    headers = {name: driver_headers(backend) for name, backend in backends.items()}
-    for use in dict.fromkeys(_use(call, plan) for call in program.calls if call.kernel):
-        kernel = program.kernels[use.kernel]
-        backend = backends.get(kernel.target)
-        hook = call_replacement(backend)
-        names = headers.get(kernel.target, NO_HEADERS)
-        source = print_kernel(kernel, hook, use.overwritten, names)
-        key = (source.parameters, source.body)
-        if key not in shared:
-            suffix = "" if use.overwritten is None else "_in_place"
-            name = unique(symbol_part(f"{use.kernel}{suffix}"), taken)
-            symbol = KernelSymbol(f"{prefix}_{name}", source)
-            shared[key] = symbol
-            definitions.append(source.definition(symbol.name))
-        symbols[use] = shared[key]
+    for source, uses in print_kernels(program, plan, backends, constants_are_known):
+        suffix = "" if uses[0].overwritten is None else "_in_place"
+        name = unique(symbol_part(f"{uses[0].kernel}{suffix}"), taken)
+        symbol = KernelSymbol(f"{prefix}_{name}", source)
+        definitions.append(source.definition(symbol.name))
+        symbols |= dict.fromkeys(uses, symbol)
     return definitions, symbols
 
 
@@ -325,13 +307,9 @@ def _kernel_comments(
     sources = {symbol.name: symbol.source for symbol in symbols.values()}
     for call, description in zip(program.calls, describe(program, backends), strict=True):
         if description is not None:
-            use = _use(call, plan)
+            use = kernel_use(call, plan)
             layers.setdefault(symbols[use].name, []).append((description, use.overwritten))
     return [kernel_comment(sources[name], layers[name]) for name in sources]
-
-
-def _use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
-    return KernelUse(call.kernel, taken_over(call, plan.shared))
 
 
 class _StepPrinter:
@@ -357,7 +335,7 @@ class _StepPrinter:
             size = self._program.tensors[call.outputs[0]].size
             copy = f"memcpy({target}, {source}, {size})"
             return {"call": copy, "checked": False, "indexed": False, "comment": comment}
-        use = _use(call, self._plan)
+        use = kernel_use(call, self._plan)
         names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
         arguments = ",\n        ".join(self._argument(name) for name in names)
         symbol = self._symbols[use]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels of a program as C functions; kernels of equal text share one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from umakit.codegen.driver_headers import DriverHeaders, driver_headers
+from umakit.codegen.kernel_source import NO_HEADERS, KernelSource, print_kernel
+from umakit.lower.index_ranges import Elements
+from umakit.memory import MemoryPlan, taken_over
+from umakit.program.program import KernelCall, Program, Role
+from umakit.registration.backend import Backend
+from umakit.registration.code import call_replacement
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """A kernel with the input that its output overwrites, if any."""
+
+    kernel: str
+    overwritten: int | None
+
+
+def kernel_use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
+    """Return what a call uses of a kernel."""
+    return KernelUse(call.kernel, taken_over(call, plan.shared))
+
+
+def print_kernels(
+    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend], constants_are_known: bool
+) -> list[tuple[KernelSource, list[KernelUse]]]:
+    """Print all kernels in order of use, each text once with all its uses.
+
+    Which kernels share a function does not depend on the values of constants: only then does the
+    range of all constants that they are called with show which sums cannot overflow.
+
+    Args:
+        program: the straight-line program.
+        plan: its memory plan.
+        backends: backends of the program's kernels by target name.
+        constants_are_known: whether constants are part of the code; those of a weights blob may be
+            exchanged.
+
+    Raises:
+        LoweringError: a kernel contains a construct that cannot be printed as C.
+    """
+    calls: dict[KernelUse, list[KernelCall]] = {}
+    for call in program.calls:
+        if call.kernel:
+            calls.setdefault(kernel_use(call, plan), []).append(call)
+    headers = {name: driver_headers(backend) for name, backend in backends.items()}
+    shared: dict[object, tuple[KernelSource, list[KernelUse]]] = {}
+    for use in calls:
+        source = _printed(program, use, backends, headers, {})
+        shared.setdefault((source.parameters, source.body), (source, []))[1].append(use)
+    printed = []
+    for source, uses in shared.values():
+        if source.wraps and constants_are_known:
+            known = _constant_elements(program, [call for use in uses for call in calls[use]])
+            source = _printed(program, uses[0], backends, headers, known) if known else source
+        printed.append((source, uses))
+    return printed
+
+
+def _printed(
+    program: Program,
+    use: KernelUse,
+    backends: Mapping[str, Backend],
+    headers: Mapping[str, DriverHeaders],
+    constants: Mapping[int, Elements],
+) -> KernelSource:
+    kernel = program.kernels[use.kernel]
+    hook = call_replacement(backends.get(kernel.target))
+    names = headers.get(kernel.target, NO_HEADERS)
+    return print_kernel(kernel, hook, use.overwritten, names, constants)
+
+
+def _constant_elements(program: Program, calls: Sequence[KernelCall]) -> dict[int, Elements]:
+    """Return the ranges of the inputs, by index, that are integer constants in all calls."""
+    found = {}
+    for number, names in enumerate(zip(*(call.inputs for call in calls), strict=True)):
+        arrays = [_constant(program, name) for name in names]
+        known = [a for a in arrays if a is not None and a.size and a.dtype.kind in "iu"]
+        if len(known) == len(names):
+            ranges = [(int(array.min()), int(array.max())) for array in known]
+            found[number] = Elements((min(r[0] for r in ranges), max(r[1] for r in ranges)))
+    return found
+
+
+def _constant(program: Program, name: str) -> npt.NDArray[Any] | None:
+    is_constant = program.tensors[name].role is Role.CONSTANT
+    return program.constants[name] if is_constant else None
