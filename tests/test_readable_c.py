@@ -70,7 +70,8 @@ def test_the_c_of_an_integer_network(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "umakit_requantize_ort(sum[" in text
     assert "const int8_t *restrict weights," in text and "int32_t sum[" in text
-    for needless in ("(uint32_t)", "could overflow", "(int16_t)", "- -", "[1];", "cse_v", "string.h", "INT64_C"):
+    unsigned = ("(uint32_t)", "could overflow")
+    for needless in (*unsigned, "(int16_t)", "- -", "[1];", "cse_v", "string.h", "INT64_C"):
         assert needless not in text, needless
     helpers = re.findall(r"^static inline \w+ (\w+)\(", text, re.MULTILINE)
     assert helpers and all(len(re.findall(rf"\b{name}\(", text)) > 1 for name in helpers)

@@ -71,6 +71,8 @@ PROMOTIONS = {
     *((small, "int32") for small in SMALL_INTEGERS),
 }
 """Value-preserving casts, as (from, to), that C performs implicitly."""
+BY_DTYPE = IntegerRanges()
+"""Ranges that dtypes alone show, as compilers know them."""
 
 
 class ExpressionPrinter:
@@ -236,8 +238,9 @@ class ExpressionPrinter:
             unsigned = f"(u{type_}_t)"
             return f"({c_type(type_)})({unsigned}{left} {symbol} {unsigned}{right})", UNARY
         text = self._joined(node.a, symbol, other, precedence)
-        if type_ in SMALL_INTEGERS:
-            # C computes in int; TIR wraps around in the small type.
+        if type_ in SMALL_INTEGERS and BY_DTYPE.overflows(node):
+            # C computes in int; TIR wraps around in the small type. Where only the kernel shows
+            # that the result fits, compilers want a cast too.
             return f"({c_type(type_)})({text})", UNARY
         if type_ == "int32" and self._needs_more_than_int(node):
             right = self.text(other, precedence + 1)

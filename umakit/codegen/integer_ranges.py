@@ -83,6 +83,7 @@ class IntegerRanges(Ranges):
         self._facts: dict[Any, tuple[Fact, ...]] = {}
         self._buffers: dict[Any, _Buffer] = {}
         self._viewed: dict[Any, Any] = {}
+        self._sums: set[Any] = set()
         self._found: dict[Any, Range] = {}
         self._assumed: dict[Any, Range] = {}
 
@@ -96,9 +97,21 @@ class IntegerRanges(Ranges):
 
     def overflows(self, node: tvm_api.PrimExpr) -> bool:
         """Whether an addition, subtraction or multiplication may leave the range of its dtype."""
+        if self._is_proven_sum(node):
+            return False
         low, high = self._unlimited(node)
         least, largest = dtype_range(tvm_api.dtype_of(node))
         return low < least or high > largest
+
+    def _is_proven_sum(self, node: tvm_api.PrimExpr) -> bool:
+        """Whether an operation adds to a sum whose range counts how often that happens."""
+        if not isinstance(node, (tirx.Add, tirx.Sub)) or not isinstance(node.a, tvm_api.TensorLoad):
+            return False
+        home = self.home(node.a.source)
+        self.of(node.a)
+        if home not in self._sums:
+            return False
+        return any(node.same_as(store.value) for store in self._buffers[home].stores)
 
     def _unlimited(self, node: tvm_api.PrimExpr) -> Range:
         """Return the range of an arithmetic operation on unbounded integers."""
@@ -250,7 +263,10 @@ class IntegerRanges(Ranges):
             return _within(found, limits)
         added = [(store, self._added_to(buffer, store)) for store in later]
         if all(parts is not None for _, parts in added):
-            return self._of_sums(found, [(store, parts or []) for store, parts in added], limits)
+            grown = self._of_sums(found, [(store, parts or []) for store, parts in added], limits)
+            if grown != limits:
+                self._sums.add(buffer)
+            return grown
         return self._kept_range(buffer, found, later, limits)
 
     def _added_to(self, buffer: Any, store: Store) -> list[tuple[int, tvm_api.PrimExpr]] | None:
@@ -319,11 +335,11 @@ class IntegerRanges(Ranges):
 
     def _stored_range(self, buffer: Any, assumed: Range, later: Sequence[Store]) -> Range:
         """Return the range of what stores write if all elements of the buffer are in a range."""
-        outside = dict(self._found)
+        outside, sums = dict(self._found), set(self._sums)
         self._assumed[buffer] = assumed
         new = hull([self.of(store.value, store.facts) for store in later])
         del self._assumed[buffer]
-        self._found = outside  # what was found holds under the assumption only
+        self._found, self._sums = outside, sums  # what was found holds under the assumption only
         return new
 
     # --- operations ---------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
 
     They are unsigned, which wraps around by C's rules. Accumulators of int32 that go through casts
     to unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
+    `umakit.codegen.signed_sums` makes those signed that cannot overflow.
     """
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
