@@ -139,8 +139,8 @@ class IntegerRanges(Ranges):
         statements = [node for node in nodes if not isinstance(node, DriverCall)]
         for view in tvm_api.collect(statements, tirx.DeclBuffer):
             self._viewed[view.buffer] = tvm_api.buffers_in(view.data)[0]
-        for node in statements:
-            self._learn(node, (), ())
+        for statement in statements:
+            self._learn(statement, (), ())
         for node in nodes:
             for buffer in escaping(node):
                 self._buffers.pop(self.home(buffer), None)
@@ -240,7 +240,8 @@ class IntegerRanges(Ranges):
     ) -> Range:
         buffer = self.home(node.source)
         if buffer in self._constants:
-            return self._constants[buffer].every
+            elements: Elements = self._constants[buffer]
+            return elements.every
         if buffer in self._assumed:
             return self._assumed[buffer]
         if buffer not in self._buffers or buffer in self._open:
@@ -361,8 +362,8 @@ class IntegerRanges(Ranges):
     def _of_Call(self, node: tvm_api.Call, limits: Range, facts: Sequence[Fact]) -> Range:
         function = requantize.called_function(node)
         if function:
-            arguments = [self.of(argument, facts) for argument in node.args[1:]]
-            return _within(requantize_range(function, arguments, limits), limits)
+            known = [self.of(argument, facts) for argument in node.args[1:]]
+            return _within(requantize_range(function, known, limits), limits)
         name, arguments = called(node), list(node.args)
         if name in ("bitwise_or", "bitwise_xor", "shift_left"):
             ranges = self.of(arguments[0], facts), self.of(arguments[1], facts)

@@ -8,7 +8,7 @@ that a sum of signed integers never leaves the signed type, the local buffer bec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,7 +92,8 @@ def _rewritten(
         twin = signed.get(expression.source)
         if twin is None:
             return expression
-        return twin[tuple(expression.indices)].astype(tvm_api.dtype_of(expression))
+        value: tvm_api.PrimExpr = twin[tuple(expression.indices)]
+        return value.astype(tvm_api.dtype_of(expression))
 
     def cast(expression: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         target = tvm_api.dtype_of(expression)
@@ -126,7 +127,8 @@ def _signed(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         bits = int(dtype.removeprefix("int"))
         return tirx.IntImm(dtype, value - (1 << bits) if value >> (bits - 1) else value)
     if type(node).__name__ in ARITHMETIC:
-        return type(node)(_signed(node.a), _signed(node.b))
+        operation: Callable[..., tvm_api.PrimExpr] = type(node)
+        return operation(_signed(node.a), _signed(node.b))
     if isinstance(node, tirx.Cast) and tvm_api.dtype_of(node.value).startswith("int"):
         return node.value.astype(dtype)
     return node.astype(dtype)
