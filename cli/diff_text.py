@@ -27,12 +27,12 @@ def layer_table(result: DiffResult) -> Table:
     table = new_table("layer", "where", "result", *told, *numbers, right=numbers)
     for layer in result.layers:
         if layer.own is None or layer.in_the_run is None:
-            table.add_row(_name(result, layer), layer.where, "", *["nothing" for _ in told])
+            table.add_row(layer.name, layer.where, "", *["nothing" for _ in told])
             continue
         own = layer.own
         style = "" if layer.agrees else "bold red"
         table.add_row(
-            _name(result, layer),
+            layer.name,
             layer.where,
             f"{layer.dtype} {'x'.join(map(str, layer.shape))}".strip(),
             *[layer.reference for _ in told],
@@ -42,11 +42,6 @@ def layer_table(result: DiffResult) -> Table:
             style=style,
         )
     return table
-
-
-def _name(result: DiffResult, layer: LayerResult) -> str:
-    """Return the nodes of a layer in the model file as text."""
-    return result.spoken(layer.operators) or layer.name
 
 
 def verdict(result: DiffResult) -> list[str]:
@@ -103,9 +98,7 @@ def _blame(result: DiffResult, blame: Blame) -> list[str]:
         lines.append(
             f"  not excluded  {_operators(result, blame.also)}: not known to {result.reference}"
         )
-    others = [
-        _name(result, other) for other in result.layers[layer.number + 1 :] if not other.agrees
-    ]
+    others = [other.name for other in result.layers[layer.number + 1 :] if not other.agrees]
     if others:
         lines.append(f"  wrong too     {_names(others)}")
     return lines
@@ -123,7 +116,7 @@ def _size(layer: LayerResult, own: TensorDifference) -> list[str]:
 
 
 def _before(result: DiffResult, layers: Sequence[LayerResult]) -> str:
-    compared = [_name(result, layer) for layer in layers if layer.own is not None]
+    compared = [layer.name for layer in layers if layer.own is not None]
     if not compared:
         return "nothing: it is the first layer that can be compared"
     return f"{len(compared)} of {len(layers)} layers agree: {_names(compared)}"

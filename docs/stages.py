@@ -18,7 +18,7 @@ from umakit.lower import lower
 
 MODEL = "examples/digits/digits_int8.onnx"
 BACKEND = "strawberry_accelerator"
-LAYER = "relu2_out_QuantizeLinear"
+LAYER = "conv2"
 WIDTH = 88
 """Columns; what is longer is wrapped."""
 
@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
     show("memory", offsets)
 
     source = (folder / "codegen/host/src/tvmgen_digits_int8.c").read_text(encoding="utf-8")
-    (function,) = re.findall(rf"^KERNEL [^;]*_{step.kernel}\(.*?^}}", source, re.M | re.S)
+    (function,) = re.findall(rf"^KERNEL [^;]*_{step.symbol}_kernel\(.*?^}}", source, re.M | re.S)
     print("codegen:")
     print(textwrap.indent("\n".join(function.splitlines()[-22:]), "    "))
 

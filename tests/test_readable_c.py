@@ -67,7 +67,11 @@ def test_the_c_of_an_integer_network(tmp_path: Path) -> None:
     library = compile_model(DIGITS / "digits_int8.onnx", [], tmp_path / "library")
     folder = library.path / "codegen/host/src"
     text = (folder / "tvmgen_digits_int8.c").read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= WIDTH
+    table, code = text.split("*/\n#include", 1)
+    assert max(map(len, code.splitlines())) <= WIDTH
+    assert len(re.findall(r"^ \* +\d+  ", table, re.MULTILINE)) == len(
+        library.metadata["umakit"]["layers"]
+    )
     assert "umakit_requantize_ort(sum[" in text
     assert "const int8_t *restrict weights," in text and "int32_t sum[" in text
     unsigned = ("(uint32_t)", "could overflow")

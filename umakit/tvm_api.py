@@ -320,13 +320,19 @@ def emit_like(builder: BlockBuilder, variable: Var, value: Expr, name: str | Non
     return builder.emit_output(value, name)
 
 
-def name_span(name: str) -> Span:
+def name_span(name: str, result: str = "") -> Span:
     """A source span that says which node of the user's model a call came from.
 
     Spans carry a call's origin through the pipeline: first the node's name, after partitioning
     the rows of the offload report.
+
+    Args:
+        name: of the node.
+        result: name of the node that yields the call's result, if that is a later one, such as the
+            QuantizeLinear behind a Conv; empty for the same node.
     """
-    return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)
+    later = "" if result == name else result
+    return tvm.ir.Span(tvm.ir.SourceName(name + later), 0, 0, len(name), 0)
 
 
 def name_of(call: object) -> str | None:
@@ -336,7 +342,35 @@ def name_of(call: object) -> str | None:
 
 def span_name(span: Span | None) -> str | None:
     """The node name in a span of `name_span`, or None."""
-    return str(span.source_name.name) if span is not None and int(span.line) == 0 else None
+    names = _names_in(span)
+    return None if names is None else names[0]
+
+
+def result_name(span: Span | None) -> str | None:
+    """The name of the node that yields the result, in a span of `name_span`, or None."""
+    names = _names_in(span)
+    return None if names is None else names[1] or names[0]
+
+
+def span_with_result(span: Span | None, result: Span | None) -> Span | None:
+    """A span with the node name of one span and the name of the result's node of another one.
+
+    Args:
+        span: of the operator that does the work.
+        result: of the last operator that becomes part of it.
+
+    Returns:
+        `result` if one of them has no name.
+    """
+    name, last = span_name(span), result_name(result)
+    return result if name is None or last is None else name_span(name, last)
+
+
+def _names_in(span: Span | None) -> tuple[str, str] | None:
+    if span is None or int(span.line) != 0:
+        return None
+    text, length = str(span.source_name.name), int(span.column)
+    return text[:length], text[length:]
 
 
 def rows_span(rows: Iterable[int]) -> Span:
@@ -395,6 +429,11 @@ def operator_call(
     """
     attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
+
+
+def operand_names(call: Call) -> list[str]:
+    """The names of an operator's operands in Relax; empty for calls of functions."""
+    return [str(argument.name) for argument in getattr(call.op, "arguments", None) or ()]
 
 
 def legalization(operator: str) -> Legalization:

@@ -15,6 +15,7 @@ from umakit.codegen.driver_names import exported_includes
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
+from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.shared_kernels import KernelUse, kernel_use, print_kernels
 from umakit.codegen.weights_blob import (
@@ -32,20 +33,15 @@ from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
 from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.program.symbols import PLACE
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
-from umakit.text.names import INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
+from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1
 """Maximum size in bytes of an object on a 32-bit target, `PTRDIFF_MAX`."""
-
-INTERFACE_NAMES = (
-    "run run_in run_unpacked status_string open_weights after_layer inputs outputs weights "
-    "workspace_pools has_no_constants main"
-).split()
-"""Suffixes of the symbols that every model defines after its prefix."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +190,7 @@ def generate_code(
     comments = _kernel_comments(program, plan, backends, symbols)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
+    functions = tuple(symbols[kernel_use(c, plan)].name if c.kernel else "" for c in program.calls)
     printer = _StepPrinter(program, plan, layout, symbols)
     steps = [printer.step(call) for call in program.calls]
     _add_completions(steps, program)
@@ -215,6 +212,8 @@ def generate_code(
                 for comment, definition in zip(comments, definitions, strict=True)
             ],
             steps=steps,
+            places=printer.places,
+            layers=table_of_layers(program, functions, prefix),
             pointers=pointers + (["weights"] if layout else []),
             uses_status=any(step["checked"] for step in steps),
             has_device_status=any(is_simulated(backend) for backend in backends.values()),
@@ -222,7 +221,6 @@ def generate_code(
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
         **lock_files(locked),
     }
-    functions = tuple(symbols[kernel_use(c, plan)].name if c.kernel else "" for c in program.calls)
     if layout is None:
         sources |= _constant_files(program, values)
         return GeneratedCode(sources, functions, None, locked)
@@ -248,7 +246,9 @@ def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
 def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the C files with constants, by path."""
     prefix = str(values["prefix"])
-    arrays = {f"{prefix}_{name}": array for name, array in sorted(program.constants.items())}
+    uses = uses_of_constants(program)
+    arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}
+    comments = [constant_comment(program.tensors[name], uses[name]) for name in program.constants]
     floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
     return {
         f"src/{prefix}_constants.h": render(
@@ -259,7 +259,10 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
         f"src/{prefix}_constants.c": render(
             "library/constants.c.j2",
             **values,
-            definitions=[constants.definition(name, array) for name, array in arrays.items()],
+            definitions=[
+                (text, constants.definition(name, array))
+                for text, (name, array) in zip(comments, arrays.items(), strict=True)
+            ],
             has_infinities=not all(np.isfinite(array).all() for array in floats),
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),
         ),
@@ -284,12 +287,13 @@ def _print_kernels(
 ) -> tuple[list[str], dict[KernelUse, KernelSymbol]]:
     """Print all kernels in order of use; kernels of equal text share one C function."""
     prefix = interface_prefix(program.name)
-    taken = {*INTERFACE_NAMES, *program.constants}
+    taken = {*INTERFACE_NAMES, *(name.lower() for name in program.constants)}
     definitions: list[str] = []
     symbols: dict[KernelUse, KernelSymbol] = {}
+    # The first layer of a use comes last here, so that it names the kernel.
+    layers = {kernel_use(c, plan): c.symbol for c in reversed(program.calls) if c.kernel}
     for source, uses in print_kernels(program, plan, backends, constants_are_known):
-        suffix = "" if uses[0].overwritten is None else "_in_place"
-        name = unique(symbol_part(f"{uses[0].kernel}{suffix}"), taken)
+        name = unique(f"{layers[uses[0]] or symbol_part(uses[0].kernel)}_kernel", taken)
         symbol = KernelSymbol(f"{prefix}_{name}", source)
         definitions.append(source.definition(symbol.name))
         symbols |= dict.fromkeys(uses, symbol)
@@ -313,7 +317,12 @@ def _kernel_comments(
 
 
 class _StepPrinter:
-    """Prints the calls of the run function."""
+    """Prints the calls of the run function.
+
+    Attributes:
+        places: the macros of offsets that calls use, with value and comment, by memory: a pool or
+            the blob of `weights`.
+    """
 
     def __init__(
         self,
@@ -326,6 +335,8 @@ class _StepPrinter:
         self._plan = plan
         self._layout = layout
         self._symbols = symbols
+        self._uses = uses_of_constants(program)
+        self.places: dict[str, dict[str, tuple[int, str]]] = {}
 
     def step(self, call: KernelCall) -> dict[str, Any]:
         """Return the template values of one call."""
@@ -354,15 +365,23 @@ class _StepPrinter:
         home = self._plan.pool_of(name)
         if home is None:
             return name
+        place = self._place(home.pool.name, name, home.offsets[name])
         if home.pool.by_offset:
-            return f"{home.offsets[name]}u"
+            return place
         # Through void: pools are aligned for every type, which a cast cannot tell the compiler.
-        place = f"(uint8_t *){home.pool.name} + {home.offsets[name]}"
-        return f"({c_type(tensor.dtype)} *)(void *)({place})"
+        return f"({c_type(tensor.dtype)} *)(void *)((uint8_t *){home.pool.name} + {place})"
+
+    def _place(self, memory: str, name: str, offset: int, text: str = "") -> str:
+        """Return the name of the macro with a tensor's offset."""
+        macro = f"{name}{PLACE}".upper()
+        self.places.setdefault(memory, {})[macro] = (offset, text)
+        return macro
 
     def _constant(self, tensor: Tensor) -> str:
         if self._layout is None:
             symbol = f"{interface_prefix(self._program.name)}_{tensor.name}"
             return constants.reference(symbol, self._program.constants[tensor.name])
-        place = f"(const uint8_t *)weights + {self._layout.offsets[tensor.name]}"
-        return f"(const {c_type(tensor.dtype)} *)(const void *)({place})"
+        text = constant_comment(tensor, self._uses[tensor.name])
+        place = self._place("weights", tensor.name, self._layout.offsets[tensor.name], text)
+        start = f"(const uint8_t *)weights + {place}"
+        return f"(const {c_type(tensor.dtype)} *)(const void *)({start})"

@@ -9,7 +9,7 @@ straight-line list of kernel calls and the kernels, which can be printed as C.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from umakit import tvm_api
@@ -22,6 +22,7 @@ from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
 from umakit.machine.tilings import PlannedLayers, planning
+from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
@@ -40,11 +41,13 @@ class Lowered:
         kernels: kernels by the name under which `main` calls them; names may share a kernel.
         planned: by target, the layers that the backend's planner cut into tiles; only for backends
             that have a planner.
+        roles: what constants are for the operators that read them.
     """
 
     main: Any
     kernels: dict[str, Kernel]
     planned: dict[str, PlannedLayers]
+    roles: ConstantRoles = field(default_factory=ConstantRoles)
 
 
 def lower(
@@ -72,7 +75,7 @@ def lower(
     }
     with planning({planners[target]: layers for target, layers in planned.items()}):
         main, kernels = _lowered(partitioned, backends, check_indices)
-    return Lowered(main, kernels, planned)
+    return Lowered(main, kernels, planned, partitioned.roles)
 
 
 def _lowered(

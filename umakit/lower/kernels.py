@@ -18,7 +18,7 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
-from umakit.operators.kernels.loops import KEEPS_NAMES
+from umakit.operators.kernels.loops import KEEPS_NAMES, WEIGHTS_LAYOUT
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
@@ -54,6 +54,7 @@ class Kernel:
             tensors.
         composite: parameters of the integer operator that it computes, without its arrays; None
             if it does not come from a pattern of `umakit.patterns`.
+        weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Kernel:
     in_place: tuple[int, ...] = ()
     keeps_names: bool = False
     composite: Composite | None = None
+    weights_layout: str = ""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -183,6 +185,8 @@ def make_kernel(
     if len(results) == 1:
         in_place = in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
     returns = tvm_api.collect(body, tvm_api.tirx.Return)
+    composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
+    layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)
     return Kernel(
         name=name,
         target=target,
@@ -194,7 +198,8 @@ def make_kernel(
         returns_status=bool(returns) or _calls_driver(body),
         checks_indices=any(map(is_index_check, returns)),
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
-        composite=parameters_of(function.without_attr(ARRAYS_ATTRIBUTE)),
+        composite=composite,
+        weights_layout=str(layout or getattr(composite, "stored_layout", "")),
     )
 
 

@@ -26,6 +26,12 @@ class Parameter:
     pool: str = ""
 
     @property
+    def own_name(self) -> str:
+        """Its name in a kernel that keeps names, for example `weights`."""
+        # FuseTIR calls what a fused function computes last an intermediate.
+        return str(self.variable.name).removesuffix("_intermediate")
+
+    @property
     def size(self) -> int:
         """The size in bytes."""
         return self.elements * tvm_api.element_bytes(self.dtype)

@@ -73,7 +73,8 @@ def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_ap
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
     if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
         return cast
-    return replace(kind.of(call), output_dtype="int32").call(list(call.args), cast.span)
+    span = tvm_api.span_with_result(call.span, cast.span)
+    return replace(kind.of(call), output_dtype="int32").call(list(call.args), span)
 
 
 def extreme_kernel(

@@ -18,6 +18,7 @@ from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
+from umakit.operators.kernels.loops import WEIGHTS_LAYOUT
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Image, window_arguments
 from umakit.operators.offload.constraints import Constraint, OtherOperator
@@ -58,15 +59,17 @@ def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, l
     if not gather and not convolution.pads(parameters, shape, constants):
         constants, zero_point = constants.without_zero_point(zero_point), 0
     arrays = constants.arrays()
+    layout = "OIHW" if parameters.layout == "NCHW" else "OHWI"
     if gather:
         function = gathered.conv2d(parameters, shape, dtype, constants, zero_point)
     elif convolution.suits_tiles(parameters, shape, constants):
         function = convolution.tiled_conv2d(parameters, shape, dtype, constants, zero_point)
-        arrays[0] = convolution.channels_last(parameters, constants.weights)
+        arrays[0], layout = convolution.channels_last(parameters, constants.weights), "HWIO"
     elif parameters.layout == "NCHW":
         function = channels_first.conv2d(parameters, shape, dtype, constants, zero_point)
     else:
         function = convolution.conv2d(parameters, shape, dtype, constants, zero_point)
+    function = function.with_attr(WEIGHTS_LAYOUT, layout)
     return function, [data, *as_operands(arrays)]
 
 

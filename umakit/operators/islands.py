@@ -30,6 +30,9 @@ from umakit.operators.tensors import (
 
 TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
+ACTIVATIONS = ("nn.relu", "nn.relu6", "clip")
+"""Relax operators that limit an operator's result and become part of it; see `clipping`."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -41,7 +44,7 @@ class Result:
         clip: least and largest integer that the activation lets through.
         activation: whether there was one.
         shape: of the result.
-        span: of the quantize.
+        span: of the operator; it names the quantize's node as that of the result.
     """
 
     call: tvm_api.Call
@@ -100,12 +103,12 @@ class Network:
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def check_node(self, call: tvm_api.Expr, span: tvm_api.Span | None) -> None:
-        """Refuse a call of another node than that of the island, where islands are single nodes.
+        """Refuse a call of another node than that of the quantize, where islands are single nodes.
 
         Raises:
             FloatInTheModel: it is one.
         """
-        if self.within_nodes and tvm_api.name_of(call) != tvm_api.span_name(span):
+        if self.within_nodes and tvm_api.name_of(call) != tvm_api.result_name(span):
             raise FloatInTheModel("the model computes it in floating point")
 
     def clipping(self, value: tvm_api.Expr) -> tuple[float, float] | None:
@@ -153,11 +156,12 @@ class Island:
     def with_result(
         self, *, call: tvm_api.Call | None = None, shape: tuple[int, ...] | None = None
     ) -> Island:
-        """The same island with another call or shape of its result."""
+        """The same island with another call, whose node names it, or shape of its result."""
         result = self.result
+        span = result.span if call is None else tvm_api.span_with_result(call.span, result.span)
         call = result.call if call is None else call
         shape = result.shape if shape is None else shape
-        return replace(self, result=replace(result, call=call, shape=shape))
+        return replace(self, result=replace(result, call=call, shape=shape, span=span))
 
     def arithmetic_of(self, *sources: Quantized) -> Arithmetic:
         """How products of operands become integers of the result; see `arithmetic_of`."""

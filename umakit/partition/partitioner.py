@@ -16,6 +16,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
 from umakit.operators.offload.constraints import OtherOperator
+from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
@@ -31,11 +32,13 @@ class Partitioned:
         module: a Relax module whose accelerator functions carry `Codegen`.
         report: the offload report.
         provenance: maps calls of the module to rows of the report; None if unknown.
+        roles: what constants are for their operators.
     """
 
     module: tvm_api.IRModule
     report: OffloadReport
     provenance: Provenance | None = None
+    roles: ConstantRoles = field(default_factory=ConstantRoles)
 
 
 @dataclass
@@ -67,11 +70,12 @@ def partition(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Partitio
     module = _prepare(module, backends)
     module, operators = _number_operators(module)
     provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
+    roles = constant_roles(module["main"])
     refusals = {backend.target_name: _Refusals() for backend in backends}
     module = _fuse_all(module, backends, refusals)
     where = _offloaded_rows(module, provenance)
     report = OffloadReport(tuple(_final_placements(operators, where, refusals)))
-    return Partitioned(_finish(module, backends), report, provenance)
+    return Partitioned(_finish(module, backends), report, provenance, roles)
 
 
 def partition_module(
@@ -144,8 +148,10 @@ def _number_operators(
             name = tvm_api.operator_name(call)
             if isinstance(call, tvm_api.Call) and name:
                 node = tvm_api.name_of(call) or str(binding.var.name)
+                last = tvm_api.result_name(call.span) or node
                 call = tvm_api.make_call(call, span=tvm_api.rows_span([len(operators)]))
-                operators.append(_placement(name, node, call, binding.var, module))
+                placement = _placement(name, node, call, binding.var, module)
+                operators.append(replace(placement, last="" if last == node else last))
                 binding = tvm_api.relax.VarBinding(binding.var, call)
             super().visit_var_binding_(binding)
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 CPU = "cpu"
 
+CONVERSIONS = ("quantize", "dequantize")
+"""Operators in Relax that convert between integers and real numbers."""
+
 
 @dataclass(frozen=True)
 class OperatorPlacement:
@@ -21,6 +24,8 @@ class OperatorPlacement:
         macs: multiply-accumulates of the operator, 0 for those that have none.
         shape: shape of its first output.
         dtype: dtype of its first output.
+        last: the node whose result it computes, if that is a later one than `name`, such as the
+            QuantizeLinear behind a Conv; empty for the same node.
     """
 
     operator: str
@@ -30,6 +35,12 @@ class OperatorPlacement:
     macs: int
     shape: tuple[int, ...]
     dtype: str
+    last: str = ""
+
+    @property
+    def yields(self) -> str:
+        """The node of the user's model whose result the operator computes."""
+        return self.last or self.name
 
     def as_json(self) -> dict[str, str]:
         """Return the stable keys of `uma partition --json`: operator, name, where, reason."""
@@ -67,8 +78,22 @@ class OffloadReport:
         return tuple(dict.fromkeys(self.placements[row].name for row in rows))
 
     def label(self, rows: Iterable[int]) -> str:
-        """Return the names of the operators in some rows as one text, such as `conv1 + relu1`."""
-        return " + ".join(self.names(rows))
+        """Return the names of the operators in some rows as one text, such as `conv1 + relu1`.
+
+        Operators that only convert numbers are left out where others do the work.
+        """
+        numbers = list(rows)
+        working = [row for row in numbers if self.placements[row].operator not in CONVERSIONS]
+        return " + ".join(self.names(working or numbers))
+
+    def main_name(self, rows: Iterable[int]) -> str:
+        """Return the name in some rows of the operator with most multiply-accumulates.
+
+        Without multiply-accumulates it is the `label`.
+        """
+        numbers = list(rows)
+        main = max((self.placements[row] for row in numbers), key=lambda p: p.macs, default=None)
+        return main.name if main is not None and main.macs else self.label(numbers)
 
     def as_json(self) -> list[dict[str, str]]:
         """Return a list of {operator, name, where, reason}, in execution order."""

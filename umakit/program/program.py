@@ -17,9 +17,11 @@ from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Kernel, Lowered
 from umakit.lower.driver_calls import DriverCall
+from umakit.lower.parameters import Parameter
 from umakit.machine.tilings import PlannedLayers
 from umakit.partition.report import CPU, OffloadReport
-from umakit.text.names import c_identifier, unique
+from umakit.program.symbols import LayerSymbols
+from umakit.text.names import INTERFACE_NAMES, c_identifier, unique
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
 """Dtypes of integers that stand for real numbers."""
@@ -41,7 +43,7 @@ class Tensor:
 
     Attributes:
         name: a C identifier, unique in the program.
-        label: its name in the user's model.
+        label: its name in the user's model; of a constant, what it is: `weights of conv1`.
         pool: name of the scratchpad that it is assigned to; empty if the memory plan may choose.
     """
 
@@ -94,6 +96,7 @@ class KernelCall:
         macs: multiply-accumulates of the step.
         rows: rows of the offload report that the step computes, in order.
         operators: the names of these operators in Relax.
+        symbol: start of the C names of its kernel, tensors and constants, unique in the program.
     """
 
     kernel: str
@@ -107,6 +110,7 @@ class KernelCall:
     operators: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     completion: Completion | None = None
+    symbol: str = ""
 
     @property
     def overlapped(self) -> int:
@@ -227,6 +231,7 @@ class _Builder:
         self._values: dict[Any, Any] = {}
         self._calls: list[KernelCall] = []
         self._quantizations: dict[str, Quantization] = {}
+        self._symbols = LayerSymbols(model.name)
 
     def build(self) -> Program:
         main = self._lowered.main
@@ -259,8 +264,10 @@ class _Builder:
             quantizations=self._quantizations,
         )
 
-    def _declare(self, specification: TensorSpecification, role: Role, pool: str = "") -> str:
-        name = unique(c_identifier(specification.name), self._taken)
+    def _declare(
+        self, specification: TensorSpecification, role: Role, pool: str = "", name: str = ""
+    ) -> str:
+        name = unique(name or c_identifier(specification.name), self._taken)
         self._tensors[name] = Tensor(
             name,
             specification.name,
@@ -286,10 +293,10 @@ class _Builder:
         return self._value(value)
 
     def _value(self, expression: tvm_api.PrimExpr) -> Any:
-        """A tensor name, or a list of them for a tuple."""
+        """A tensor name, the array of a constant, or a list of them for a tuple."""
         array = tvm_api.constant_array(expression)
         if array is not None:
-            return self._constant(array)
+            return array
         if isinstance(expression, tvm_api.RelaxTuple):
             return [self._value(field) for field in expression.fields]
         if isinstance(expression, tvm_api.TupleGetItem):
@@ -298,40 +305,65 @@ class _Builder:
             return self._values[expression]
         raise LoweringError(f"a {type(expression).__name__} in `main` cannot become C")
 
-    def _constant(self, array: npt.NDArray[Any]) -> str:
-        """The name of a constant; equal constants share one."""
+    def _constant(self, array: npt.NDArray[Any], layer: str, label: str, part: str) -> str:
+        """The name of a constant; equal constants share that of the first layer.
+
+        Args:
+            array: its values.
+            layer: symbol of the layer that reads it.
+            label: name of this layer for users.
+            part: what it is for the layer, for example `weights`.
+        """
         key = (str(array.dtype), tuple(array.shape), array.tobytes())
         if key not in self._constant_names:
-            label = f"constant_{len(self._constants)}"
             shape = tuple(int(size) for size in array.shape)
-            name = self._declare(TensorSpecification(label, shape, str(array.dtype)), Role.CONSTANT)
+            kind = TensorSpecification(f"{part} of {label}", shape, str(array.dtype))
+            name = self._symbols.symbol(layer, part, self._taken, INTERFACE_NAMES)
+            name = self._declare(kind, Role.CONSTANT, name=name)
             self._constants[name] = np.ascontiguousarray(array)
             self._constant_names[key] = name
         return self._constant_names[key]
 
+    def _result(self, specification: TensorSpecification, layer: str, part: str) -> str:
+        """Declare a tensor that a layer yields."""
+        name = self._symbols.tensor(layer, part, self._taken)
+        return self._declare(specification, Role.INTERMEDIATE, name=name)
+
+    def _scratch(self, parameter: Parameter, layer: str, label: str, part: str) -> str:
+        """Declare a tensor that a layer works in."""
+        kind = TensorSpecification(f"{label} scratch", (parameter.elements,), parameter.dtype)
+        name = self._symbols.tensor(layer, part, self._taken)
+        return self._declare(kind, Role.SCRATCH, parameter.pool, name)
+
     def _call(self, call: tvm_api.Call) -> Any:
         kernel = self._lowered.kernels[call.args[0].name_hint]
-        arguments = [self._value(argument) for argument in call.args[1].fields]
         numbers = tvm_api.rows_of(call)
         rows = [self._report.placements[row] for row in numbers]
         label = self._report.label(numbers) or kernel.name
+        layer = self._symbols.layer(self._report.main_name(numbers) or kernel.name)
+        arguments = []
+        for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
+            value = self._value(argument)
+            if isinstance(value, np.ndarray):
+                part = parameter.own_name if kernel.keeps_names else ""
+                part = part or self._lowered.roles.role(numbers, value)
+                value = self._constant(value, layer, label, part)
+            arguments.append(value)
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results = []
-        for kind in fields:
+        for number, kind in enumerate(fields):
             shape = tvm_api.static_type_shape(kind)
             if shape is None:
                 raise LoweringError("a result has no static shape", where=label)
             specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
-            results.append(self._declare(specification, Role.INTERMEDIATE))
+            part = "output" if len(fields) == 1 else f"output_{number}"
+            results.append(self._result(specification, layer, part))
             self._note_quantization(results[-1], specification.dtype, numbers)
-        scratch = [
-            self._declare(
-                TensorSpecification(f"{label} scratch", (buffer.elements,), buffer.dtype),
-                Role.SCRATCH,
-                buffer.pool,
-            )
-            for buffer in kernel.scratch
-        ]
+        scratch = []
+        for parameter in kernel.scratch:
+            part = parameter.own_name if kernel.keeps_names else "scratch"
+            part += "_local" if parameter.pool else ""
+            scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
         self._calls.append(
             KernelCall(
@@ -344,27 +376,37 @@ class _Builder:
                 macs,
                 numbers,
                 tuple(dict.fromkeys(row.operator for row in rows)),
+                symbol=layer,
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
 
     def _note_quantization(self, tensor: str, dtype: str, rows: tuple[int, ...]) -> None:
         """Note scale and zero point of a result: those of the last node that it comes from."""
-        found = [self._model.quantizations.get(name) for name in self._report.names(rows)]
+        nodes = [self._report.placements[row].yields for row in rows]
+        found = [self._model.quantizations.get(node) for node in nodes]
         if dtype in QUANTIZED and found and found[-1] is not None:
             self._quantizations[tensor] = found[-1]
 
-    def _write_outputs(self, outputs: list[str], results: list[str]) -> None:
+    def _copy(self, name: str, source: str | npt.NDArray[Any]) -> None:
+        """Append a copy of a tensor or constant to an output tensor."""
+        label = f"copy to {self._tensors[name].label}"
+        layer = self._symbols.layer(f"copy_to_{name}")
+        if not isinstance(source, str):
+            source = self._constant(source, layer, label, "values")
+        self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0, symbol=layer))
+
+    def _write_outputs(self, outputs: list[str], results: list[str | npt.NDArray[Any]]) -> None:
         """Turn results into output tensors; copy where one tensor cannot play both parts."""
         rename: dict[str, str] = {}
         for name, result in zip(outputs, results, strict=True):
-            # Written by one kernel, in full: that kernel can write straight to the output.
-            if self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
+            if not isinstance(result, str):
+                self._copy(name, result)
+            elif self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
+                # Written by one kernel, in full: that kernel can write straight to the output.
                 rename[result] = name
             else:
-                source = rename.get(result, result)
-                label = f"copy to {self._tensors[name].label}"
-                self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0))
+                self._copy(name, rename.get(result, result))
         for result in rename:
             del self._tensors[result]
         self._calls = [

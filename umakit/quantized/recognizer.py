@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from umakit import tvm_api
 from umakit.frontend.model import Quantization, QuantizedSemantics
-from umakit.operators.islands import Island, Network, Result
+from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.refusals import FloatInTheModel, NotAnIsland
 from umakit.operators.registry import (
@@ -115,7 +115,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         low, high = (round(tvm_api.float_argument(argument)) for argument in call.args[1:3])
         clip = max(parameters.clip[0], low), min(parameters.clip[1], high)
         clipped, operands = parameters.clipped(value.args, clip)
-        return clipped.call(operands, call.span)
+        return clipped.call(operands, tvm_api.span_with_result(value.span, call.span))
 
     # --- islands ------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
                 reasons.append(reason)
         inner = self._definition(call.args[0])
         operator = tvm_api.operator_name(inner) or "quantize"
-        name = tvm_api.name_of(call) or str(call.args[0])
+        name = tvm_api.span_name(self._span(call)) or str(call.args[0])
         intended = isinstance(reasons[0], FloatInTheModel)
         self.left.append(LeftInFloat(name, operator, str(reasons[0]), intended))
         if not intended:
@@ -156,7 +156,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         """
         if recognitions(QUANTIZE, network.arithmetic):
             scale = network.scale(call, tvm_api.dtype_of(call))
-            whole = self._derived(QUANTIZE, Island(Result.of(call, scale), network))
+            result = replace(Result.of(call, scale), span=self._span(call))
+            whole = self._derived(QUANTIZE, Island(result, network))
             if whole is not None:
                 return whole
         result = self._result(call, network)
@@ -190,7 +191,17 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             raise NotAnIsland("an input or constant of the network is float here")
         if shape is None:
             raise NotAnIsland("the quantized value has no static shape")
-        return Result(value, scale, (low, high), activation, shape, call.span)
+        return Result(value, scale, (low, high), activation, shape, self._span(call))
+
+    def _span(self, call: tvm_api.Call) -> tvm_api.Span | None:
+        """The span of a quantize's island: named after the operator without its activation."""
+        value, worker = self._definition(call.args[0]), call
+        while isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) != "dequantize":
+            worker = value
+            if tvm_api.operator_name(value) not in ACTIVATIONS:
+                break
+            value = self._definition(value.args[0])
+        return tvm_api.span_with_result(worker.span, call.span)
 
     def _definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
         """What a variable is bound to; anything else is its own definition."""

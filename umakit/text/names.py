@@ -14,6 +14,12 @@ import re
 INTERFACE_PREFIX = "tvmgen_"
 """Prefix of the C symbols of a model's interface, the same as in TVM's ahead-of-time compiler."""
 
+INTERFACE_NAMES = (
+    "run run_in run_unpacked status_string open_weights after_layer inputs outputs weights "
+    "workspace_pools has_no_constants main"
+).split()
+"""Suffixes of the symbols that every model defines after its prefix."""
+
 SIGNIFICANT = 63
 """Number of initial characters of an identifier that C compilers distinguish (C99, 5.2.4.1)."""
 
@@ -128,7 +134,7 @@ def c_identifier(name: str) -> str:
     text = re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed"
     if text[0].isdigit() or RESERVED_START.match(text) or OWN_START.match(text):
         text = f"n{text}"
-    text = _cut(text, name, SIGNIFICANT)
+    text = cut(text, name, SIGNIFICANT)
     return f"{text}_" if is_reserved(text) or is_macro(text) else text
 
 
@@ -138,7 +144,7 @@ def symbol_part(name: str) -> str:
     Unlike `c_identifier` it keeps keywords such as `default`. It has at most `LONGEST_PART`
     characters: a longer name is cut and ends in a digest.
     """
-    text = _cut(re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed", name, LONGEST_PART)
+    text = cut(re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed", name, LONGEST_PART)
     return f"{text}_" if FILE_DEVICES.fullmatch(text) else text
 
 
@@ -159,7 +165,8 @@ def plain_file_name(name: str) -> str:
     return f"{plain}_{_digest(name)}{dot}{ending}"
 
 
-def _cut(text: str, name: str, most: int) -> str:
+def cut(text: str, name: str, most: int) -> str:
+    """Return a text, or its start and a digest of `name` if it has more than `most` characters."""
     if len(text) <= most:
         return text
     digest = _digest(name)

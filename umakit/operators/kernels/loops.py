@@ -19,6 +19,7 @@ from umakit.operators.parameters import Parameters
 tirx = tvm_api.tirx
 
 KEEPS_NAMES = "umakit.keeps_names"
+WEIGHTS_LAYOUT = "umakit.weights_layout"
 """Attribute of a prim func whose parameters have names of its own."""
 
 INSIDE = "umakit.positions_are_inside"

@@ -126,7 +126,7 @@ def diff_model(
                 stored = compiled_library(model, backends, path, storing(options, made))
                 result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
     return replace(
-        result, name=model.name, seeds=inputs is None, nodes=nodes_of(source),
+        result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),
         notices=(*notices, *result.notices),
     )  # fmt: skip
 

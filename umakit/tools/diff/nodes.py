@@ -16,7 +16,7 @@ BETWEEN = ("QuantizeLinear", "DequantizeLinear")
 def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the names of the nodes from dequantize to quantize, by name of the final quantize.
 
-    The integer operator that replaces them has the name of the quantize node.
+    The integer operator that replaces them yields the result of the quantize node.
 
     Args:
         path: path of an ONNX file that can be imported.

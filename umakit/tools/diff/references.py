@@ -110,14 +110,25 @@ def _runtime_for(source: Any) -> str:
         return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
 
 
-def nodes_of(source: Any) -> dict[str, tuple[str, ...]]:
-    """Return the nodes of a model file by name of the operator that replaces several nodes."""
-    return island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
+def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of a model file by name of the operator that replaces several nodes.
+
+    Args:
+        source: path of the model file, or an object.
+        operators: of the imported network.
+    """
+    islands = island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
+    found: dict[str, tuple[str, ...]] = {}
+    for operator in operators:
+        if operator.yields in islands:
+            nodes = (*found.get(operator.name, ()), *islands[operator.yields])
+            found[operator.name] = tuple(dict.fromkeys(nodes))
+    return found
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:
-    """Return the row with the result of each node of the user's model: the last of its name."""
-    return {operator.name: row for row, operator in enumerate(operators)}
+    """Return the row with the result of each node of the user's model: the last that yields it."""
+    return {operator.yields: row for row, operator in enumerate(operators)}
 
 
 def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Array]:

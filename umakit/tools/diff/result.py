@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from umakit.partition.report import OperatorPlacement
+from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.tools.diff.compare import TensorDifference
 
 Array = npt.NDArray[Any]
@@ -114,9 +114,8 @@ class DiffResult:
     nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def spoken(self, operators: Sequence[OperatorPlacement]) -> str:
-        """Return the nodes of operators in the model file as text, for example `conv1 + relu1`."""
-        names = [n for item in operators for n in self.nodes.get(item.name, (item.name,))]
-        return " + ".join(dict.fromkeys(names))
+        """Return the names of operators as text, for example `conv1 + relu1`."""
+        return OffloadReport(tuple(operators)).label(range(len(operators)))
 
     @property
     def agrees(self) -> bool:

@@ -294,11 +294,15 @@ def _matching_rows(
     if [(o.operator, o.name) for o in operators] == [(o.operator, o.name) for o in others]:
         return {row: row for row in range(len(operators))}
     last = {operator.name: row for row, operator in enumerate(others)}
+    yields: dict[str, set[str]] = {}
+    for operator in others:
+        yields.setdefault(operator.name, set()).add(operator.yields)
     ours = {operator.name: row for row, operator in enumerate(operators)}
     return {
         row: last[name]
         for name, row in ours.items()
-        if name in last and _same_type(operators[row], others[last[name]])
+        # A node whose result is quantized twice has two results under one name.
+        if len(yields.get(name, ())) == 1 and _same_type(operators[row], others[last[name]])
     }
 
 

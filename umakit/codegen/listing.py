@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comments of a generated model that list its layers, constants and tensors."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from umakit.codegen.line_breaks import WIDTH
+from umakit.lower import Kernel
+from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.text.escaping import c_comment, shortened
+
+LONGEST_CELL = 32
+"""Maximum length of a name in the table of layers; the comment of each step has the whole name."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A constant as a parameter of a layer.
+
+    Attributes:
+        label: name of the layer.
+        part: name of the parameter, for example `weights`.
+        kernel: the layer's kernel; None for a copy.
+    """
+
+    label: str
+    part: str
+    kernel: Kernel | None
+
+
+def uses_of_constants(program: Program) -> dict[str, list[Use]]:
+    """Return the uses of each constant, by name, in order of execution."""
+    uses: dict[str, list[Use]] = {name: [] for name in program.constants}
+    for call in program.calls:
+        kernel = program.kernels.get(call.kernel)
+        for number, name in enumerate(call.inputs):
+            if name in uses:
+                keeps = kernel is not None and kernel.keeps_names
+                part = kernel.inputs[number].own_name if kernel is not None and keeps else ""
+                uses[name].append(Use(call.label, part, kernel))
+    return uses
+
+
+def constant_comment(tensor: Tensor, uses: Sequence[Use]) -> str:
+    """Return a C comment about a constant: what it is for which layers, type, layout and size.
+
+    Args:
+        tensor: the constant.
+        uses: its uses in the program.
+    """
+    shape = ", ".join(map(str, tensor.shape))
+    facts = [f"{c_comment(tensor.label)}: {tensor.dtype}[{shape}]", *_facts(tensor, uses)]
+    facts.append(f"{tensor.size:,} bytes")
+    text = ", ".join(facts)
+    others = [_also(tensor, use) for use in uses[1:]]
+    if others:
+        text += f"; also {', '.join(dict.fromkeys(others))}"
+    return comment(text)
+
+
+def _also(tensor: Tensor, use: Use) -> str:
+    same = not use.part or tensor.label.startswith(f"{use.part} of ")
+    return c_comment(use.label if same else f"{use.part} of {use.label}")
+
+
+def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
+    """Return the layout of weights, and how many channels a scale is for."""
+    use = next(iter(uses), None)
+    if use is None or use.kernel is None:
+        return []
+    if use.part == "weights" and use.kernel.weights_layout:
+        return [f"layout {use.kernel.weights_layout}"]
+    if use.part in ("multipliers", "shifts"):
+        return ["one for all channels" if tensor.elements == 1 else "one for each output channel"]
+    return []
+
+
+def comment(text: str) -> str:
+    """Return a C comment of lines that are short where words allow it.
+
+    Args:
+        text: names in it are escaped for comments.
+    """
+    lines = textwrap.wrap(text, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+    return f"/* {(chr(10) + ' * ').join(lines)} */"
+
+
+def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> list[str]:
+    """Return the lines of the table of layers: a head, and one line for each layer.
+
+    Args:
+        program: the program.
+        functions: name of the C function of each call; empty for a copy.
+        prefix: of all functions, which is left out.
+    """
+    rows = [HEAD]
+    for number, (call, function) in enumerate(zip(program.calls, functions, strict=True)):
+        rows.append(
+            (
+                str(number),
+                _cell(call.label),
+                call.target,
+                _cell(", ".join(name.rpartition(".")[2] for name in call.operators) or "copy"),
+                _shapes(program, call),
+                function.removeprefix(f"{prefix}_") or "memcpy",
+                f"{call.macs:,}",
+                f"{_constants_size(program, call):,}",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    return ["  ".join(map(_padded, row, widths, RIGHT)).rstrip() for row in rows]
+
+
+HEAD = ("no.", "layer", "target", "operators", "shapes", "function", "MACs", "constants")
+RIGHT = (True, False, False, False, False, False, True, True)
+"""Columns whose cells stand on the right."""
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def _cell(name: str) -> str:
+    return shortened(c_comment(name), LONGEST_CELL)
+
+
+def _shapes(program: Program, call: KernelCall) -> str:
+    """Return the shapes of operands and results, for example `1x8x8x3 -> 1x8x8x16`."""
+    tensors = [program.tensors[name] for name in call.inputs]
+    given = [tensor for tensor in tensors if tensor.role is not Role.CONSTANT] or tensors
+    result = [program.tensors[name] for name in call.outputs]
+    ends = (", ".join(map(_shape, dict.fromkeys(t.shape for t in end))) for end in (given, result))
+    return " -> ".join(ends)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "1"
+
+
+def _constants_size(program: Program, call: KernelCall) -> int:
+    """Return the bytes of the constants that a call reads."""
+    tensors = [program.tensors[name] for name in dict.fromkeys(call.inputs)]
+    return sum(tensor.size for tensor in tensors if tensor.role is Role.CONSTANT)
