@@ -75,8 +75,12 @@ def test_the_c_of_an_integer_network(tmp_path: Path) -> None:
     assert "umakit_requantize_ort(sum[" in text
     assert "const int8_t *restrict weights," in text and "int32_t sum[" in text
     unsigned = ("(uint32_t)", "could overflow")
-    for needless in (*unsigned, "(int16_t)", "- -", "[1];", "cse_v", "string.h", "INT64_C"):
+    unreadable = (*unsigned, "(int16_t)", "- -", "[1];", "cse_v", "common", "string.h", "INT64_C")
+    for needless in unreadable:
         assert needless not in text, needless
+    # Loops and values are called after what they are.
+    for name in ("position", "channel", "product", "weights_index", "windows_index", "value"):
+        assert re.search(rf"\bint32_t {name} = ", text), name
     helpers = re.findall(r"^static inline \w+ (\w+)\(", text, re.MULTILINE)
     assert helpers and all(len(re.findall(rf"\b{name}\(", text)) > 1 for name in helpers)
     # The input arrives as float32 and is rounded by a function of math.h; constants need none.

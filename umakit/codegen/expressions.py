@@ -141,6 +141,10 @@ class ExpressionPrinter:
         if self._depends_on_data(value):
             self._data.add(variable)
 
+    def is_data(self, variable: tvm_api.Var) -> bool:
+        """Whether a bound variable depends on data, rather than only on loop variables."""
+        return variable in self._data
+
     def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
         """Whether an expression reads a tensor, rather than only loop variables."""
         if tvm_api.collect(expression, tvm_api.TensorLoad):
@@ -162,6 +166,10 @@ class ExpressionPrinter:
         if variable not in self._names:
             raise self.unsupported(f"undeclared variable {variable.name}")
         return self._names[variable]
+
+    def knows(self, variable: tvm_api.Var) -> bool:
+        """Whether a variable or buffer is declared."""
+        return variable in self._names
 
     def unsupported(self, what: str) -> LoweringError:
         """Return the error for a construct that cannot be printed as C."""

@@ -81,7 +81,7 @@ def conv2d(
             return sequence(
                 tirx.AllocBuffer(accumulator),
                 loop("x", width, lambda x: set_to(accumulator, x, bias[o])),
-                loops([("c", per_group_in), ("row", row_count)], weight_row),
+                loops([("input_channel", per_group_in), ("row", row_count)], weight_row),
                 loop("x", width, lambda x: store_rescaled(
                     output, [n, o, y, first + x], total_of(accumulator, x),
                     layer.factor(multipliers, shifts, o), parameters,

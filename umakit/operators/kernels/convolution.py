@@ -212,9 +212,9 @@ def conv2d(
 
             return sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("c", block, lambda c: set_to(accumulator, c, bias[first + c])),
+                loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
                 window_loops(rows[1], columns[1], inputs, contiguous, terms),
-                loop("c", block, lambda c: store_rescaled(
+                loop("channel", block, lambda c: store_rescaled(
                     output, [n, y, x, first + c], total_of(accumulator, c),
                     layer.factor(multipliers, shifts, first + c), parameters,
                 )),
@@ -246,12 +246,12 @@ def window_loops(
         body: (row, column, channel) -> statements.
     """
     if not contiguous:
-        return loops([("row", rows), ("column", columns), ("i", channels)], body)
+        return loops([("row", rows), ("column", columns), ("input_channel", channels)], body)
 
     def run(row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
 
-    return loops([("row", rows), ("i", columns * channels)], run)
+    return loops([("row", rows), ("product", columns * channels)], run)
 
 
 def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBody) -> tvm_api.Stmt:
@@ -311,14 +311,14 @@ def tiled_conv2d(
             return product(value, weights[ky, kx, i, channel], zero_point)
 
         def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
-            window = [("row", rows[1]), ("column", columns[1]), ("i", last.shape[2])]
+            window = [("row", rows[1]), ("column", columns[1]), ("input_channel", last.shape[2])]
             return sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("c", width, lambda c: set_to(accumulator, c, bias[first + c])),
-                loops([*window, ("c", width)], lambda row, column, i, c: add_to(
+                loop("channel", width, lambda c: set_to(accumulator, c, bias[first + c])),
+                loops([*window, ("channel", width)], lambda row, column, i, c: add_to(
                     accumulator, c, term(row, column, i, first + c)
                 )),
-                loop("c", width, lambda c: store_rescaled(
+                loop("channel", width, lambda c: store_rescaled(
                     output, place(parameters, n, y, x, first + c), total_of(accumulator, c),
                     layer.factor(multipliers, shifts, first + c), parameters,
                 )),

@@ -58,7 +58,7 @@ def binary_kernel(
         statements, value = combine(left, right)
         return sequence(*statements, store_rescaled(output, place, value, factor, parameters))
 
-    return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
+    return kernel([*operands, output], loop("index", math.prod(parameters.output_shape), one))
 
 
 def on_common_scale(

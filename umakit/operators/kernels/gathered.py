@@ -97,13 +97,14 @@ def conv2d(
             body: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
         ) -> tvm_api.Stmt:
             return loops(
-                [("p", count), ("c", BLOCK)], lambda p, c: body(p, c, p * int32(BLOCK) + c)
+                [("position", count), ("channel", BLOCK)],
+                lambda p, c: body(p, c, p * int32(BLOCK) + c),
             )
 
         return sequence(
             tirx.AllocBuffer(accumulator),
             each(lambda p, c, number: set_to(accumulator, number, bias[channel + c])),
-            loop("i", elements, lambda i: add_products(
+            loop("product", elements, lambda i: add_products(
                 accumulator,
                 [windows[int32(p), i] for p in range(count)],
                 [
@@ -120,14 +121,14 @@ def conv2d(
 
     def at_positions(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
         axes = window_axes(parameters, data_shape, layer)
-        copy = loop("p", count, lambda p: _copy(
+        copy = loop("position", count, lambda p: _copy(
             parameters, data, zero_point, windows, axes, (position(first, p), p)
         ))  # fmt: skip
         return sequence(
             tirx.AllocBuffer(windows), copy, blocks(outputs, lambda c: one_block(first, c))
         )
 
-    body = blocks(positions, at_positions, count)
+    body = blocks(positions, at_positions, count, "position_block")
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
@@ -166,7 +167,7 @@ def _copy(
 
     if parameters.layout == "NCHW":
         moved = loops(
-            [("i", channels), ("row", rows), ("column", columns)],
+            [("input_channel", channels), ("row", rows), ("column", columns)],
             lambda i, row, column: move(row, column, i),
         )
     else:
@@ -174,6 +175,6 @@ def _copy(
     if vertical.inside and horizontal.inside:
         return moved
     zero = tirx.const(0, tvm_api.buffer_dtype(windows))
-    fill = loop("i", elements, lambda i: tirx.BufferStore(windows, zero, [number, i]))
+    fill = loop("product", elements, lambda i: tirx.BufferStore(windows, zero, [number, i]))
     partial = tirx.Or(rows < int32(vertical.extent), columns < int32(horizontal.extent))
     return sequence(tirx.IfThenElse(partial, fill, None), moved)

@@ -194,7 +194,10 @@ def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) 
 
 
 def blocks(
-    count: int, body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt], size: int = BLOCK
+    count: int,
+    body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
+    size: int = BLOCK,
+    name: str = "channel_block",
 ) -> tvm_api.Stmt:
     """`count` channels or positions in blocks, or all in one if there are fewer.
 
@@ -205,6 +208,7 @@ def blocks(
         count: of all.
         body: from the first of a block to statements.
         size: of a block.
+        name: of the loop over blocks in C.
     """
     if count <= size:
         return body(int32(0))
@@ -213,7 +217,7 @@ def blocks(
         first = index * int32(size)
         return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
 
-    return loop("block", -(-count // size), block)
+    return loop(name, -(-count // size), block)
 
 
 def store_rescaled(

@@ -94,14 +94,14 @@ def pool_kernel(
 
         def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
             kind = reduction(1 if planes else min(TILE, channels), elements)
-            window = [("row", in_rows[1]), ("column", in_columns[1]), ("c", width)]
+            window = [("row", in_rows[1]), ("column", in_columns[1]), ("channel", width)]
             return sequence(
                 tirx.AllocBuffer(kind.results),
-                loop("c", width, kind.start),
+                loop("channel", width, kind.start),
                 loops(window, lambda row, column, c: kind.update(
                     c, element(row, column, first + c)
                 )),
-                loop("c", width, lambda c: kind.finish(c, lambda value: store(
+                loop("channel", width, lambda c: kind.finish(c, lambda value: store(
                     place(parameters, n, y, x, first + c), value, elements
                 ))),
             )  # fmt: skip
