@@ -75,7 +75,7 @@ def with_umakit(model: Path, folder: Path) -> Generated:
 
 def generated_of(library: Library) -> Generated:
     """The C code of a library that umakit wrote, whose name is `net`."""
-    sources = sorted((library.path / "codegen/host/src").glob("*.c"))
+    sources = sorted((library.path / "codegen/host/src").rglob("*.c"))
     # A caller with a workspace of its own leaves the static one out.
     sources = [path for path in sources if not path.stem.endswith("_workspace")]
     arena = int(library.metadata["umakit"]["memory"]["arena_bytes"])

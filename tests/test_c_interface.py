@@ -98,7 +98,7 @@ def test_a_program_uses_the_interface(
         pytest.skip(f"{compiler} is not installed")
     (tmp_path / f"main.{language}").write_text(PROGRAM, encoding="utf-8")
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    sources = sorted((library / "codegen/host/src").glob("*.c"))
+    sources = sorted((library / "codegen/host/src").rglob("*.c"))
     subprocess.run(["cc", "-std=c99", *strict, "-c", *sources], cwd=tmp_path, check=True)
     include = f"-I{library / 'codegen/host/include'}"
     program = [compiler, *strict, include, "-x", language, f"main.{language}", "-x", "none"]

@@ -776,7 +776,7 @@ def test_the_export_compiles_clean_without_search_paths(
 
 @pytest.mark.skipif("clang" not in COMPILERS, reason="needs clang")
 def test_the_export_is_clean_of_extensions_and_of_c11(digits: Library, tmp_path: Path) -> None:
-    sources = sorted((digits.path / "codegen" / "host" / "src").glob("*.c"))
+    sources = sorted((digits.path / "codegen" / "host" / "src").rglob("*.c"))
     flags = ["-Weverything", "-Wno-padded", "-Wno-declaration-after-statement"]
     wanted = ["-Werror=c11-extensions", "-Werror=gnu", "-Werror=strict-prototypes"]
     for source in sources:
@@ -816,7 +816,7 @@ def test_objects_need_only_memcpy_memset_and_math(
     network: str, optimization: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     library: Library = request.getfixturevalue(network)
-    sources = sorted((library.path / "codegen" / "host" / "src").glob("*.c"))
+    sources = sorted((library.path / "codegen" / "host" / "src").rglob("*.c"))
     cc("cc", "-std=c99", optimization, "-c", *sources, cwd=tmp_path)
     objects = sorted(tmp_path.glob("*.o"))
     assert len(objects) == len(sources)
@@ -848,7 +848,7 @@ def test_the_export_runs_without_memory_errors_or_undefined_behaviour(
     arrays = select_inputs(digits.path, load_inputs(EXAMPLES / "held_out.npz"))
     inputs, outputs, program = tmp_path / "in", tmp_path / "out", tmp_path / "program"
     inputs.write_bytes(arrays["image"][:20].tobytes())
-    sources = sorted((digits.path / "codegen" / "host" / "src").glob("*.c"))
+    sources = sorted((digits.path / "codegen" / "host" / "src").rglob("*.c"))
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
     runtime = (digits.path / "runtime").glob("*.c")
     cc("cc", *STRICT, *sanitize, *flags, *sources, *runtime, "-o", program, "-lm")

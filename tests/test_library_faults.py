@@ -25,7 +25,7 @@ OK, INVALID_ARGUMENT, BUS_ERROR, DMA_STOPPED = 0, 1, 8, 12
 PARITY_ERROR, LOST_INTERRUPT, STUCK_BUSY = 13, 14, 15
 
 PROGRAM = string.Template("""
-#include "${accelerator}_device.h"
+#include "${accelerator}/${accelerator}_device.h"
 #include "tvmgen_net.h"
 #include <stdio.h>
 #include <string.h>
@@ -214,7 +214,7 @@ def run_with_faults(
     subprocess.run(
         ["cc", "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
          "-DTVMGEN_NET_PROFILE", *flags, f"-I{code / 'include'}", f"-I{code / 'src'}", str(program),
-         *map(str, (code / "src").glob("*.c")), "-o", str(built), "-lm"],
+         *map(str, (code / "src").rglob("*.c")), "-o", str(built), "-lm"],
         check=True,
     )  # fmt: skip
     output = subprocess.run([built], check=True, capture_output=True, text=True, timeout=120).stdout

@@ -506,7 +506,7 @@ def test_kernels_are_clean_c(dtype: str, tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "network.onnx"
     onnx.save(model, path)
     library = compile_model(path, [], tmp_path / "library")
-    sources = sorted((library.path / "codegen/host/src").glob("*.c"))
+    sources = sorted((library.path / "codegen/host/src").rglob("*.c"))
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
     for compiler in filter(shutil.which, ("gcc", "clang")):
         command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]

@@ -124,7 +124,7 @@ def test_two_models_in_one_program_share_the_header(tmp_path: Path) -> None:
     sources: list[Path] = []
     for name in ("one", "two"):
         library = compile_model(DIGITS / "digits_int8.onnx", [], tmp_path / name, name=name)
-        sources += sorted((library.path / "codegen/host/src").glob("*.c"))
+        sources += sorted((library.path / "codegen/host/src").rglob("*.c"))
     program = tmp_path / "main.c"
     program.write_text("int main(void)\n{\n    return 0;\n}\n")
     flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]

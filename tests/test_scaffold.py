@@ -332,7 +332,7 @@ def test_a_renamed_backend_works_and_keeps_to_its_name(tmp_path: Path) -> None:
     assert [row.where for row in report.offload.placements] == ["acme_npu"]
 
     library = tmp_path / "out" / "conv2d"
-    sources = sorted((library / "codegen" / "host" / "src").glob("*.c"))
+    sources = sorted((library / "codegen" / "host" / "src").rglob("*.c"))
     assert not any("vanilla" in path.read_text(encoding="utf-8").lower() for path in sources)
     objects = tmp_path / "objects"
     objects.mkdir()

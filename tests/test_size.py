@@ -68,7 +68,7 @@ def named(sizes: LibrarySize, name: str) -> LayerSize:
 
 
 def sources(library: Path) -> list[Path]:
-    return sorted((library / "codegen/host/src").glob("*.c"))
+    return sorted((library / "codegen/host/src").rglob("*.c"))
 
 
 def compiler_or_skip(command: str) -> list[str]:
@@ -114,12 +114,12 @@ def test_a_layers_code_is_its_kernel_and_the_driver_it_calls(
     exported: Exported, on_host: LibrarySize, tmp_path: Path
 ) -> None:
     files = {}
-    for name in ("tvmgen_net", "vanilla_accelerator_conv2dnchw"):
+    for name in ("tvmgen_net", "vanilla_accelerator/conv2dnchw"):
         source = exported.path / f"codegen/host/src/{name}.c"
-        target = tmp_path / f"{name}.o"
+        target = tmp_path / f"{source.stem}.o"
         subprocess.run(["gcc", *FLAGS.split(), "-c", source, "-o", target], check=True)
         files[name] = symbols(target)
-    driver = sum(files["vanilla_accelerator_conv2dnchw"].values())
+    driver = sum(files["vanilla_accelerator/conv2dnchw"].values())
     for layer in on_host.layers:
         # gcc appends .constprop.0 to what it made for constant arguments.
         kernel = re.compile(rf"tvmgen_net_{layer.kernel}(_in_place)?(\..*)?")

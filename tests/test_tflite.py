@@ -85,7 +85,7 @@ def test_int8_models_compile_without_a_warning(
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    sources = sorted((library(name)[1].path / "codegen/host/src").glob("*.c"))
+    sources = sorted((library(name)[1].path / "codegen/host/src").rglob("*.c"))
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
     command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -235,16 +235,17 @@ def run_together(
     flags = []
     for library in libraries:
         code = library.path / "codegen/host"
-        for path in (code / "src").glob("*.c"):
-            other = sources.setdefault(path.name, path)
-            assert other.read_bytes() == path.read_bytes(), path.name
+        for path in (code / "src").rglob("*.c"):
+            name = str(path.relative_to(code / "src"))
+            other = sources.setdefault(name, path)
+            assert other.read_bytes() == path.read_bytes(), name
         prefix = library.metadata["umakit"]["interface"].upper()
         flags += [f"-D{prefix}_PROFILE", f"-I{code / 'include'}", f"-I{code / 'src'}"]
     program = folder / "program.c"
     program.write_text(
         PROGRAM
         % {
-            "includes": f'#include "{fault_of}_device.h"' if fault_of else "",
+            "includes": f'#include "{fault_of}/{fault_of}_device.h"' if fault_of else "",
             "adapters": "".join(adapter(n, library) for n, library in enumerate(libraries)),
             "networks": ", ".join(entry(n, library) for n, library in enumerate(libraries)),
             "threads": ", ".join(f"{{.network = {number}}}" for number in threads),

@@ -56,7 +56,7 @@ class Loader:
 
     def __init__(self, library: Path, folder: Path) -> None:
         shared = folder / "library.so"
-        sources = sorted((library / "codegen/host/src").glob("*.c"))
+        sources = sorted((library / "codegen/host/src").rglob("*.c"))
         flags = ["-shared", "-fPIC", *STRICT]
         subprocess.run(["cc", *flags, *sources, "-o", shared, "-lm"], check=True)
         self._binary = ctypes.CDLL(str(shared))
@@ -198,7 +198,7 @@ def test_running_without_opened_weights_is_an_invalid_argument(
         encoding="utf-8",
     )
     program = tmp_path / "program"
-    sources = sorted((library / "codegen/host/src").glob("*.c"))
+    sources = sorted((library / "codegen/host/src").rglob("*.c"))
     include = f"-I{library / 'codegen/host/include'}"
     command = ["cc", *STRICT, include, tmp_path / "main.c", *sources, "-lm", "-o", program]
     subprocess.run(command, check=True)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of driver files in an export, prefixed by their backend's name to avoid collisions."""
+"""Paths of driver files in an export: a folder for each backend, so that names do not collide."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
 
+from umakit.errors import LibraryError
 from umakit.registration.backend import Backend
 from umakit.text.names import plain_file_name
 
@@ -14,25 +16,87 @@ MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
 """Definition of a macro without parameters. Names in capitals are excluded for tensors anyway
 (`umakit.text.names`)."""
 
-
-def exported_name(backend: Backend, driver_file: str) -> str:
-    """Return the exported name of a driver file: `conv2dnchw.c` becomes `<target>_conv2dnchw.c`."""
-    name = plain_file_name(Path(driver_file).name)
-    prefix = f"{backend.target_name}_"
-    return name if name.startswith(prefix) else prefix + name
+INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 
 
-def exported_includes(backend: Backend, text: str) -> str:
-    """Rewrite includes of the backend's own headers in C text to their exported names."""
-    for header in backend.driver.headers:
-        name = Path(header).name
-        text = re.sub(
-            rf'^(\s*#\s*include\s*)"{re.escape(name)}"',
-            rf'\1"{exported_name(backend, header)}"',
-            text,
-            flags=re.MULTILINE,
+def is_simulated(backend: Backend) -> bool:
+    """Whether umakit simulates the device of a backend on the host."""
+    return backend.configuration.device.simulator != "none"
+
+
+def device_file(backend: str, suffix: str) -> str:
+    """Return the exported path of a simulated device's source or header."""
+    return f"{backend}/{backend}_device.{suffix}"
+
+
+def exported_path(backend: Backend, driver_file: str) -> str:
+    """Return the exported path of a driver file, relative to `codegen/host/src`.
+
+    `kernels/conv2d.c` becomes `<target>/kernels/conv2d.c`. Of a file outside of the backend's
+    folder the part below the common folder is kept, of an absolute path the name.
+
+    Args:
+        backend: the backend.
+        driver_file: path relative to the backend's folder.
+    """
+    path = PurePosixPath(posixpath.normpath(driver_file))
+    parts = [path.name] if path.is_absolute() else [part for part in path.parts if part != ".."]
+    return "/".join([backend.target_name, *map(plain_file_name, parts)])
+
+
+def exported_includes(
+    backend: Backend, text: str, driver_file: str = "", others: Collection[str] = ()
+) -> str:
+    """Rewrite includes in C text so that a compiler finds them without an include path.
+
+    Headers next to the file are found anyway; other headers of the backend, and umakit's, get a
+    path relative to the file. So two backends may have headers of the same name.
+
+    Args:
+        backend: the backend.
+        text: C text.
+        driver_file: path of its file relative to the backend's folder; empty for a generated file
+            in `codegen/host/src`.
+        others: exported paths of files that are included by their path from `codegen/host/src`.
+
+    Raises:
+        LibraryError: an include may be two headers of the backend.
+    """
+    folder = posixpath.dirname(exported_path(backend, driver_file)) if driver_file else ""
+
+    def replaced(match: re.Match[str]) -> str:
+        target = _included(backend, match[2], driver_file)
+        if target is None and match[2] in others:
+            target = match[2]
+        if target is None:
+            return match[0]
+        return f'{match[1]}"{posixpath.relpath(target, folder or ".")}"'
+
+    return INCLUDE.sub(replaced, text)
+
+
+def _included(backend: Backend, name: str, driver_file: str) -> str | None:
+    """Return the exported path of an included header; None if it is none of the backend's."""
+    headers = {
+        posixpath.normpath(header): exported_path(backend, header)
+        for header in backend.driver.headers
+    }
+    if is_simulated(backend):
+        device = device_file(backend.target_name, "h")
+        headers.setdefault(PurePosixPath(device).name, device)
+    for folder in (posixpath.dirname(driver_file), ""):
+        path = posixpath.normpath(posixpath.join(folder, name))
+        if path in headers:
+            return headers[path]
+    ending = posixpath.normpath(name)
+    found = sorted(path for path in headers if f"/{path}".endswith(f"/{ending}"))
+    if len(found) > 1:
+        raise LibraryError(
+            f'includes "{name}", which may be {" or ".join(found)}',
+            where=str(backend.folder / driver_file),
+            fix="include it by its path from the backend's folder",
         )
-    return text
+    return headers[found[0]] if found else None
 
 
 def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:

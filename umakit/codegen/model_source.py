@@ -11,7 +11,7 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
-from umakit.codegen.driver_names import exported_includes
+from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
@@ -267,11 +267,6 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),
         ),
     }
-
-
-def is_simulated(backend: Backend) -> bool:
-    """Whether umakit simulates the device of a backend on the host."""
-    return backend.configuration.device.simulator != "none"
 
 
 def _includes(backends: Mapping[str, Backend]) -> list[str]:

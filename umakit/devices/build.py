@@ -18,6 +18,7 @@ from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
 from umakit.library.layout import RUNTIME, cache_folder
+from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
@@ -124,7 +125,7 @@ def library_sources(library: Path) -> list[Path]:
     Raises:
         LibraryError: it is a tar file that cannot be unpacked.
     """
-    return sorted((library_folder(library) / "codegen" / "host" / "src").glob("*.c"))
+    return sorted((library_folder(library) / SOURCE_FOLDER).rglob("*.c"))
 
 
 def build_runner(
@@ -160,7 +161,7 @@ def build_runner(
     for stale in programs[:-KEPT_PROGRAMS]:
         stale.unlink(missing_ok=True)
     if device is HOST:
-        sources = _with_objects(sources)
+        sources = _with_objects(sources, library / SOURCE_FOLDER)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
         compile_c(sources, built, flags, device)
@@ -168,31 +169,36 @@ def build_runner(
     return program
 
 
-def _with_objects(sources: list[Path]) -> list[Path]:
+def _with_objects(sources: list[Path], folder: Path) -> list[Path]:
     """Return the sources, with those of the simulator replaced by objects from the user's cache.
 
     The simulator is the same in every library and takes most of the compile time.
+
+    Args:
+        sources: C files of a program.
+        folder: the folder that contains the simulator's.
     """
-    shared = [source for source in sources if source.name in SIMULATOR_FILES]
+    simulator = {folder / name for name in SIMULATOR_FILES}
+    shared = [source for source in sources if source in simulator]
     if not shared:
         return sources
-    headers = sorted((shared[0].parent / "umakit").glob("*.h"))
+    headers = sorted((folder / "umakit").glob("*.h"))
     digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
     for path in (*shared, *headers):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    folder = cache_folder("simulator") / digest.hexdigest()[:16]
-    if not folder.exists():
-        for stale in sorted(folder.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
+    cached = cache_folder("simulator") / digest.hexdigest()[:16]
+    if not cached.exists():
+        for stale in sorted(cached.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
             shutil.rmtree(stale, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
             built = Path(temporary) / "objects"
             built.mkdir()
             for source in shared:
                 compile_c([source], built / f"{source.stem}.o", ["-c"])
             # Another process may have been faster.
             with contextlib.suppress(OSError):
-                built.rename(folder)
-    objects = [folder / f"{source.stem}.o" for source in shared]
+                built.rename(cached)
+    objects = [cached / f"{source.stem}.o" for source in shared]
     return [*(source for source in sources if source not in shared), *objects]
 
 

@@ -157,7 +157,9 @@ def _kind_headers(kind: str) -> list[str]:
 
 def _names(files: Mapping[str, str | bytes], folder: str) -> list[str]:
     start = f"{SOURCE_FOLDER}/{folder}"
-    return sorted(path.removeprefix(start) for path in files if path.startswith(start))
+    return sorted(
+        path.removeprefix(start) for path in files if path.startswith(start) and path.endswith(".h")
+    )
 
 
 def _text(files: Mapping[str, str | bytes], path: str) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
+from umakit.codegen.driver_names import is_simulated
+from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.memory import Lifetime, MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes

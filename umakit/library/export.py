@@ -11,17 +11,21 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from umakit import sim
-from umakit.codegen.driver_names import exported_includes, exported_name
+from umakit.codegen.driver_names import (
+    device_file,
+    exported_includes,
+    exported_path,
+    is_simulated,
+)
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
     common_values,
     generate_code,
     interface_prefix,
-    is_simulated,
 )
 from umakit.codegen.weights_blob import layout_weights
 from umakit.errors import LibraryError
@@ -99,6 +103,7 @@ def write_library(
     sources = dict(code.sources)
     _add(sources, _driver_files(backends), str(destination))
     _add(sources, _arithmetic(sources.values()), str(destination))
+    sources |= _with_found_includes(sources, backends)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
@@ -108,7 +113,8 @@ def write_library(
     roles = find_roles(
         interface_prefix(program.name),
         list(files),
-        _driver_names(backends, code.locked),
+        _driver_paths(backends, code.locked),
+        {name: [device_file(name, "c")] for name in simulated_as},
         simulated_as,
     )
     metadata["umakit"]["sources"] = roles.as_json()
@@ -121,6 +127,8 @@ def write_library(
         "simulator_sources": {
             name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
         },
+        "has_simulator": bool(roles.simulator),
+        "objects_clash": len({Path(path).name for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
         "weights_path": weights_path(program.name),
     }
@@ -180,16 +188,17 @@ def check_destination(
         check_folder(destination, LIBRARY_FOLDER, inputs, force=force)
 
 
-def _driver_names(
+def _driver_paths(
     backends: Mapping[str, Backend], locked: Sequence[str]
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the exported names of sources and headers of each driver, including its lock."""
+    """Return the exported paths of sources and headers of each driver, with its lock and device."""
     return {
         name: (
-            [exported_name(backend, source) for source in backend.driver.sources]
+            [exported_path(backend, source) for source in backend.driver.sources]
             + ([lock_source(name)] if name in locked else []),
-            [exported_name(backend, header) for header in backend.driver.headers]
-            + ([lock_header(name)] if name in locked else []),
+            [exported_path(backend, header) for header in backend.driver.headers]
+            + ([lock_header(name)] if name in locked else [])
+            + ([device_file(name, "h")] if is_simulated(backend) else []),
         )
         for name, backend in backends.items()
     }
@@ -207,11 +216,31 @@ def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
                     where=str(source),
                     fix=f"see _register_driver in the backend {name}",
                 )
-            text = exported_includes(backend, source.read_text(encoding="utf-8"))
-            _add(files, {f"src/{exported_name(backend, driver_file)}": text}, str(source))
+            text = source.read_text(encoding="utf-8")
+            _add(files, {f"src/{exported_path(backend, driver_file)}": text}, str(source))
         if is_simulated(backend):
             _add(files, _simulator_files(name, backend), str(backend.folder))
     return files
+
+
+def _with_found_includes(
+    files: Mapping[str, str], backends: Mapping[str, Backend]
+) -> dict[str, str]:
+    """Return the files in the folders of backends, with includes that need no include path."""
+    others = {path.removeprefix("src/") for path in files}
+    found = {}
+    for name, backend in backends.items():
+        paths = {
+            exported_path(backend, driver_file): driver_file
+            for driver_file in (*backend.driver.sources, *backend.driver.headers)
+        }
+        if is_simulated(backend):
+            devices = [device_file(name, suffix) for suffix in ("c", "h")]
+            paths |= {path: PurePosixPath(path).name for path in devices}
+        for path, driver_file in paths.items():
+            text = files[f"src/{path}"]
+            found[f"src/{path}"] = exported_includes(backend, text, driver_file, others)
+    return found
 
 
 def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
@@ -248,7 +277,7 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
     for header in headers:
         files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
     for suffix in ("c", "h"):
-        files[f"src/{name}_device.{suffix}"] = render(
+        files[f"src/{device_file(name, suffix)}"] = render(
             f"device/{_simulator(backend)}_device.{suffix}.j2",
             name=name,
             array=backend.configuration.array,
@@ -257,6 +286,10 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
             scratchpad=next(iter(backend.configuration.scratchpads), None),
         )
     return files
+
+
+def _c_files(files: Iterable[str]) -> list[str]:
+    return [path for path in files if path.endswith(".c")]
 
 
 def _simulator(backend: Backend) -> str:

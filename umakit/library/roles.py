@@ -23,6 +23,7 @@ def find_roles(
     prefix: str,
     files: Sequence[str],
     drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    devices: Mapping[str, Sequence[str]],
     simulated_as: Mapping[str, str],
 ) -> Sources:
     """Determine the roles of the files of an export.
@@ -30,15 +31,13 @@ def find_roles(
     Args:
         prefix: `tvmgen_NAME`.
         files: paths of all files of the export.
-        drivers: exported names of each driver's sources and headers, by backend.
+        drivers: exported paths of the sources of each driver, and of its and its device's headers,
+            by backend.
+        devices: exported paths of the sources of each simulated device, by backend.
         simulated_as: kind of the simulated device, by backend, for those that have one.
     """
-    names = {
-        PurePosixPath(path).name
-        for path in files
-        if str(PurePosixPath(path).parent) == SOURCE_FOLDER
-    }
-    devices = {backend: [f"{backend}_device.c"] for backend in sorted(drivers)}
+    start = f"{SOURCE_FOLDER}/"
+    names = {path.removeprefix(start) for path in files if path.startswith(start)}
     sources = Sources(
         model=[],
         static_workspace=_present([f"{prefix}_workspace.c"], names),
@@ -50,15 +49,14 @@ def find_roles(
         },
         simulated_as=dict(sorted(simulated_as.items())),
         drivers={backend: _present(drivers[backend][0], names) for backend in sorted(drivers)},
-        devices={backend: _present(files, names) for backend, files in devices.items()},
-        headers={
-            backend: _present([*drivers[backend][1], f"{backend}_device.h"], names)
-            for backend in sorted(drivers)
-        },
+        devices={backend: _present(devices.get(backend, ()), names) for backend in sorted(drivers)},
+        headers={backend: _present(drivers[backend][1], names) for backend in sorted(drivers)},
     )
     special = {*sources.static_workspace, *sources.status, *sources.simulated}
     special |= {name for driver in sources.drivers.values() for name in driver}
-    sources.model = sorted(name for name in names - special if name.endswith(".c"))
+    sources.model = sorted(
+        name for name in names - special if name.endswith(".c") and "/" not in name
+    )
     return sources
 
 

@@ -32,10 +32,15 @@ Extent = Annotated[int, Field(ge=0, lt=2**48)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=255)]
 Symbol = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$", max_length=1000)]
 Part = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$", max_length=240)]
-FileName = Annotated[
-    str, Field(pattern=r"^[^\x00-\x1f\x7f/\\.-][^\x00-\x1f\x7f/\\]*$", max_length=255)
+SourcePath = Annotated[
+    str,
+    Field(
+        pattern=r"^[^\x00-\x1f\x7f/\\.-][^\x00-\x1f\x7f/\\]*"
+        r"(/[^\x00-\x1f\x7f/\\.-][^\x00-\x1f\x7f/\\]*)*$",
+        max_length=4096,
+    ),
 ]
-FileNames = Annotated[list[FileName], Field(max_length=10_000)]
+SourcePaths = Annotated[list[SourcePath], Field(max_length=10_000)]
 Text = Annotated[str, Field(max_length=10_000_000)]
 Dtype = Literal[
     "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
@@ -170,7 +175,7 @@ class OperatorView(Section):
 
 
 class Sources(Section):
-    """Names of files in `codegen/host/src`, by role.
+    """Files by role, as paths relative to `codegen/host/src`.
 
     Attributes:
         model: C files of the network itself.
@@ -186,15 +191,15 @@ class Sources(Section):
 
     model_config = ConfigDict(frozen=False)
 
-    model: FileNames
-    static_workspace: FileNames
-    status: FileNames
-    simulator: FileNames
-    kinds: dict[Identifier, FileNames]
-    drivers: dict[Identifier, FileNames]
-    devices: dict[Identifier, FileNames]
+    model: SourcePaths
+    static_workspace: SourcePaths
+    status: SourcePaths
+    simulator: SourcePaths
+    kinds: dict[Identifier, SourcePaths]
+    drivers: dict[Identifier, SourcePaths]
+    devices: dict[Identifier, SourcePaths]
     simulated_as: dict[Identifier, Identifier]
-    headers: dict[Identifier, FileNames]
+    headers: dict[Identifier, SourcePaths]
 
     def as_json(self) -> dict[str, Any]:
         """Return the section as it is stored in `metadata.json`."""

@@ -277,6 +277,9 @@ class Backend(ABC):
         that begins meanwhile, in another thread, in an interrupt handler or of another network,
         returns `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
 
+        In the library they keep their paths, below a folder of the target's name. Functions that
+        are not static need names that no other backend has: begin them with the target's name.
+
         Args:
             sources: `.c` files relative to the backend's folder.
             headers: `.h` files relative to the backend's folder.

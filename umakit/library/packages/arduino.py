@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arduino libraries: all C files in one folder, a sketch, and `library.properties`.
+"""Arduino libraries: C files below `src`, a sketch, and `library.properties`.
 
 By the Arduino library specification, revision 1.5 and later. Imports neither TVM nor the pipeline.
 """
@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from umakit.errors import LibraryError, OutputError
@@ -76,7 +76,7 @@ def arduino_files(
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{
             f"src/{name}": _with_start(start, text) if name.endswith(".c") else text
-            for name, text in flat_sources(files, where).items()
+            for name, text in sources_and_headers(files, where).items()
         },
     }
 
@@ -88,11 +88,11 @@ def _with_start(start: str, text: str) -> str:
     return f"{licence}{newline}{start}{rest}" if is_licence else start + text
 
 
-def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
-    """Rename C files and headers to names without folders, and rewrite their includes.
+def sources_and_headers(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
+    """Return C files and headers by their path below `src`, where the interface lies too.
 
     Raises:
-        LibraryError: two files get the same name.
+        LibraryError: two files get the same path.
     """
     chosen = [
         path
@@ -100,16 +100,16 @@ def flat_sources(files: Mapping[str, str | bytes], where: str) -> dict[str, str]
         if path.startswith((f"{SOURCE_FOLDER}/", f"{HEADER_FOLDER}/"))
         and path.endswith((".c", ".h"))
     ]
-    names = {path: _flat_name(path) for path in chosen}
+    paths = {path: _path_below_src(path) for path in chosen}
     taken: dict[str, str] = {}
-    for path, name in names.items():
-        # Names that differ in case only are one file on some machines that run Arduino's IDE.
-        other = taken.setdefault(name.lower(), path)
+    for path, target in paths.items():
+        # Paths that differ in case only are one file on some machines that run Arduino's IDE.
+        other = taken.setdefault(target.lower(), path)
         if other != path:
-            raise LibraryError(f"{other} and {path} would both be {name}", where=where)
+            raise LibraryError(f"{other} and {path} would both be {target}", where=where)
     return {
-        name: _with_flat_includes(as_bytes(files[path]).decode("utf-8"), path, names)
-        for path, name in names.items()
+        target: _with_moved_includes(as_bytes(files[path]).decode("utf-8"), path, paths)
+        for path, target in paths.items()
     }
 
 
@@ -136,23 +136,24 @@ def check_arduino_name(destination: Path) -> None:
         )
 
 
-def _flat_name(path: str) -> str:
-    """Return the name without folders: `codegen/host/src/umakit/status.h` as `umakit_status.h`."""
+def _path_below_src(path: str) -> str:
+    """Return the path in an Arduino library: `codegen/host/src/npu/conv.c` as `npu/conv.c`."""
     for folder in (SOURCE_FOLDER, HEADER_FOLDER):
         if path.startswith(f"{folder}/"):
-            return path.removeprefix(f"{folder}/").replace("/", "_")
+            return path.removeprefix(f"{folder}/")
     raise ValueError(path)
 
 
-def _with_flat_includes(text: str, path: str, names: Mapping[str, str]) -> str:
-    folder = str(PurePosixPath(path).parent)
+def _with_moved_includes(text: str, path: str, paths: Mapping[str, str]) -> str:
+    """Rewrite the includes of a file, which are relative to it, where its header moved."""
+    folder = posixpath.dirname(path)
 
     def replaced(match: re.Match[str]) -> str:
-        for start in (folder, SOURCE_FOLDER):
-            included = posixpath.normpath(posixpath.join(start, match[2]))
-            if included in names:
-                return f'{match[1]}"{names[included]}"'
-        return match[0]
+        included = posixpath.normpath(posixpath.join(folder, match[2]))
+        if included not in paths:
+            return match[0]
+        moved = posixpath.relpath(paths[included], posixpath.dirname(paths[path]) or ".")
+        return f'{match[1]}"{moved}"'
 
     return INCLUDE.sub(replaced, text)
 

@@ -19,7 +19,9 @@ from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.errors import LibraryError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_description
+from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.schema import Description, LayerView
+from umakit.library.tar_files import library_folder
 from umakit.tools.size.call_graph import (
     CALL_GRAPH_FLAG,
     RED_ZONE_BYTES,
@@ -29,6 +31,7 @@ from umakit.tools.size.call_graph import (
 )
 from umakit.tools.size.object_file import ObjectFile, Section, read_object
 
+OBJECTS = "objects"
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
 
 
@@ -128,22 +131,24 @@ def library_size(
     command = list(command) or device.compiler()
     with temporary_folder("umakit-size-") as folder:
         flags = [*FLAGS, *_call_graph_flag(command, folder)]
-        objects = []
+        objects: dict[str, Path] = {}
+        sources = library_folder(library) / SOURCE_FOLDER
         for source in library_sources(library):
             progress(f"compiling {source.name}")
-            target = folder / f"{source.stem}.o"
-            named = _on_one_line(source, folder)
+            target = folder / OBJECTS / source.relative_to(sources).with_suffix(".o")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            named = _on_one_line(source, sources, folder)
             line = [*command, *flags, "-c", file_argument(named), "-o", file_argument(target)]
             call_compiler(line, shlex.join(command), source.parent, device)
-            objects.append(target)
+            objects[_name(source.relative_to(sources))] = target
         progress("reading the objects")
-        read = {path.stem: read_object(path) for path in objects}
+        read = {name: read_object(path, name) for name, path in objects.items()}
         graphs = {
-            path.stem: path.with_suffix(".ci").read_text(encoding="utf-8", errors="surrogateescape")
-            for path in objects
+            name: path.with_suffix(".ci").read_text(encoding="utf-8", errors="surrogateescape")
+            for name, path in objects.items()
             if len(flags) > len(FLAGS)
         }
-    simulator = {Path(name).stem for name in description.sources.simulated}
+    simulator = {_name(Path(name)) for name in description.sources.simulated}
     if description.interface not in read.keys() - simulator:
         raise LibraryError(
             f"has no code of {description.interface!r}, which its metadata names",
@@ -172,14 +177,19 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
     return [CALL_GRAPH_FLAG] if is_supported and (folder / "probe.ci").exists() else []
 
 
-def _on_one_line(source: Path, folder: Path) -> Path:
+def _name(source: Path) -> str:
+    """Return the name of a file in the program: its path without the suffix."""
+    return source.with_suffix("").as_posix()
+
+
+def _on_one_line(source: Path, sources: Path, folder: Path) -> Path:
     """Return a path that gcc's call graph, which has one line per function, can contain."""
     if str(source.parent).isprintable() and '"' not in str(source.parent):
         return source
     link = folder / "sources"
     if not link.is_symlink():
-        link.symlink_to(source.parent.resolve(), target_is_directory=True)
-    return link / source.name
+        link.symlink_to(sources.resolve(), target_is_directory=True)
+    return link / source.relative_to(sources)
 
 
 class _Program:

@@ -50,7 +50,7 @@ class ObjectFile:
     """An object file.
 
     Attributes:
-        name: name of its source, without the suffix.
+        name: path of its source in `codegen/host/src`, without the suffix.
         machine: architecture, for example `EM_ARM`.
         sections: sections by number.
         exported: section number by name of a global symbol.
@@ -78,15 +78,19 @@ class ObjectFile:
         )
 
 
-def read_object(path: Path) -> ObjectFile:
+def read_object(path: Path, name: str) -> ObjectFile:
     """Read an object file.
+
+    Args:
+        path: the file.
+        name: name of its source, without the suffix.
 
     Raises:
         BuildError: the file is not an ELF file.
     """
     try:
         with path.open("rb") as stream:
-            return _read(ELFFile(stream), path.stem)
+            return _read(ELFFile(stream), name)
     except (ELFError, OSError) as error:
         raise BuildError(
             f"the compiler did not write an ELF object ({error or 'unknown format'})",
