@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from execution import vanilla
 from networks import Graph, onnx_runtime, save
+from strict import CPP_WARNINGS, WARNINGS
 
 import umakit
 from umakit.devices.unpacked import run_unpacked
@@ -97,9 +98,9 @@ def test_a_program_uses_the_interface(
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     (tmp_path / f"main.{language}").write_text(PROGRAM, encoding="utf-8")
-    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+    strict = CPP_WARNINGS if language == "c++" else WARNINGS
     sources = sorted((library / "codegen/host/src").rglob("*.c"))
-    subprocess.run(["cc", "-std=c99", *strict, "-c", *sources], cwd=tmp_path, check=True)
+    subprocess.run(["cc", "-std=c99", *WARNINGS, "-c", *sources], cwd=tmp_path, check=True)
     include = f"-I{library / 'codegen/host/include'}"
     program = [compiler, *strict, include, "-x", language, f"main.{language}", "-x", "none"]
     objects = sorted(tmp_path.glob("*.o"))

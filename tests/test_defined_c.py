@@ -14,6 +14,7 @@ import pytest
 from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from strict import WARNINGS
 
 from umakit.codegen.c_types import c_type
 from umakit.codegen.helpers import helper_definition
@@ -32,8 +33,8 @@ HELPERS = {
     **{f"{to}_from_{d}": ("x",) for to in INTEGERS for d in FLOATS},
 }
 FLAGS = (
-    "-std=c99", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
-    "-Wshadow", "-Werror", "-fsanitize=undefined,float-cast-overflow",
+    "-std=c99", "-O1", "-shared", "-fPIC", *WARNINGS,
+    "-fsanitize=undefined,float-cast-overflow",
 )  # fmt: skip
 
 

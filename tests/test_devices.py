@@ -24,6 +24,7 @@ from device_programs import (
 from execution import vanilla
 from networks import Array, Graph, onnx_runtime, save
 from onnx import ModelProto, TensorProto
+from strict import WARNINGS
 from tflite_networks import tflite_micro, trained_model
 from umakit.cli.main import run_command
 
@@ -36,7 +37,6 @@ from umakit.errors import BuildError, DeviceError, InputError
 from umakit.library.layout import RUNTIME
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 MOST_ULP = 2
 INSTRUCTIONS_A_TICK = 40
 """What the counter of the Cortex-M3 counts at a time."""
@@ -529,7 +529,7 @@ def test_support_files_are_clean(device: Device, tmp_path: Path) -> None:
         *device.compiler(),
         "-std=c99",
         "-O2",
-        *STRICT,
+        *WARNINGS,
         "-Wmissing-prototypes",
         "-c",
         f"-I{RUNTIME}",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from execution import vanilla
 from networks import Graph, save
+from strict import CPP_WARNINGS, WARNINGS
 
 import umakit
 
@@ -19,7 +20,6 @@ INCLUDES += sorted((ROOT / "backends").glob("*_accelerator"))
 SHIPPED = sorted(
     header for folder in INCLUDES for header in folder.rglob("*.h")
 )  # fmt: skip
-WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 LANGUAGES = [
     (compiler, standard)
     for compiler, standards in {
@@ -41,7 +41,8 @@ def assert_compile(headers: list[Path], includes: list[Path], folder: Path) -> N
     flags = [f"-I{folder}" for folder in includes]
     for compiler, standard in LANGUAGES:
         language = ["-x", "c++"] if "++" in compiler else []
-        command = [compiler, f"-std={standard}", *WARNINGS, *flags, "-fsyntax-only", *language]
+        warnings = CPP_WARNINGS if language else WARNINGS
+        command = [compiler, f"-std={standard}", *warnings, *flags, "-fsyntax-only", *language]
         result = subprocess.run([*command, *sources], capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{compiler} -std={standard}: {result.stderr}"
 

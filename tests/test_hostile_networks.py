@@ -26,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import normal
 from onnx import TensorProto, helper, numpy_helper
+from strict import WARNINGS
 from umakit.cli.main import run_command
 
 import umakit
@@ -38,7 +39,7 @@ from umakit.tools.memory_map import draw_memory_map
 from umakit.tools.page import html as page_html
 from umakit.tools.page import make_page
 
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+STRICT = ["-std=c99", *WARNINGS]
 
 
 @dataclass(frozen=True)

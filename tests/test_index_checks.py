@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, Graph, save
 from onnx import TensorProto
+from strict import WARNINGS
 from umakit.cli.main import run_command
 
 import umakit
@@ -30,7 +31,6 @@ from umakit.lower.index_checks import check_indices
 from umakit.pipeline import ExportOptions
 
 EXAMPLES = examples(3)
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 DTYPES = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}
 OUTSIDE = (2**31, 2**32, 2**32 + 1, -(2**31) - 1, -(2**32), 2**63 - 1, -(2**63), -(2**63) + 1)
@@ -218,7 +218,7 @@ def build(library: Path, metadata: dict[str, Any]) -> Path:
     )
     include = f"-I{library / 'codegen' / 'host' / 'include'}"
     program = library / "program"
-    compile_c([source, *library_sources(library)], program, [*STRICT, *SANITIZERS, include])
+    compile_c([source, *library_sources(library)], program, [*WARNINGS, *SANITIZERS, include])
     return program
 
 

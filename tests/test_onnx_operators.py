@@ -31,6 +31,7 @@ from qdq import (
     seeds,
     sizes,
 )
+from strict import WARNINGS
 
 from umakit.devices import build
 from umakit.frontend import import_model
@@ -507,9 +508,8 @@ def test_kernels_are_clean_c(dtype: str, tmp_path: Path, monkeypatch: pytest.Mon
     onnx.save(model, path)
     library = compile_model(path, [], tmp_path / "library")
     sources = sorted((library.path / "codegen/host/src").rglob("*.c"))
-    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
     for compiler in filter(shutil.which, ("gcc", "clang")):
-        command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+        command = [compiler, "-std=c99", "-O2", *WARNINGS, "-c", *sources]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (result.returncode, result.stderr) == (0, "")
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

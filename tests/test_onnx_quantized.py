@@ -27,6 +27,7 @@ from qdq import (
     seeds,
     sizes,
 )
+from strict import WARNINGS
 
 from umakit.errors import ModelError
 from umakit.frontend import import_model
@@ -261,8 +262,7 @@ def test_integers_compile_without_a_warning(compiler: str, tmp_path: Path) -> No
     path = Path(__file__).parents[1] / "examples/digits/digits_int8.onnx"
     library = compile_model(path, [], tmp_path / "library")
     sources = sorted((library.path / "codegen/host/src").rglob("*.c"))
-    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+    command = [compiler, "-std=c99", "-O2", *WARNINGS, "-c", *sources]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 

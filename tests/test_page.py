@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import Graph, save
+from strict import WARNINGS
 from tflite_exactness import random_integers
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
@@ -196,7 +197,7 @@ def test_the_program_that_records_is_clean_c(compiler: str, tmp_path: Path) -> N
         pytest.skip(f"there is no {compiler}")
     library = tmp_path / "library"
     umakit.compile_model(DIGITS, [umakit.find_backend(CHOCOLATE)], library)
-    flags = "-std=c99 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror".split()
+    flags = ["-std=c99", "-O1", *WARNINGS]
     prefix = "TVMGEN_DIGITS_INT8"
     macros = [f"-D{prefix}_PROFILE", f"-D{prefix}_TIMELINE=2u"]
     for added in ([], macros[:1], macros):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from execution import vanilla
 from networks import Graph, save
+from strict import WARNINGS
 
 import umakit
 from umakit import sim
@@ -146,7 +147,7 @@ def test_devices_of_both_kinds_live_in_one_program(tmp_path: Path) -> None:
         "target_link_libraries(app tvmgen_both::tvmgen_both tvmgen_one::tvmgen_one)\n",
         encoding="utf-8",
     )
-    flags = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+    flags = " ".join(WARNINGS)
     configure = ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_C_FLAGS={flags}"]
     subprocess.run(configure, check=True, cwd=tmp_path, capture_output=True)
     built = subprocess.run(
@@ -180,9 +181,8 @@ def test_it_compiles_for_bare_metal_and_needs_no_more_than_memcpy(
     folder = sim.source_directory()
     sources = [*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *sim.KINDS["systolic_array"].sources]
     subprocess.run(
-        [compiler, *BARE_METAL[compiler], "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic",
-         "-Wconversion", "-Werror", f"-I{folder / 'include'}", "-c",
-         *(str(folder / source) for source in sources)],
+        [compiler, *BARE_METAL[compiler], "-std=c99", "-O2", *WARNINGS,
+         f"-I{folder / 'include'}", "-c", *(str(folder / source) for source in sources)],
         check=True, cwd=tmp_path,
     )  # fmt: skip
     symbols: dict[str, set[str]] = {"--undefined-only": set(), "--defined-only": set()}

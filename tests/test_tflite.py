@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from comparisons import inferences
+from strict import WARNINGS
 from tflite_networks import Array, TfliteFile, tflite_micro, trained_model
 
 import umakit
@@ -86,8 +87,7 @@ def test_int8_models_compile_without_a_warning(
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     sources = sorted((library(name)[1].path / "codegen/host/src").rglob("*.c"))
-    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    command = [compiler, "-std=c99", "-O2", *strict, "-c", *sources]
+    command = [compiler, "-std=c99", "-O2", *WARNINGS, "-c", *sources]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 

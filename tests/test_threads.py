@@ -18,16 +18,14 @@ import pytest
 from execution import vanilla
 from integer_backend import DRIVERS, Npu, network, pool
 from networks import Graph
+from strict import WARNINGS
 
 import umakit
 from umakit import UMABackend, find_backend, patterns
 from umakit.library.export import Library
 from umakit.testing.example_networks import QuantizedNetwork
 
-STRICT = (
-    "-std=c99 -O1 -g -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wconversion "
-    "-Wshadow -Werror"
-).split()
+STRICT = ["-std=c99", "-O1", "-g", "-D_POSIX_C_SOURCE=200809L", *WARNINGS]
 
 ADAPTER = """
 #include "{prefix}.h"

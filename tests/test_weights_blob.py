@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from networks import Graph, onnx_runtime, save
+from strict import WARNINGS
 
 import umakit
 from umakit.devices.unpacked import run_unpacked
@@ -22,7 +23,7 @@ from umakit.errors import LibraryError
 from umakit.library.packages.convert import package_library
 
 BLOB = umakit.ExportOptions(weights="blob")
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+STRICT = ["-std=c99", *WARNINGS]
 
 
 def network(channels: int = 4, seed: int = 0) -> onnx.ModelProto:
