@@ -190,7 +190,7 @@ static int called(int status)
 
 static int open_layer(int32_t completion)
 {
-    TRY(chocolate_accelerator_begin(COLUMNS, completion));
+    TRY(chocolate_accelerator_begin(COLUMNS, (enum chocolate_accelerator_completion)completion));
     TRY(chocolate_accelerator_bind(CHOCOLATE_ACCELERATOR_DATA, data, (int32_t)sizeof(data)));
     TRY(chocolate_accelerator_bind(CHOCOLATE_ACCELERATOR_WEIGHTS, blocked,
                                    (int32_t)sizeof(blocked)));

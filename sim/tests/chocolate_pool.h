@@ -116,7 +116,8 @@ static const struct umakit_trace_entry pool_calls[] = {
 /* Run it; the status of the call that failed, or 0. */
 static inline int run_pool(const void *data, void *result, int32_t completion)
 {
-    int status = chocolate_accelerator_begin(POOL_COLUMNS, completion);
+    int status = chocolate_accelerator_begin(
+        POOL_COLUMNS, (enum chocolate_accelerator_completion)completion);
 
     if (status == UMAKIT_OK) {
         status = chocolate_accelerator_bind(CHOCOLATE_ACCELERATOR_DATA, data,

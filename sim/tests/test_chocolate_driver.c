@@ -55,7 +55,8 @@ static void test_results(void)
 static int load(int32_t tensor, uint32_t buffer, int32_t offset, int32_t place, int32_t planes,
                 int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
-    return chocolate_accelerator_load(tensor, buffer, offset, place, planes, rows, row_bytes,
+    return chocolate_accelerator_load((enum chocolate_accelerator_tensor)tensor, buffer, offset,
+                                      place, planes, rows, row_bytes,
                                       plane_stride, row_stride);
 }
 
@@ -70,7 +71,8 @@ static int compute(uint32_t data_buffer, int32_t place, int32_t height, int32_t 
 static int configure(int32_t operation, int32_t kernel, int32_t stride, int32_t dilation,
                      int32_t lowest)
 {
-    return chocolate_accelerator_configure(operation, 0, 0, kernel, 1, 1, stride, dilation, 1, 0,
+    return chocolate_accelerator_configure((enum chocolate_accelerator_operation)operation, 0, 0,
+                                           kernel, 1, 1, stride, dilation, 1, 0,
                                            0, lowest, 100, 0);
 }
 
@@ -96,7 +98,7 @@ static int wrong_call(int number, int *status)
     case 3:
         return chocolate_accelerator_bind(CHOCOLATE_ACCELERATOR_TENSORS, data, 4);
     case 4:
-        return chocolate_accelerator_bind(-1, data, 4);
+        return chocolate_accelerator_bind((enum chocolate_accelerator_tensor)-1, data, 4);
     case 5:
         return configure(-1, 1, 1, 1, 0);
     case 6:
@@ -200,7 +202,8 @@ static void test_calls_out_of_order(void)
                 UMAKIT_INVALID_ARGUMENT);
     CHECK_EQUAL(configure_add(0), UMAKIT_INVALID_ARGUMENT);
     CHECK_EQUAL(chocolate_accelerator_begin(0, COMPLETION), UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS, -1), UMAKIT_INVALID_ARGUMENT);
+    CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS, (enum chocolate_accelerator_completion)-1),
+                UMAKIT_INVALID_ARGUMENT);
     CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS, 2), UMAKIT_INVALID_ARGUMENT);
     CHECK_EQUAL(array.device.counters.clock, 0u);
 
