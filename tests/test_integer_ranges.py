@@ -210,6 +210,29 @@ def test_an_element_of_a_sum_grows_in_its_own_turns_only() -> None:
     assert kernel(lambda y, x, i: loops.int32(3)).of(element) == (-4 * 64 * 128, 4 * 64 * 127)
 
 
+def test_values_that_depend_on_themselves_stay_in_what_their_stores_keep() -> None:
+    data, output = (loops.buffer(name, [64], "int8") for name in ("data", "output"))
+    state, zero = tirx.decl_buffer([1], "int32", "state", scope="local"), loops.int32(0)
+
+    def range_of(update: Callable[[Any, Any], Any]) -> tuple[int, int]:
+        body = loops.sequence(
+            tirx.AllocBuffer(state),
+            tirx.BufferStore(state, loops.int32(5), [zero]),
+            loops.loop("i", 64, lambda i: tirx.BufferStore(
+                state, update(state[zero], loops.int32(data[i])), [zero]
+            )),
+            tirx.BufferStore(output, state[zero].astype("int8"), [zero]),
+        )  # fmt: skip
+        function = tvm_api.PrimFunc([data, output], body)
+        ranges = kernel_ranges(make_kernel("kernel", "cpu", function, 1))
+        return ranges.of(state[zero])
+
+    assert range_of(lambda old, x: tirx.max(old, x)) == (5, 127)
+    assert range_of(lambda old, x: tirx.min(old, x)) == (-128, 5)
+    assert range_of(lambda old, x: old * loops.int32(2) + x) == (-(2**31), 2**31 - 1)
+    assert range_of(lambda old, x: tirx.max(old, old + x)) == (5, 2**31 - 1)
+
+
 def test_what_a_driver_writes_has_the_range_of_its_dtype() -> None:
     data, output = (loops.buffer(name, [1], "int32") for name in ("data", "output"))
     total, zero = tirx.decl_buffer([1], "int32", "sum", scope="local"), loops.int32(0)
