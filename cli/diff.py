@@ -26,6 +26,7 @@ from umakit.cli.options import (
 
 from umakit.errors import InputError
 from umakit.files.outputs import status_of
+from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -186,8 +187,6 @@ def _options(
     """Return the export options; None if no option is given."""
     if not (pool or planner or weights):
         return None
-    from umakit.memory import DEFAULT_PLANNER
-
     return export_options(pool, planner or DEFAULT_PLANNER, weights or "c")
 
 

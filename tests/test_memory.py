@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from umakit.errors import MemoryPlanError
 from umakit.lower.kernels import Kernel
-from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, MemoryPool, PoolPlan, plan_memory
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.planners import PLANNERS
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import ALIGNMENT, MemoryPool
 from umakit.memory.validator import validate_plan
 from umakit.program.program import KernelCall, Program, Role, Tensor
 

@@ -21,7 +21,10 @@ from umakit.devices.run import run_library
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.memory import MemoryPlan, MemoryPool, PoolPlan, memory_pools, parse_pool, plan_memory
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.planners import PLANNERS
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import MemoryPool, memory_pools, parse_pool
 from umakit.memory.validator import validate_plan
 from umakit.program.program import Program
 from umakit.tools.scaffold import new_backend
@@ -315,12 +318,12 @@ def test_a_network_runs_in_several_memories(weights: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(next(iter(outputs.values())), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_each_planner_can_be_chosen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_each_planner_can_be_chosen(planner: str, tmp_path: Path) -> None:
     model = save(two_convolutions(), tmp_path)
-    for planner in ("optimal", "greedy_by_size", "greedy_by_conflicts", "hill_climb"):
-        options = umakit.ExportOptions(planner=planner)
-        library = umakit.compile_model(model, [vanilla()], tmp_path / planner, options=options)
-        assert library.metadata["umakit"]["memory"]["planner"] == planner
+    options = umakit.ExportOptions(planner=planner)
+    library = umakit.compile_model(model, [vanilla()], tmp_path / planner, options=options)
+    assert library.metadata["umakit"]["memory"]["planner"] == planner
 
 
 def test_over_budget_leaves_nothing_behind(tmp_path: Path) -> None:

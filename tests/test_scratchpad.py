@@ -24,7 +24,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
 from umakit.library.export import Library
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.memory import MemoryPool
+from umakit.memory.pools import MemoryPool
 from umakit.pipeline import ExportOptions
 from umakit.tools.memory_map import draw_memory_map
 

@@ -32,14 +32,10 @@ from umakit.library.export import Library, check_destination, write_library
 from umakit.lower import Lowered, lower
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine import Layer, Tiling
-from umakit.memory import (
-    DEFAULT_PLANNER,
-    MemoryPool,
-    check_planner,
-    memory_pools,
-    plan_memory,
-    scratchpads_hold,
-)
+from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planning import check_planner, plan_memory
+from umakit.memory.pools import MemoryPool, memory_pools
+from umakit.memory.scratchpads import scratchpads_hold
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.overlap import Overlap, overlap_with_cpu
@@ -57,7 +53,7 @@ class ExportOptions:
     """Options of a compilation.
 
     Attributes:
-        planner: memory planner, a name of `umakit.memory.PLANNERS`.
+        planner: memory planner, a name of `umakit.memory.planners.PLANNERS`.
         pools: memory pools of the board in order of preference, after those of the backends.
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it

@@ -25,7 +25,8 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
-from umakit.memory import MemoryPlan, PoolPlan, taken_over
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.sharing import taken_over
 from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.program import KernelCall, Program, Role, Tensor

@@ -15,8 +15,10 @@ from typing import Any
 from umakit.codegen.model_source import GeneratedCode, interface_prefix, is_simulated
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
-from umakit.memory import Lifetime, MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
+from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.partition.report import OffloadReport
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
 from umakit.version import __version__

@@ -34,7 +34,7 @@ from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
-from umakit.memory import MemoryPlan
+from umakit.memory.plan import MemoryPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from umakit.errors import MemoryPlanError
 from umakit.memory.planners import Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool
-from umakit.program.lifetimes import Lifetime, live_set_bound
+from umakit.program.live_sets import Lifetime, live_set_bound
 
 NAMED_TENSORS = 4
 """Maximum number of tensors that the error for an overflowing pool lists."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from umakit.errors import MemoryPlanError
-from umakit.memory import MemoryPlan, PoolPlan
+from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.program.program import KernelCall, Program, Role
 
 
