@@ -596,6 +596,6 @@ def int8_model(name: str, folder: Path) -> tuple[Path, dict[str, Array], Array]:
     """A library, inputs, and what TensorFlow Lite Micro makes of them."""
     path = trained_model(name)
     library = umakit.compile_model(path, [], folder / path.stem)
-    (known,) = library.metadata["umakit"]["inputs"]
-    noise = np.random.default_rng(11).integers(-128, 128, (2, *known["shape"])).astype("int8")
-    return library.path, {known["name"]: noise}, tflite_micro(path.read_bytes(), noise)
+    (input_view,) = library.metadata["umakit"]["inputs"]
+    noise = np.random.default_rng(11).integers(-128, 128, (2, *input_view["shape"])).astype("int8")
+    return library.path, {input_view["name"]: noise}, tflite_micro(path.read_bytes(), noise)

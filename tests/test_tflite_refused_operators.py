@@ -45,17 +45,21 @@ def one(
         values: of the options.
     """
     file = TfliteFile()
-    known: dict[str, Any] = {} if source == "int32" else {"scale": source_scale}
-    x = file.tensor(shape, source, **known, name="x")
+    quantization: dict[str, Any] = {} if source == "int32" else {"scale": source_scale}
+    x = file.tensor(shape, source, **quantization, name="x")
     more, inputs = [], [x]
     for number, item in enumerate(extra):
-        array, known = (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
+        array, quantization = (
+            (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
+        )
         if array is None:
             more.append(file.tensor([1], "int32", name="given"))
             inputs.append(more[-1])
             continue
         name = f"constant{number}"
-        more.append(file.tensor(array.shape, str(array.dtype), data=array, name=name, **known))
+        more.append(
+            file.tensor(array.shape, str(array.dtype), data=array, name=name, **quantization)
+        )
     y = file.tensor(
         result_shape or shape, result, scale=result_scale, zero_point=result_zero, name="y"
     )

@@ -88,9 +88,13 @@ def test_a_library_is_cut_as_its_records_say(tuned: Path, tmp_path: Path) -> Non
     layers = sum(len(record.operators) for record in records.layers)
     assert cut.metadata["umakit"]["tilings"] == {"layers": layers, "tuned": layers}
     assert plain.metadata["umakit"]["tilings"] is None
-    (known,) = cut.metadata["umakit"]["inputs"]
+    (input_view,) = cut.metadata["umakit"]["inputs"]
     random = np.random.default_rng(3)
-    inputs = {known["name"]: random.normal(0, 1, (4, *known["shape"])).astype(known["dtype"])}
+    inputs = {
+        input_view["name"]: random.normal(0, 1, (4, *input_view["shape"])).astype(
+            input_view["dtype"]
+        )
+    }
     results = [run_library(each.path, inputs, profile=True) for each in (plain, cut)]
     for name, values in results[0].outputs.items():
         np.testing.assert_array_equal(results[1].outputs[name], values)
