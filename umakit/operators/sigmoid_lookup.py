@@ -82,38 +82,58 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm
     shape = shapes[0]
     data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    tanh = parameters.function == "tanh"
-    bits = 8 if tanh else 9
-    rounding = 1 << (parameters.shift - 1) if parameters.shift else 0
+    argument = (parameters.multiplier, parameters.shift)
 
     def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         steps = Statements()
-        product = int32(data[tuple(unflatten(i, shape))]) * int32(parameters.multiplier)
-        position = steps.bind("position", (product + int32(rounding)) >> int32(parameters.shift))
-        distance = steps.bind(
-            "distance", tirx.Select(position < int32(0), int32(0) - position, position)
-        )
-        segment = steps.bind("segment", distance >> int32(bits))
-        index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
-        base = steps.bind("base", int32(table[index]))
-        slope = int32(table[index + int32(1)]) - base
-        rest = distance & int32((1 << bits) - 1)
-        between = (base << int32(bits)) + rest * slope
-        limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
-        value = steps.bind(
-            "value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), between)
-        )
-        if tanh:
-            right = value - int32((1 << 23) - (1 << 7))
-            left = int32((1 << 23) + (1 << 7) - 1) - value
-        else:
-            right, left = value + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - value
-        sided = tirx.Select(position < int32(0), left, right)
-        result = steps.bind("result", sided >> int32(8 if tanh else 10))
+        value = int32(data[tuple(unflatten(i, shape))])
+        result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
         place = unflatten(i, parameters.output_shape)
         return sequence(*steps.list, store_shifted(output, place, result, 0, parameters))
 
     return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def between(
+    steps: Statements,
+    table: tvm_api.Buffer,
+    value: tvm_api.PrimExpr,
+    argument: tuple[int, int],
+    *,
+    tanh: bool,
+) -> tvm_api.PrimExpr:
+    """1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, between values of the table.
+
+    Args:
+        steps: get the intermediate values.
+        table: of `sigmoid_table`.
+        value: int32 expression of 16 bits.
+        argument: multiplier and shift, see `SigmoidLookup`.
+        tanh: which of the functions.
+    """
+    multiplier, shift = argument
+    bits = 8 if tanh else 9
+    rounding = 1 << (shift - 1) if shift else 0
+    product = value * int32(multiplier)
+    position = steps.bind("position", (product + int32(rounding)) >> int32(shift))
+    distance = steps.bind(
+        "distance", tirx.Select(position < int32(0), int32(0) - position, position)
+    )
+    segment = steps.bind("segment", distance >> int32(bits))
+    index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
+    base = steps.bind("base", int32(table[index]))
+    slope = int32(table[index + int32(1)]) - base
+    rest = distance & int32((1 << bits) - 1)
+    inside = (base << int32(bits)) + rest * slope
+    limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
+    found = steps.bind("value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), inside))
+    if tanh:
+        right = found - int32((1 << 23) - (1 << 7))
+        left = int32((1 << 23) + (1 << 7) - 1) - found
+    else:
+        right, left = found + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - found
+    sided = tirx.Select(position < int32(0), left, right)
+    return steps.bind("result", sided >> int32(8 if tanh else 10))
 
 
 register(
