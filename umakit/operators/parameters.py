@@ -65,6 +65,13 @@ class Parameters:
         """The parameters of a call of this operator."""
         return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
 
+    @classmethod
+    def result_type(cls, call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+        """The Relax type of a call's result, for Relax's operator registry."""
+        return tvm_api.tensor_type(
+            [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
+        )
+
     def call(self, operands: Sequence[tvm_api.Expr], span: tvm_api.Span | None) -> tvm_api.Call:
         """A call of the operator.
 
@@ -160,13 +167,7 @@ def _plain(value: Any) -> Any:
     return int(value)
 
 
-def _result_type(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
-    return tvm_api.tensor_type(
-        [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
-    )
-
-
 def register_relax_operators(kinds: Sequence[type[Parameters]]) -> None:
     """Make Relax operators of kinds of parameters."""
     for kind in kinds:
-        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), _result_type)
+        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), kind.result_type)

@@ -203,6 +203,8 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
         function, operands = kernel(kind.of(call), call)
         name = tvm_api.operator_name(call).replace(".", "_")
         variable = builder.add_func(function, name)
-        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), call.ty)
+        several = isinstance(call.ty, tvm_api.relax.TupleType)
+        types = list(call.ty.fields) if several else call.ty
+        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), types)
 
     return rule

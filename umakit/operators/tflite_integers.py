@@ -80,6 +80,18 @@ def lookup(
     return parameters.call([converter.value(operator.inputs[0]), relax.const(values)], None)
 
 
+def bias_without_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
+    """A bias that the zero point of what weights are multiplied by is taken off from.
+
+    Args:
+        bias: int32[n], which wraps around, or int64[n].
+        weights: of n rows.
+        zero_point: of the data or state.
+    """
+    totals: Array = bias.astype(np.int64) - zero_point * weights.astype(np.int64).sum(axis=1)
+    return totals.astype(bias.dtype)
+
+
 def smaller_than_one(factor: float, what: str) -> tuple[int, int]:
     """`QuantizeMultiplierSmallerThanOneExp`.
 
