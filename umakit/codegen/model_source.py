@@ -82,6 +82,7 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
         # Decimal, because the header is for C++ too, which had no hexadecimal floats before 2017.
         "scale": float_literal(quantization.scale, "float32") if quantization else "",
         "zero_point": quantization.zero_point if quantization else 0,
+        "next_state": tensor.next_state,
     }
 
 
@@ -105,6 +106,7 @@ def common_values(
         "prefix_upper": prefix.upper(),
         "inputs": inputs,
         "outputs": outputs,
+        "stateful": any(tensor["next_state"] for tensor in inputs),
         "quantized": any(tensor["scale"] for tensor in inputs + outputs),
         "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
         "large_object": _large_object(program, plan, layout),

@@ -49,12 +49,15 @@ class TensorSpecification:
 
     Attributes:
         quantization: of integers that stand for real numbers, where the model says so.
+        next_state: of an input that is a state: the output that yields its value for the next
+            inference. The first inference gets what stands for 0.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     quantization: Quantization | None = None
+    next_state: str = ""
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     if tensor.quantization:
         view["scale"] = tensor.quantization.scale
         view["zero_point"] = tensor.quantization.zero_point
+    if tensor.next_state:
+        view["next_state"] = tensor.next_state
     return view
 
 

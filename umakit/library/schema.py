@@ -51,7 +51,12 @@ class Section(BaseModel):
 
 
 class TensorView(Section):
-    """An input or output."""
+    """An input or output.
+
+    Attributes:
+        next_state: of an input that is a state: the name of the output that it gets in the next
+            inference; in the first it gets `zero_point`.
+    """
 
     name: Text
     c_name: Identifier
@@ -60,6 +65,7 @@ class TensorView(Section):
     size_bytes: Count
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     zero_point: Annotated[int, Field(ge=-(2**31), lt=2**32)] = 0
+    next_state: Text = ""
 
     @model_validator(mode="after")
     def _size(self) -> Self:

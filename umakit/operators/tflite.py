@@ -54,6 +54,7 @@ class TfliteTensor:
         dynamic: axes that the file says may have another size.
         scales: float32 of quantization; empty when there is none.
         zero_points: int64, as many.
+        variable: whether the tensor keeps its values from one inference to the next.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TfliteTensor:
     dynamic: tuple[int, ...]
     scales: npt.NDArray[Any]
     zero_points: npt.NDArray[Any]
+    variable: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,11 @@ class TfliteConverter(Protocol):
 
 
 Convert = Callable[[TfliteConverter, TfliteOperator], tvm_api.Expr | list[tvm_api.Expr]]
-"""(converter, operator) -> the expression of its result, a list for several results."""
+"""(converter, operator) -> the expression of its result, a list for several results.
+
+New values of the variable tensors that it changes follow, in the order of
+`TfliteConversion.states`.
+"""
 
 Dtypes = str | tuple[str, str]
 """Of data and result; one name where both are equal."""
@@ -150,6 +156,8 @@ class TfliteConversion:
         weights: whether input 1 is weights, which have 8 bits for data of 16.
         scaled: whether tensors of 8 and 16 bits must have a scale.
         asymmetric: pairs of dtypes for which int16 may have a zero point.
+        operand_dtypes: dtypes that other inputs may have, next to those of data and result.
+        states: which inputs are variable tensors, which the operator reads and changes.
     """
 
     code: str
@@ -161,6 +169,8 @@ class TfliteConversion:
     weights: bool = False
     scaled: bool = True
     asymmetric: tuple[tuple[str, str], ...] = ()
+    operand_dtypes: tuple[str, ...] = ()
+    states: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:

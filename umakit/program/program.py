@@ -40,6 +40,7 @@ class Tensor:
         name: a C identifier, unique in the program.
         label: its name in the user's model.
         pool: name of the scratchpad that it is assigned to; empty if the memory plan may choose.
+        next_state: label of the output that an input gets in the next inference; empty for none.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Tensor:
     role: Role
     quantization: Quantization | None = None
     pool: str = ""
+    next_state: str = ""
 
     @property
     def elements(self) -> int:
@@ -258,6 +260,7 @@ class _Builder:
             role,
             specification.quantization,
             pool,
+            specification.next_state,
         )
         return name
 

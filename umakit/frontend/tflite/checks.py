@@ -33,8 +33,10 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     label = operator_label(graph, operator)
     quantized = [tensor for tensor in tensors if tensor.dtype in QUANTIZED]
     conversion = _conversion(operator, bool(quantized), label, where)
+    _check_states(graph, operator, conversion, label, where)
     for tensor in tensors:
-        foreign = tensor.dtype in QUANTIZED and not conversion.takes(tensor.dtype)
+        taken = conversion.takes(tensor.dtype) or tensor.dtype in conversion.operand_dtypes
+        foreign = tensor.dtype in QUANTIZED and not taken
         if tensor.dtype.startswith("type") or foreign:
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
@@ -76,6 +78,30 @@ def _conversion(
             fix=f"supported are {', '.join(sorted(supported))}",
         )
     return conversion
+
+
+def _check_states(
+    graph: TfliteGraph,
+    operator: TfliteOperator,
+    conversion: TfliteConversion,
+    label: str,
+    where: str,
+) -> None:
+    """Refuse variable tensors that the operator does not keep a state in, and the reverse."""
+    for position, number in enumerate(operator.inputs):
+        if number < 0 or graph.tensors[number].variable == (position in conversion.states):
+            continue
+        name = graph.tensors[number].name
+        if position in conversion.states:
+            raise ModelError(f"{label}: its state {name!r} is no variable tensor", where=where)
+        raise ModelError(
+            f"{label}: tensor {name!r} is a variable, which outlives an inference",
+            where=where,
+            fix="make the state an input and an output of the model",
+        )
+    for position in conversion.states:
+        if position >= len(operator.inputs) or operator.inputs[position] < 0:
+            raise ModelError(f"{label} lacks its state, input {position}", where=where)
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:

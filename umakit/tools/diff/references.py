@@ -88,7 +88,9 @@ def select_runtime(
     if not matching:
         return None
     problem = f"the package {PACKAGES[matching]} is not installed"
-    if importlib.util.find_spec(PACKAGES[matching]) is not None:
+    if matching == TFLITE_MICRO and any(item.next_state for item in every.model.inputs):
+        problem = "it keeps the model's states itself, and takes none as inputs"
+    elif importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
             return (_OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
         except Exception as error:  # a runtime may refuse a model with whatever it raises
