@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SVDF of TensorFlow Lite: drawn layers next to TensorFlow Lite Micro, states passed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from comparisons import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from tflite_networks import Array, TfliteFile
+from tflite_states import assert_states_equal_micro, drawn, passed_on
+
+import umakit
+from umakit.errors import ModelError
+from umakit.frontend import import_model
+from umakit.library.metadata import read_description
+
+all_sizes = st.tuples(*(st.integers(1, most) for most in (3, 9, 3, 4, 6)))
+"""Sequences, inputs, filters of a unit, units, places in time."""
+
+zero_points = st.integers(-128, 127)
+seeds = st.integers(0, 2**32 - 1)
+TOLERANCE = 1e-5
+RELU, RELU6 = 1, 3
+
+
+def layer(
+    file: TfliteFile, name: str, sizes: tuple[int, ...], seed: int, *, state: str,
+    zeros: tuple[int, int, int] = (0, 0, 0), activation: int = 0, bias: int | None = 2**12,
+    dtype: str = "", bias_scale: float = 0.0, weights_zero: int = 0, variable: bool = True,
+    features: tuple[int, ...] = (), shape_of_bias: tuple[int, ...] = (),
+) -> tuple[int, int]:  # fmt: skip
+    """Add an SVDF; returns numbers of its data and its result.
+
+    Args:
+        file: that it is added to.
+        name: what names of its tensors start with.
+        sizes: see `all_sizes`.
+        seed: of weights and scales.
+        state: dtype of state and weights over time; `float32` of all tensors.
+        zeros: zero points of data, state and result.
+        activation: of the schema.
+        bias: largest value of the bias; None to omit it.
+        dtype, bias_scale, weights_zero, variable: of state, bias, weights and state, where they
+            are not those that fit.
+        features, shape_of_bias: shapes that do not fit.
+    """
+    batch, inputs, rank, units, memory = sizes
+    random, filters = np.random.default_rng(seed), rank * units
+    shapes = {
+        "data": (batch, inputs), "features": features or (filters, inputs),
+        "times": (filters, memory), "bias": shape_of_bias or (units,),
+        "state": (batch, filters * memory), "result": (batch, units),
+    }  # fmt: skip
+    floats = state == "float32"
+    dtypes = dict.fromkeys(shapes, "float32") if floats else {
+        **dict.fromkeys(("data", "features", "result"), "int8"),
+        "times": state, "bias": "int32", "state": dtype or state,
+    }  # fmt: skip
+    scales = scales_of(random, inputs, rank * memory, state)
+    scales["bias"] = bias_scale or scales["bias"]
+    points = dict(zip(("data", "state", "result", "times"), (*zeros, weights_zero), strict=True))
+
+    def tensor(kind: str, data: Array | None = None, **facts: Any) -> int:
+        if not floats:
+            facts |= {"scale": scales[kind], "zero_point": points.get(kind, 0)}
+        return file.tensor(shapes[kind], dtypes[kind], data=data, name=f"{name}_{kind}", **facts)
+
+    def constant(kind: str, most: int = 2**31) -> int:
+        if floats:
+            values = random.normal(0, 0.4, shapes[kind]) * bool(most)
+            return tensor(kind, values.astype(np.float32))
+        limits = np.iinfo(dtypes[kind])
+        low, high = max(limits.min, -most), min(limits.max, most)
+        values = random.integers(low, high + 1, shapes[kind]).astype(dtypes[kind])
+        return tensor(kind, values)
+
+    x = tensor("data")
+    operands = [x, constant("features"), constant("times")]
+    operands += [-1 if bias is None else constant("bias", bias)]
+    operands += [tensor("state", variable=variable)]
+    y = tensor("result")
+    options = {"Rank": rank, "FusedActivationFunction": activation}
+    file.operator("SVDF", operands, [y], "SVDFOptions", **options)
+    return x, y
+
+
+def scales_of(
+    random: np.random.Generator, inputs: int, products: int, state: str
+) -> dict[str, float]:
+    """Scales with which most results are within the range of their dtype, and some are not."""
+    data, features, times = (np.float32(random.uniform(0.001, 0.2)) for _ in range(3))
+    half = 128 if state == "int8" else 32768
+    spread = float(random.choice([0.3, 1.0, 3.0]))
+    kept = np.float32(data * features * 74 * 74 * np.sqrt(inputs) * spread / half)
+    times = np.float32(times / half)
+    bias = np.float32(kept * times)
+    result = np.float32(bias * (half * 0.6) ** 2 * np.sqrt(products) * spread / 128)
+    return {
+        "data": float(data), "features": float(features), "times": float(times),
+        "bias": float(bias), "state": float(kept), "result": float(result),
+    }  # fmt: skip
+
+
+@examples(2)
+@given(all_sizes, all_sizes, st.tuples(zero_points, zero_points, zero_points), seeds)
+def test_integers(
+    narrow: tuple[int, ...], wide: tuple[int, ...], zeros: tuple[int, int, int], seed: int
+) -> None:
+    file = TfliteFile()
+    ends = [
+        layer(file, "narrow", narrow, seed, state="int8", zeros=zeros),
+        layer(file, "relu", narrow, seed + 1, state="int8", zeros=(*zeros[:2], -128),
+              activation=RELU),
+        layer(file, "wide", wide, seed + 2, state="int16", zeros=(zeros[0], 0, zeros[2])),
+    ]  # fmt: skip
+    content = file.finish([x for x, _ in ends], [y for _, y in ends])
+    assert_states_equal_micro(content, seed)
+
+
+@examples(2)
+@given(all_sizes, seeds)
+def test_floats(sizes: tuple[int, ...], seed: int) -> None:
+    file = TfliteFile()
+    ends = [
+        layer(file, f"layer{function}", sizes, seed + function, state="float32",
+              activation=function)
+        for function in (0, RELU, RELU6)
+    ]  # fmt: skip
+    content = file.finish([x for x, _ in ends], [y for _, y in ends])
+    assert_states_equal_micro(content, seed, tolerance=TOLERANCE)
+
+
+def single(state: str = "int8", **facts: Any) -> bytes:
+    """A file with one layer of two sequences, four inputs and three units."""
+    file = TfliteFile()
+    x, y = layer(file, "one", (2, 4, 2, 3, 2), 5, state=state, **facts)
+    return file.finish([x] if facts.get("variable", True) else [x, y - 1], [y])
+
+
+def of_library(content: bytes, folder: Path) -> list[list[Array]]:
+    """Outputs of several inferences."""
+    path = folder / "one.tflite"
+    path.write_bytes(content)
+    model = import_model(path)
+    random = np.random.default_rng(3)
+    item = model.inputs[0]
+    rounds = [{item.name: drawn(random, item.shape, item.dtype)} for _ in range(4)]
+    library = umakit.compile_model(path, [], folder / "library")
+    return passed_on(library.path, model, rounds)
+
+
+@pytest.mark.parametrize("state", ["int8", "float32"])
+def test_an_omitted_bias_is_zero(state: str, tmp_path: Path) -> None:
+    """TensorFlow Lite Micro does not take layers without a bias."""
+    omitted = of_library(single(state, bias=None), tmp_path)
+    assert any(values[0].any() for values in omitted)
+    np.testing.assert_array_equal(omitted, of_library(single(state, bias=0), tmp_path))
+
+
+def test_header_metadata_and_notices_tell_the_states(tmp_path: Path) -> None:
+    path = tmp_path / "one.tflite"
+    path.write_bytes(single(zeros=(3, -7, 5)))
+    notices: list[str] = []
+    library = umakit.compile_model(path, [], tmp_path / "library", notice=notices.append)
+    assert [notice for notice in notices if "'one_state' is a state" in notice] == [
+        "input 'one_state' is a state that TensorFlow Lite keeps between inferences: pass -7 in "
+        "all elements first, then what output 'one_state_next' yielded"
+    ]
+    description = read_description(library.path)
+    assert [item.name for item in description.inputs] == ["one_data", "one_state"]
+    assert [item.name for item in description.outputs] == ["one_result", "one_state_next"]
+    state = description.inputs[1]
+    assert (state.next_state, state.zero_point) == ("one_state_next", -7)
+    header = next(library.path.rglob("tvmgen_one.h")).read_text(encoding="utf-8")
+    assert "#define TVMGEN_ONE_ONE_STATE_FIRST (-7)" in header
+    assert '#define TVMGEN_ONE_ONE_STATE_NEXT "one_state_next"' in header
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an activation": ({"activation": RELU6}, "its fused activation 3 is not supported for int"),
+    "filters": ({"features": (6, 5)}, "the shapes of its tensors do not fit each other"),
+    "a bias": ({"shape_of_bias": (2,)}, "its bias is int32[2], not int32[3]"),
+    "no variable": ({"variable": False}, "its state 'one_state' is no variable tensor"),
+    "a state of another width": ({"dtype": "int16"}, "which its kernel does not take together"),
+    "a scale of the bias": ({"bias_scale": 0.5}, "its bias has another scale than the products"),
+    "a zero point of weights": ({"weights_zero": 1}, "its weights have a zero point"),
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_what_is_not_taken_is_refused(why: str, tmp_path: Path) -> None:
+    changes, message = BAD[why]
+    path = tmp_path / "one.tflite"
+    path.write_bytes(single(**changes))
+    with pytest.raises(ModelError, match="SVDF that writes 'one_result'") as raised:
+        import_model(path)
+    assert message in str(raised.value)
+
+
+def test_a_layer_without_its_state_is_refused(tmp_path: Path) -> None:
+    file, path = TfliteFile(), tmp_path / "one.tflite"
+    x, y = (file.tensor((1, 4), "int8", name=name, scale=0.1) for name in "xy")
+    file.operator("SVDF", [x], [y], "SVDFOptions", Rank=1)
+    path.write_bytes(file.finish([x], [y]))
+    with pytest.raises(ModelError, match="SVDF that writes 'y' lacks its state, input 4"):
+        import_model(path)
