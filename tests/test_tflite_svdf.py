@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from comparisons import examples
+from comparisons import SANITIZED, examples
 from hypothesis import given
 from hypothesis import strategies as st
-from tflite_networks import Array, TfliteFile
+from tflite_networks import Array, TfliteFile, micro_interpreter
 from tflite_states import assert_states_equal_micro, drawn, passed_on
 
 import umakit
-from umakit.errors import ModelError
+from umakit.devices import build
+from umakit.errors import InputError, ModelError
 from umakit.frontend import import_model
+from umakit.frontend.model import Model
 from umakit.library.metadata import read_description
 
 all_sizes = st.tuples(*(st.integers(1, most) for most in (3, 9, 3, 4, 6)))
@@ -167,10 +173,10 @@ def test_header_metadata_and_notices_tell_the_states(tmp_path: Path) -> None:
     path.write_bytes(single(zeros=(3, -7, 5)))
     notices: list[str] = []
     library = umakit.compile_model(path, [], tmp_path / "library", notice=notices.append)
-    assert [notice for notice in notices if "'one_state' is a state" in notice] == [
-        "input 'one_state' is a state that TensorFlow Lite keeps between inferences: pass -7 in "
-        "all elements first, then what output 'one_state_next' yielded"
-    ]
+    assert (
+        "TensorFlow Lite keeps 'one_state' between inferences: here they are inputs, their next "
+        "values outputs; `uma run` passes them on"
+    ) in notices
     description = read_description(library.path)
     assert [item.name for item in description.inputs] == ["one_data", "one_state"]
     assert [item.name for item in description.outputs] == ["one_result", "one_state_next"]
@@ -179,6 +185,8 @@ def test_header_metadata_and_notices_tell_the_states(tmp_path: Path) -> None:
     header = next(library.path.rglob("tvmgen_one.h")).read_text(encoding="utf-8")
     assert "#define TVMGEN_ONE_ONE_STATE_FIRST (-7)" in header
     assert '#define TVMGEN_ONE_ONE_STATE_NEXT "one_state_next"' in header
+    readme = (library.path / "README.md").read_text(encoding="utf-8")
+    assert "| `one_state` | `one_state_next` | -7 |" in readme
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -209,3 +217,101 @@ def test_a_layer_without_its_state_is_refused(tmp_path: Path) -> None:
     path.write_bytes(file.finish([x], [y]))
     with pytest.raises(ModelError, match="SVDF that writes 'y' lacks its state, input 4"):
         import_model(path)
+
+
+SHIPPING = Path(__file__).parents[1] / "docs/shipping.md"
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_firmware_of_the_page_passes_states_on(compiler: str, tmp_path: Path) -> None:
+    excerpts = re.findall(r"```c\n(.*?)```", SHIPPING.read_text(encoding="utf-8"), re.DOTALL)
+    (excerpt,) = [text for text in excerpts if "listen" in text]
+    file = TfliteFile()
+    content = file.finish(*layer_of_the_page(file))
+    path = tmp_path / "keywords.tflite"
+    path.write_bytes(content)
+    library = umakit.compile_model(path, [], tmp_path / "library").path
+    program, rounds = tmp_path / "program", batch_of(import_model(path), 4)["voice_data"]
+    loop = textwrap.dedent(f"""
+        #include <stdio.h>
+        int main(void)
+        {{
+            int8_t data[{rounds[0].size}], result[3];
+            start();
+            while (fread(data, sizeof data, 1, stdin) == 1) {{
+                if (listen(data, result) != 0 || fwrite(result, sizeof result, 1, stdout) != 1) {{
+                    return 1;
+                }}
+            }}
+            return 0;
+        }}
+        """)
+    (tmp_path / "main.c").write_text(excerpt + loop, encoding="utf-8")
+    host = library / "codegen/host"
+    subprocess.run(
+        [compiler, *SANITIZED, *STRICT, f"-I{host / 'include'}", tmp_path / "main.c",
+         *host.glob("src/*.c"), "-o", program, "-lm"],
+        check=True,
+    )  # fmt: skip
+    ended = subprocess.run([program], input=rounds.tobytes(), stdout=subprocess.PIPE, check=True)
+    found = np.frombuffer(ended.stdout, np.int8).reshape(-1, 1, 3)
+    np.testing.assert_array_equal(found, kept_by_micro(content, rounds))
+
+
+def layer_of_the_page(file: TfliteFile) -> tuple[list[int], list[int]]:
+    x, y = layer(file, "voice", (1, 4, 2, 3, 5), 7, state="int8", zeros=(3, -7, 5))
+    return [x], [y]
+
+
+def batch_of(model: Model, count: int) -> dict[str, Array]:
+    """Arrays with a dimension for inferences, without states."""
+    random = np.random.default_rng(3)
+    return {
+        item.name: drawn(random, (count, *item.shape), item.dtype)
+        for item in model.inputs
+        if not item.next_state
+    }
+
+
+def kept_by_micro(content: bytes, rounds: Array) -> Array:
+    """Results of one interpreter, which keeps its states."""
+    interpreter, found = micro_interpreter(content), []
+    for data in rounds:
+        interpreter.set_input(data, 0)
+        interpreter.invoke()
+        found.append(np.array(interpreter.get_output(0)))
+    return np.stack(found)
+
+
+def test_a_run_passes_states_on(tmp_path: Path) -> None:
+    file, path = TfliteFile(), tmp_path / "keywords.tflite"
+    content = file.finish(*layer_of_the_page(file))
+    path.write_bytes(content)
+    data = batch_of(import_model(path), 4)["voice_data"]
+    expected = kept_by_micro(content, data)
+    assert len(np.unique(expected, axis=0)) > 1
+    library = umakit.compile_model(path, [], tmp_path / "library").path
+
+    def run(**arrays: Array) -> dict[str, Array]:
+        with mock.patch.object(build, "FLAGS", SANITIZED):
+            return umakit.run_library(library, arrays, repeat=2).outputs
+
+    whole = run(voice_data=data)
+    np.testing.assert_array_equal(whole["voice_result"], expected)
+    # In pieces, and with a state for each inference.
+    first = run(anything=data[:3])
+    last = run(voice_data=data[3], voice_state=first["voice_state_next"][-1])
+    np.testing.assert_array_equal(last["voice_result"], expected[3])
+    going_on = run(voice_data=data[1:], voice_state=first["voice_state_next"][0])
+    np.testing.assert_array_equal(going_on["voice_result"], expected[1:])
+    own = run(voice_data=data[1:], voice_state=whole["voice_state_next"][:-1])
+    np.testing.assert_array_equal(own["voice_result"], expected[1:])
+    for name in own:
+        np.testing.assert_array_equal(own[name], whole[name][1:])
+    with pytest.raises(InputError, match="different numbers of inferences"):
+        run(voice_data=data, voice_state=whole["voice_state_next"][:2])
+    with pytest.raises(InputError, match="input 'voice_data' is missing"):
+        run(voice_state=whole["voice_state_next"][0])
+    with pytest.raises(InputError, match="input 'voice_state' has shape"):
+        run(voice_data=data, voice_state=np.zeros((1, 3), np.int8))

@@ -99,6 +99,10 @@ def common_values(
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
     outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
+    c_names = {tensor["label"]: tensor["name"] for tensor in outputs}
+    for tensor in inputs:
+        tensor["next_name"] = c_names.get(tensor["next_state"], "")
+    states = [tensor for tensor in inputs if tensor["next_state"]]
     return {
         "umakit_version": __version__,
         "name": program.name,
@@ -106,7 +110,8 @@ def common_values(
         "prefix_upper": prefix.upper(),
         "inputs": inputs,
         "outputs": outputs,
-        "stateful": any(tensor["next_state"] for tensor in inputs),
+        "states": states,
+        "stateful": bool(states),
         "quantized": any(tensor["scale"] for tensor in inputs + outputs),
         "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
         "large_object": _large_object(program, plan, layout),

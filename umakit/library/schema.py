@@ -54,8 +54,8 @@ class TensorView(Section):
     """An input or output.
 
     Attributes:
-        next_state: of an input that is a state: the name of the output that it gets in the next
-            inference; in the first it gets `zero_point`.
+        next_state: of an input that is a state: the name of the output whose value it has in the
+            next inference. In the first inference all its elements are `zero_point`, or 0.
     """
 
     name: Text
@@ -239,6 +239,11 @@ class Description(Section):
         c_names = [tensor.c_name for tensor in (*self.inputs, *self.outputs)]
         if len(set(c_names)) != len(c_names):
             raise ValueError("two inputs or outputs have one c_name")
+        yielded = {(tensor.name, tensor.dtype, *tensor.shape) for tensor in self.outputs}
+        for tensor in self.inputs:
+            following = (tensor.next_state, tensor.dtype, *tensor.shape)
+            if tensor.next_state and following not in yielded:
+                raise ValueError("next_state is no output of the input's shape and dtype")
         targets = {"cpu", *(backend.name for backend in self.backends)}
         for number, layer in enumerate(self.layers):
             if layer.where not in targets:

@@ -83,7 +83,7 @@ def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
 def _states(
     graph: TfliteGraph, where: str
 ) -> tuple[list[TensorSpecification], list[TensorSpecification], list[str]]:
-    """Inputs and outputs for variable tensors, and a notice about each.
+    """Inputs and outputs for variable tensors, and a notice that names them.
 
     A library keeps nothing between inferences: the caller passes on what TensorFlow Lite keeps.
     """
@@ -94,10 +94,11 @@ def _states(
         name = unique(f"{state.name}_next", taken)
         inputs.append(replace(state, next_state=name))
         outputs.append(replace(state, name=name))
-        first = state.quantization.zero_point if state.quantization else 0
+    if inputs:
+        names = ", ".join(repr(state.name) for state in inputs)
         notices.append(
-            f"input {state.name!r} is a state that TensorFlow Lite keeps between inferences: pass "
-            f"{first} in all elements first, then what output {name!r} yielded"
+            f"TensorFlow Lite keeps {names} between inferences: here they are inputs, their next "
+            "values outputs; `uma run` passes them on"
         )
     return inputs, outputs, notices
 
