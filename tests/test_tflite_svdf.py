@@ -24,6 +24,8 @@ from umakit.errors import InputError, ModelError
 from umakit.frontend import import_model
 from umakit.frontend.model import Model
 from umakit.library.metadata import read_description
+from umakit.tools.diff import CPU_KERNELS, diff_model
+from umakit.tools.diff.references import TFLITE_MICRO
 
 all_sizes = st.tuples(*(st.integers(1, most) for most in (3, 9, 3, 4, 6)))
 """Sequences, inputs, filters of a unit, units, places in time."""
@@ -315,3 +317,25 @@ def test_a_run_passes_states_on(tmp_path: Path) -> None:
         run(voice_state=whole["voice_state_next"][0])
     with pytest.raises(InputError, match="input 'voice_state' has shape"):
         run(voice_data=data, voice_state=np.zeros((1, 3), np.int8))
+
+
+def test_states_of_a_diff_are_passed_on(tmp_path: Path) -> None:
+    file, path = TfliteFile(), tmp_path / "keywords.tflite"
+    path.write_bytes(file.finish(*layer_of_the_page(file)))
+    agreeing = diff_model(path, [])
+    assert agreeing.agrees and agreeing.reference == TFLITE_MICRO
+    assert {"voice_result", "voice_state_next"} <= set(agreeing.outputs)
+    library = umakit.compile_model(path, [], tmp_path / "library").path
+    # Wrong from the second inference on: the oldest place of the state is not left out.
+    sources = {path: path.read_text() for path in library.glob("codegen/host/src/*.c")}
+    wrong = {path: re.sub(r"state\[(\w+) \+ 1\]", r"state[\1]", c) for path, c in sources.items()}
+    (changed,) = [path for path in sources if wrong[path] != sources[path]]
+    changed.write_text(wrong[changed])
+    differing = diff_model(path, [], library=library)
+    assert not differing.agrees and differing.inferences == 2
+    assert differing.reference == TFLITE_MICRO
+    state = np.full((1, 30), 9, np.int8)
+    given = {**batch_of(import_model(path), 2), "voice_state": state}
+    own = diff_model(path, [], inputs=given)
+    assert own.agrees and own.reference == CPU_KERNELS
+    assert any("takes none from the inputs" in notice for notice in own.notices)

@@ -196,6 +196,8 @@ class Facts(TypedDict, total=False):
     weights: bool
     scaled: bool
     asymmetric: tuple[tuple[str, str], ...]
+    operand_dtypes: tuple[str, ...]
+    states: tuple[int, ...]
 
 
 _CONVERSIONS: dict[str, TfliteConversion] = {}
