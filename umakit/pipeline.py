@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -72,7 +73,7 @@ class ExportOptions:
     weights: Literal["c", "blob"] = "c"
     keep_in_scratchpads: bool = True
     overlap: Overlap = "free"
-    records: Path | None = None
+    records: str | os.PathLike[str] | None = None
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
@@ -136,7 +137,7 @@ class Network:
 
 @tvm_api.one_at_a_time
 def import_network(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -159,7 +160,7 @@ def import_network(
 
 @tvm_api.one_at_a_time
 def partition_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     backends: Sequence[Backend],
     *,
     name: str | None = None,
@@ -189,9 +190,9 @@ def partition_model(
 
 
 def compile_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     backends: Sequence[Backend],
-    output: str | Path,
+    output: str | os.PathLike[str],
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -222,17 +223,21 @@ def compile_model(
         UmakitError: its subclass says which stage refused and why.
     """
     destination, options = Path(output), options or ExportOptions()
-    files = model_files(source) if isinstance(source, (str, Path)) else []
-    inputs = input_files(options.records, backends=backends, model=files)
+    files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
+    records = None if options.records is None else Path(options.records)
+    inputs = input_files(records, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
     check_planner(options.planner)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
         rounding=rounding, progress=progress, notice=notice,
     )  # fmt: skip
-    return export_program(
+    library = export_program(
         network.model, partitioned, backends, destination, options, progress, inputs
     )
+    for sentence in library.metadata["umakit"]["notices"][len(network.model.notices) :]:
+        notice(sentence)
+    return library
 
 
 @tvm_api.one_at_a_time
@@ -297,10 +302,11 @@ def lower_to_kernels(
     """
     if options.records is None:
         return lower(partitioned, backends, options.index_checks, options.tilings)
-    tilings = read_tilings(options.records, model, backends)
+    records = Path(options.records)
+    tilings = read_tilings(records, model, backends)
     lowered = lower(partitioned, backends, options.index_checks, {**options.tilings, **tilings})
     for target in tilings:
-        check_use(options.records, target, lowered.planned[target])
+        check_use(records, target, lowered.planned[target])
     return lowered
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +158,7 @@ def save_outputs(
 
 
 def run_library(
-    library: Path,
+    library: str | os.PathLike[str],
     inputs: Arrays,
     *,
     repeat: int = 1,
@@ -186,7 +187,7 @@ def run_library(
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
     """
-    machine = find_device(device)
+    library, machine = Path(library), find_device(device)
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,7 +37,7 @@ __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 
 @tvm_api.one_at_a_time
 def import_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -60,7 +61,7 @@ def import_model(
     try:
         return _imported(source, name, parameters, input_shapes, rounding)
     except MemoryError:
-        where = str(source) if isinstance(source, (str, Path)) else ""
+        where = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
         raise ModelError(
             "its constants, or what it computes of constants alone, take more memory than there is",
             where=where,
@@ -68,7 +69,7 @@ def import_model(
         ) from None
 
 
-def model_files(path: str | Path) -> list[Path]:
+def model_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files that a model is read from: its own, and those of an ONNX file's external data.
 
     What is no model is one file: `import_model` says what is wrong with it.
@@ -79,13 +80,15 @@ def model_files(path: str | Path) -> list[Path]:
 
 
 def _imported(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     name: str | None,
     parameters: Mapping[str, Any] | None,
     input_shapes: InputShapes | None,
     rounding: str | None,
 ) -> Model:
     check_input_shapes(input_shapes or {})
+    if isinstance(source, os.PathLike):
+        source = Path(source)
     if isinstance(source, tvm_api.IRModule):
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):

@@ -30,6 +30,7 @@ from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.build_files import build_files
 from umakit.library.description import constants_size, describe
+from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.roles import find_roles
@@ -99,6 +100,7 @@ def write_library(
     sources = dict(code.sources)
     _add(sources, _driver_files(backends), str(destination))
     _add(sources, _arithmetic(sources.values()), str(destination))
+    metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
