@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pytest
 
 import umakit
 import umakit.testing
+from umakit import patterns
 from umakit.backend import AcceleratorConfig, UMABackend, load_backend_folder
 from umakit.tools.scaffold import TUTORIALS, backend_files
 
@@ -150,6 +152,40 @@ def arguments_of(method: Any) -> str:
 def test_the_page_names_every_section_of_accel_toml() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("**`accel.toml`** has")[2].partition("##")[0]
     assert set(re.findall(r"`\[+(\w+)\]+`", text)) == set(AcceleratorConfig.model_fields)
+
+
+PATTERNS = [
+    name for name in patterns.__all__
+    if isinstance(getattr(patterns, name), type)
+    and issubclass(getattr(patterns, name), patterns.OperatorPattern)
+]  # fmt: skip
+
+
+def test_all_patterns_are_looked_at() -> None:
+    assert {"qconv2d", "qdense", "qadd", "qmax_pool2d", "OperatorPattern"} <= set(PATTERNS)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_help_describes_every_argument_of_a_pattern(name: str) -> None:
+    pattern = getattr(patterns, name)
+    text = pydoc.render_doc(pattern, renderer=pydoc.plaintext)
+    described = re.findall(
+        r"^ \|      (\w+): \S", text.partition("Method resolution")[0], re.MULTILINE
+    )
+    arguments = list(inspect.signature(pattern).parameters)
+    assert sorted(set(described) - {"BackendError"}) == sorted(arguments)
+    assert len(described) == len(set(described))
+
+
+def test_the_page_names_the_arguments_that_are_no_constraints() -> None:
+    page = (ROOT / "docs" / "patterns.md").read_text(encoding="utf-8")
+    listed = page.partition("except for")[2].partition("which say what the")[0]
+    described = {
+        argument
+        for name in PATTERNS
+        for argument in re.findall(r"(\w+): the driver gets", getattr(patterns, name).__doc__)
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) == described
 
 
 # --- paths --------------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ class qconv2d(ConvolutionPattern):
 
     Attributes:
         groups: numbers of channel groups.
-        input_channel_multiple, output_channel_multiple: as `channel_multiple`, for one of them.
+        input_channel_multiple: what the number of input channels is a multiple of.
+        output_channel_multiple: what the number of output channels is a multiple of.
     """
 
     KIND: ClassVar[type[QConv2d]] = QConv2d

@@ -202,9 +202,10 @@ class qdense(WeightedPattern):
 
     Attributes:
         rows: largest number of rows of the data.
-        input_multiple, output_multiple: what the sizes of a row of data and result are multiples
-            of.
-        weight_layout: for example `IO` or `O/8 I 8o`.
+        input_multiple: what the size of a row of data is a multiple of.
+        output_multiple: what the size of a row of the result is a multiple of.
+        weight_layout: the driver gets the weights in it, for example `IO` or `O/8 I 8o`. Bias,
+            multipliers and shifts are filled up to whole blocks of O as well.
     """
 
     KIND = QDense

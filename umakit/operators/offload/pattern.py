@@ -14,6 +14,7 @@ from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
+from umakit.operators.offload.docstrings import inherited_docstring
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.parameters import PREFIX, Pair, Parameters
 
@@ -28,14 +29,13 @@ OwnPredicate = Callable[[Any], "bool | str"]
 class OperatorPattern:
     """An integer operator that an accelerator computes; the base of all patterns.
 
-    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except where they
-    say what the driver wants to be told; None stands for anything.
+    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except those that
+    begin with "the driver gets"; None stands for anything.
 
     Attributes:
         name: of the pattern; two patterns of one backend have two names.
         dtypes: of data and result.
-        requantize: whether the driver can change the scale a second time, which it is then told
-            by six more arguments.
+        requantize: the driver gets six more arguments, for a second change of scale that it can do.
         predicate: receives the parameters when all else holds; True accepts, a sentence refuses.
 
     Raises:
@@ -53,6 +53,10 @@ class OperatorPattern:
     dtypes: Names = field(default="int8", kw_only=True)
     requantize: bool = field(default=False, kw_only=True)
     predicate: OwnPredicate | None = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__doc__ = inherited_docstring(cls)
 
     def __post_init__(self) -> None:
         assert self.constraints is not None  # a constraint that makes no sense is refused now

@@ -25,9 +25,9 @@ class ElementwisePattern(OperatorPattern):
     """What additions, differences and products have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.operators`.
-        broadcast: whether the driver can repeat axes of one element of an operand. It is then told
-            both shapes, of four axes, instead of the number of elements.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+        broadcast: the driver gets both shapes, of four axes, instead of the number of elements,
+            and can repeat axes of one element of an operand.
     """
 
     OPERANDS: ClassVar[int] = 2
@@ -59,14 +59,14 @@ class WeightedPattern(OperatorPattern):
     """What convolutions and fully connected layers have in common.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.operators`.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
         per_channel: whether a scale for each output channel will do, or only one for all.
-        expand_scales: give the driver a multiplier and a shift for each output channel always,
+        expand_scales: the driver gets a multiplier and a shift for each output channel always,
             also where the model has one for all.
-        weight_layout: in which the driver gets the weights, for example `HWIO` or `O/8 HWI 8o`.
+        weight_layout: the driver gets the weights in it, for example `HWIO` or `O/8 HWI 8o`.
             Bias, multipliers and shifts are filled up to whole blocks of O as well.
-        fold_zero_point: let the bias hold -zero point * sum(weights). The accelerator then
-            multiplies the data as they are and pads with the zero point.
+        fold_zero_point: the driver gets a bias that holds -zero point * sum(weights). The
+            accelerator then multiplies the data as they are and pads with the zero point.
     """
 
     KIND: ClassVar[type[Weighted]]
