@@ -49,6 +49,11 @@ def test_commands_print_what_the_pages_show(
     (workplace / "snippet.py").write_text(python[1], encoding="utf-8")
     assert run("python snippet.py", workplace) == "3 operators offloaded\n"
 
+    command = re.search(r"`(python -m pytest [^`]*)`", README.read_text(encoding="utf-8"))
+    assert command is not None
+    # tests/test_scaffold.py runs them.
+    assert re.search(r"\d+ tests collected", run(f"{command[1]} --collect-only", workplace))
+
 
 def test_every_page_with_commands_is_run() -> None:
     tutorials = {"vanilla.md", "strawberry.md", "chocolate.md"}
