@@ -161,7 +161,7 @@ def with_constants(model: onnx.ModelProto, inputs: Sequence[Any]) -> onnx.ModelP
         if tensor.data_type != information.type.tensor_type.elem_type:
             return None
         changed.graph.initializer.append(tensor)
-    # Initializers that are no inputs are constants since IR version 4.
+    # Initializers that are not inputs are constants since IR version 4.
     changed.ir_version = max(changed.ir_version, 4)
     return changed
 

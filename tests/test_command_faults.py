@@ -415,7 +415,7 @@ def test_any_locale_does(tmp_path: Path) -> None:
         code, error = shell("UMA sim --gemm 1,2,3 && UMA size $'\\xff\\xe4'", tmp_path,
                             **environment)  # fmt: skip
         error = re.sub(r"^\[.*\n", "", error, flags=re.M)
-        assert code == 2 and error.count("\n") == 1 and "no umakit library" in error, error
+        assert code == 2 and error.count("\n") == 1 and "not a umakit library" in error, error
 
 
 def test_a_deleted_working_folder(tmp_path: Path) -> None:

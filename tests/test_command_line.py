@@ -511,7 +511,7 @@ def test_two_inputs_are_told_apart_by_name(adder: Path, uma: Uma, tmp_path: Path
     [
         ({"left": ROW, "wrong": ROW}, "input 'right' is missing"),
         ({"left": ROW}, "input 'right' is missing; inputs are 'left', 'right'"),
-        ({"a": ROW, "b": ROW}, "input 'left' is missing, and 'a' is no input"),
+        ({"a": ROW, "b": ROW}, "input 'left' is missing, and 'a' is not an input"),
         ({"left": ROW, "right": ROW[:1]}, r"input 'right' has shape (1, 3), the network wants"),
         (
             {"left": ROW, "right": ROW.T},
@@ -608,7 +608,7 @@ def test_a_missing_library_is_refused(
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     error = refused("run", tmp_path / place, "--inputs", HELD_OUT)
-    assert "is no umakit library: there is no metadata.json" in error
+    assert "is not a umakit library: there is no metadata.json" in error
 
 
 @pytest.mark.parametrize(

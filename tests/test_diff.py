@@ -494,7 +494,7 @@ def test_the_command_says_that_all_agrees(uma: Uma, tmp_path: Path) -> None:
         (["none.onnx"], "no such file"),
         (["network.onnx", "-b", "nobody"], "nobody"),
         (["network.onnx", "--inputs", "none.npz"], "no such file"),
-        (["network.onnx", "--output", "network.onnx"], "is no folder"),
+        (["network.onnx", "--output", "network.onnx"], "is not a folder"),
         (["network.onnx", "--reference", "oracle"], "no reference"),
     ],
 )

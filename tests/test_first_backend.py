@@ -88,7 +88,7 @@ def test_the_backend_of_the_page_is_right(write: Write, model: Path) -> None:
 def test_a_forgotten_driver_is_told_and_named(write: Write, model: Path) -> None:
     library, said = compiled(model, write((DRIVER, "")))
     assert said == [
-        "src/tvmgen_relu.c includes my_npu.h, which is no file of a driver: name it in "
+        "src/tvmgen_relu.c includes my_npu.h, which is not a file of a driver: name it in "
         "_register_driver, or give its folder to the C compiler",
         "the backend my_npu calls my_npu_relu and has no driver source: name it in "
         "_register_driver, or link your own",

@@ -721,7 +721,7 @@ def test_a_file_of_someone_else_is_not_overwritten(
         (tmp_path / name).write_bytes(content)
         command = ["package", str(exports / "one"), "--format", "tar", "-o", str(tmp_path / name)]
         assert run_command(command) == 2
-        assert "exists and is no umakit library" in capsys.readouterr().err
+        assert "exists and is not a umakit library" in capsys.readouterr().err
         with pytest.raises(LibraryError, match="exists"):
             umakit.compile_model("missing.onnx", [], tmp_path / name)
         assert (tmp_path / name).read_bytes() == content

@@ -194,7 +194,7 @@ def test_too_little_memory_is_said_with_bytes_and_tensors() -> None:
                 PoolPlan(MemoryPool("a"), {"t0": 0}, 64),
                 PoolPlan(MemoryPool("b", alignment=64), {"t1": 16}, 128),
             ),
-            "tensor t1: offset 16 is no multiple of 64",
+            "tensor t1: offset 16 is not a multiple of 64",
         ),
     ],
 )
@@ -229,8 +229,8 @@ def test_a_pool_is_written_like_this(text: str, pool: MemoryPool) -> None:
         ("sram=4G", "cannot be read"),
         ("=4096", "cannot be read"),
         ("sram=0", "a size of 0 B"),
-        ("sram=4096,align=24", "alignment 24 is no power of two"),
-        ("sram=4096,align=0", "alignment 0 is no power of two"),
+        ("sram=4096,align=24", "alignment 24 is not a power of two"),
+        ("sram=4096,align=0", "alignment 0 is not a power of two"),
         ("SRAM=4096", "cannot be called 'SRAM'"),
         ("int=4096", "cannot be called 'int'"),
     ],
@@ -261,7 +261,7 @@ def test_a_requested_pool_gives_a_declared_one_another_size(tmp_path: Path) -> N
     ("section", "message"),
     [
         ('name = "s"\nsize = 0', "memory.0.size"),
-        ('name = "s"\nalignment = 12', "memory.0.alignment: Value error, 12 is no power of two"),
+        ('name = "s"\nalignment = 12', "memory.0.alignment: Value error, 12 is not a power of two"),
         ('name = "s"\nreachable_by = []', "memory.0.reachable_by"),
         ('name = "s"\nreachable_by = ["dsp"]', "memory.0.reachable_by.0"),
         ('name = "S"', "memory.0.name"),

@@ -221,14 +221,14 @@ def test_what_onnx_runtime_computes_otherwise_is_refused(tmp_path: Path) -> None
         network.integers((3, 4), "int8")
         network.scale("int8")
     network.scale("int8")
-    with pytest.raises(ModelError, match=r"QLinearAdd.*has a result that is no uint8"):
+    with pytest.raises(ModelError, match=r"QLinearAdd.*has a result that is not uint8"):
         network.difference("QLinearAdd", "int8", tmp_path)
     network = Network(9)
     network.integers((3, 4), "uint8")
     network.scale("uint8")
     network.scale("uint8")
     network.inputs["x1"] = network.constants.pop("x1")
-    with pytest.raises(ModelError, match="has a scale that is no constant"):
+    with pytest.raises(ModelError, match="has a scale that is not a constant"):
         network.difference("QLinearSigmoid", "uint8", tmp_path)
 
 

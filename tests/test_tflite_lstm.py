@@ -144,7 +144,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an activation": ({"activation": RELU}, "its fused activation 1 is not supported"),
     "coupled gates": ({"omitted": 1}, "weights or biases of a gate are omitted"),
     "peepholes": ({"peephole": True}, "it has peepholes, a projection or a normalization"),
-    "a scale of the cell": ({"cell_scale": 0.0007}, "of its cell state is no power of two"),
+    "a scale of the cell": ({"cell_scale": 0.0007}, "of its cell state is not a power of two"),
     "a result of its own": ({"result_zero": 3}, "another scale or zero point than its hidden"),
     "a state of another width": ({"hidden": "int16"}, "its states are int16 and int16"),
 }

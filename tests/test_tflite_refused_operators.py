@@ -195,7 +195,7 @@ REFUSED = {
     ),
     "16 bits with a zero point": (
         one("RELU", source="int16", result="int16", result_zero=3),
-        "RELU that writes 'y': tensor 'y' has a zero point that is no int16",
+        "RELU that writes 'y': tensor 'y' has a zero point that is not int16",
     ),
     "a sum of 8 and 16 bits": (
         one("ADD", "AddOptions", extra=((np.ones(4, np.int16), 0.1),)), "int8, int16 to int8"
@@ -226,8 +226,8 @@ REFUSED = {
     "PAD by less than nothing": (
         one("PAD", extra=(integers([0, -1], [0, 0]),)), r"'y': its paddings are \[0, -1, 0, 0\]"
     ),
-    "MEAN over axes that are no constant": (
-        one("MEAN", "ReducerOptions", extra=(None,)), "MEAN that writes 'y': its input 1 is no con"
+    "MEAN over axes that are not constant": (
+        one("MEAN", "ReducerOptions", extra=(None,)), "MEAN that writes 'y': its input 1 is not a c"
     ),
     "MEAN over an axis that is not there": (
         one("MEAN", "ReducerOptions", extra=(integers(2),)), r"'y': its axes are \[2\]"

@@ -195,7 +195,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an activation": ({"activation": RELU6}, "its fused activation 3 is not supported for int"),
     "filters": ({"features": (6, 5)}, "the shapes of its tensors do not fit each other"),
     "a bias": ({"shape_of_bias": (2,)}, "its bias is int32[2], not int32[3]"),
-    "no variable": ({"variable": False}, "its state 'one_state' is no variable tensor"),
+    "no variable": ({"variable": False}, "its state 'one_state' is not a variable tensor"),
     "a state of another width": ({"dtype": "int16"}, "which its kernel does not take together"),
     "a scale of the bias": ({"bias_scale": 0.5}, "its bias has another scale than the products"),
     "a zero point of weights": ({"weights_zero": 1}, "its weights have a zero point"),

@@ -524,7 +524,7 @@ def test_relax_modules_with_batch_norms_in_training_mode_are_refused() -> None:
         (lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)), "control flow"),
         (lambda x: x.bfloat16() + 1, "bfloat16|float32"),
         (lambda x: torch.fft.fft(x).real, "not supported|complex"),
-        (lambda x: (x, None, 3), "is no tensor"),
+        (lambda x: (x, None, 3), "is not a tensor"),
     ],
 )  # fmt: skip
 def test_operators_that_would_be_wrong_are_refused(function: X, said: str) -> None:
@@ -658,7 +658,7 @@ def test_sizes_are_not_evaluated_as_code(saved: Path) -> None:
         torch.export.load(path)
     assert mark.exists(), "this file does no harm"
     mark.unlink()
-    with pytest.raises(ModelError, match="is no arithmetic"):
+    with pytest.raises(ModelError, match="is not arithmetic"):
         umakit.import_model(path)
     assert not mark.exists()
 

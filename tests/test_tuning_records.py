@@ -189,7 +189,7 @@ def test_the_command_line_says_what_is_wrong_with_a_file(
         ([*compiling, str(broken), "-b", CHOCOLATE], "is not valid JSON"),
         ([*compiling, str(tmp_path / "no.json"), "-b", CHOCOLATE], "no such file; `uma tune"),
         ([*compiling, str(tuned)], "no backend that cuts layers into tiles was given"),
-        ([*CALL, str(broken)], "exists and is no file of tuning records"),
+        ([*CALL, str(broken)], "exists and is not a file of tuning records"),
         ([*CALL, str(tmp_path / "no" / "r.json")], "no such folder"),
         (
             ["tune", str(MODEL), "-b", "strawberry_accelerator", "-r", str(tmp_path / "new.json")],

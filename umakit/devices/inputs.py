@@ -80,13 +80,13 @@ def _check_names(expected: Tensors, given: Arrays) -> None:
         unknown = [name for name in given if name not in names]
         raise InputError(
             f"input {missing[0]!r} is missing"
-            + (f", and {unknown[0]!r} is no input" if unknown else ""),
+            + (f", and {unknown[0]!r} is not an input" if unknown else ""),
             fix=f"inputs are {', '.join(map(repr, names))}",
         )
     extra = [name for name in given if name not in allowed]
     if extra and len(expected) > 1:
         raise InputError(
-            f"{extra[0]!r} is no input", fix=f"inputs are {', '.join(map(repr, names))}"
+            f"{extra[0]!r} is not an input", fix=f"inputs are {', '.join(map(repr, names))}"
         )
 
 

@@ -25,7 +25,7 @@ class QuantizedSemantics(Enum):
     """What the format of a model says a quantized operator computes.
 
     `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
-    runtime (ONNX Runtime) computes some in integers; its results are met where it does. `REALS`
+    runtime (ONNX Runtime) computes some in integers; those results are reproduced. `REALS`
     (PyTorch, Relax): real arithmetic between dequantize and quantize, which integers can only
     round; results are within 1 LSB of it.
     """
@@ -48,7 +48,7 @@ class TensorSpecification:
     """Name (as in the user's model), shape and dtype of an input or output.
 
     Attributes:
-        quantization: of integers that stand for real numbers, where the model says so.
+        quantization: scale and zero point of integers that stand for real numbers, if known.
         next_state: of an input that is a state: the output that yields its value for the next
             inference. The first inference gets what stands for 0.
     """
@@ -74,7 +74,7 @@ class Model:
         arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
         semantics: what the model says a quantized operator computes.
-        path: of the model file; empty for an object.
+        path: path of the model file; empty for an object.
     """
 
     name: str
@@ -89,14 +89,14 @@ class Model:
 
 
 MOST_ELEMENTS = 2**31 - 1
-"""Of one tensor: generated C counts elements in 32 bits."""
+"""Maximum number of elements of a tensor: generated C counts them in 32 bits."""
 
 
 def check_input_shapes(shapes: InputShapes) -> None:
     """Refuse sizes that no tensor has.
 
     Raises:
-        ModelError: a size is no positive integer, or a tensor would have too many elements.
+        ModelError: a size is not a positive integer, or a tensor would have too many elements.
     """
     for name, shape in shapes.items():
         sizes = list(shape)
@@ -154,12 +154,12 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
     """The specification of a tensor of a Relax type.
 
     Raises:
-        ModelError: the type is no tensor, has a symbolic dimension or no elements.
+        ModelError: the type is not a tensor, has a symbolic dimension or no elements.
     """
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
         raise ModelError(
-            f"the shape of tensor {name!r} is not known at compile time, or it is no tensor",
+            f"the shape of tensor {name!r} is not known at compile time, or it is not a tensor",
             where=where,
             fix="generated C has fixed sizes; export the model with static shapes",
         )

@@ -19,7 +19,7 @@ from umakit.text.names import header_of
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 CONDITION = re.compile(r"^[ \t]*#[ \t]*if(?!ndef[ \t]+\w+\s*#[ \t]*define)", re.MULTILINE)
-"""Start of a condition that is no include guard."""
+"""Start of a condition that is not an include guard."""
 
 
 def driver_notices(
@@ -35,8 +35,8 @@ def driver_notices(
     model = f"src/{interface_prefix(program.name)}.c"
     drivers = [path for path in sources if path.startswith(tuple(f"src/{n}_" for n in backends))]
     missing = [
-        f"{path} includes {header}, which is no file of a driver: name it in _register_driver, or "
-        "give its folder to the C compiler"
+        f"{path} includes {header}, which is not a file of a driver: name it in _register_driver, "
+        "or give its folder to the C compiler"
         for path in (model, *drivers)
         for header in _missing_headers(path, sources)
     ]

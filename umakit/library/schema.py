@@ -108,7 +108,7 @@ class PoolView(Section):
     @model_validator(mode="after")
     def _inside(self) -> Self:
         if self.alignment_bytes & (self.alignment_bytes - 1):
-            raise ValueError("alignment_bytes is no power of two")
+            raise ValueError("alignment_bytes is not a power of two")
         for tensor in self.tensors:
             if tensor.offset_bytes + tensor.size_bytes > self.used_bytes:
                 raise ValueError("a tensor reaches beyond used_bytes")
@@ -243,11 +243,11 @@ class Description(Section):
         for tensor in self.inputs:
             following = (tensor.next_state, tensor.dtype, *tensor.shape)
             if tensor.next_state and following not in yielded:
-                raise ValueError("next_state is no output of the input's shape and dtype")
+                raise ValueError("next_state is not an output of the input's shape and dtype")
         targets = {"cpu", *(backend.name for backend in self.backends)}
         for number, layer in enumerate(self.layers):
             if layer.where not in targets:
-                raise ValueError(f"layers.{number}.where is no backend of the library")
+                raise ValueError(f"layers.{number}.where is not a backend of the library")
             if not all(row < len(self.operators) for row in layer.operators):
                 raise ValueError(f"layers.{number}.operators are not in operators")
             if layer.function and not layer.function.startswith(f"{self.interface}_"):

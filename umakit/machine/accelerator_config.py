@@ -204,7 +204,7 @@ def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection])
 
 def _check_power_of_two(number: int) -> int:
     if number & (number - 1):
-        raise ValueError(f"{number} is no power of two")
+        raise ValueError(f"{number} is not a power of two")
     return number
 
 
@@ -212,11 +212,11 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
     Raises:
-        AcceleratorConfigError: the file does not exist or is no TOML, a key is unknown, or a value
+        AcceleratorConfigError: the file does not exist or is not TOML, a key is unknown, or a value
             is out of range; names the key.
     """
     if is_special(path):
-        raise AcceleratorConfigError("is no plain file", where=str(path))
+        raise AcceleratorConfigError("is not a regular file", where=str(path))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

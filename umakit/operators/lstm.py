@@ -7,12 +7,12 @@ lstm  (data [B, T, I], input weights int8[4 * H, I], bias [4 * H], recurrent wei
       -> (outputs [B, T, H], hidden state [B, H], cell state int16[B, H])
 
 Gates come in the order input, forget, output, cell; the first four multipliers are those of
-products of the data, the others those of the hidden state. If time comes first, data and outputs
-are [T, B, I] and [T, B, H]. Data, outputs and hidden state are int8, with biases of int32, or
-int16, with biases of int64.
+products of the data, the others those of the hidden state. If `time_major`, data and outputs are
+[T, B, I] and [T, B, H]. Data, outputs and hidden state are int8 with int32 biases, or int16 with
+int64 biases.
 
-The source is `lstm_eval.h` of TensorFlow Lite Micro. Gates have 12 fractional bits before and 15
-behind their function.
+The source is `lstm_eval.h` of TensorFlow Lite Micro. Gates have 12 fractional bits before their
+activation function and 15 after it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ CELL_LIMITS = np.iinfo(np.int16)
 
 @dataclass(frozen=True)
 class Lstm(Parameters):
-    """All steps of an LSTM, see the file.
+    """All steps of an LSTM; see the docstring of the module.
 
     Attributes:
         time_major: whether the first axis of data and outputs is time.
-        cell_argument: multiplier and shift from the cell state to arguments of tanh.
+        cell_argument: multiplier and shift from the cell state to the argument of tanh.
         cell_clip: least and largest cell state.
         forget, update, result: multiplier and shift of the products of forget gate and cell state,
             of input and cell gate, and of output gate and cell.
@@ -92,14 +92,14 @@ NAMES = (
 
 
 def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (operands, outputs, hidden state, cell state)."""
+    """Return the kernel (operands, outputs, hidden state, cell state)."""
     layer = _Kernel(parameters, shapes, dtypes)
     # Gates and cell have 16 bits, so that arguments of their functions are inside of the table.
     return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
 
 
 class _Kernel:
-    """Buffers and statements of all steps."""
+    """Builder of the kernel: buffers and statements of all steps."""
 
     def __init__(self, parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> None:
         self._parameters = parameters
@@ -138,7 +138,7 @@ class _Kernel:
         return [t, b, column] if self._parameters.time_major else [b, t, column]
 
     def _step(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """One step of one sequence; the hidden state changes when all units are computed."""
+        """Return one step of one sequence; the hidden state is updated after all units."""
         outputs, hidden, _ = self.results
 
         def keep(j: tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -169,7 +169,7 @@ class _Kernel:
     def _products(
         self, kind: str, j: tvm_api.PrimExpr, length: int, element: Element
     ) -> list[tvm_api.Stmt]:
-        """Statements that add up the products of a row with each gate's weights."""
+        """Return statements that add up the products of a row with each gate's weights."""
         weights, bias = self.inputs[f"{kind}_weights"], self.inputs[f"{kind}_bias"]
 
         def row(gate: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
@@ -184,7 +184,7 @@ class _Kernel:
         ]  # fmt: skip
 
     def _factored(self, gate: tvm_api.PrimExpr, first: int) -> tvm_api.PrimExpr:
-        """A gate's sum with 12 fractional bits, limited to 16 bits."""
+        """Return a gate's sum with 12 fractional bits, limited to 16 bits."""
         place = gate + int32(first)
         factor = (self.inputs["multipliers"][place], self.inputs["shifts"][place])
         return _limited(
@@ -195,7 +195,7 @@ class _Kernel:
         return tirx.BufferStore(self._gates, value, [gate])
 
     def _function(self, gate: tvm_api.PrimExpr, *, tanh: bool) -> tvm_api.Stmt:
-        """The function of a gate, which has 15 fractional bits then."""
+        """Return the activation function of a gate, with 15 fractional bits."""
         steps = Statements()
         value = steps.bind("gate_value", self._gates[gate])
         result = between(steps, self.inputs["table"], value, (3, 0), tanh=tanh)
@@ -204,7 +204,7 @@ class _Kernel:
     def _states(
         self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr
     ) -> list[tvm_api.Stmt]:
-        """Statements that store the cell state and the output of a unit."""
+        """Return statements that store the cell state and the output of a unit."""
         parameters, gates = self._parameters, self._gates
         outputs, _, cell = self.results
         inputs, forget, output, candidate = (gates[int32(gate)] for gate in range(GATES))
@@ -238,7 +238,7 @@ def _limited(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """All weights are multiplied once for each row of the data."""
+    """Return the multiply-accumulates: each weight is used once per row of the data."""
     data, weights, recurrent_weights = (
         tvm_api.static_shape(call.args[place]) or (0, 0, 0) for place in (0, 1, 3)
     )

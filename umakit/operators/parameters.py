@@ -22,7 +22,7 @@ P = TypeVar("P", bound="Parameters")
 Pair = tuple[int, int]
 
 PREFIX = "quantized."
-"""What operators' names start with, where Relax's own `relax.` is left out."""
+"""Prefix of the operators' names, after Relax's own `relax.`."""
 
 
 class CommonFields(TypedDict):
@@ -40,8 +40,8 @@ class Parameters:
     """What is common to all: how results become integers.
 
     Attributes:
-        output_shape: of the result.
-        output_dtype: of the result, `int8` or `uint8`.
+        output_shape: shape of the result.
+        output_dtype: dtype of the result, `int8` or `uint8`.
         output_zero_point: the integer that stands for 0 in the result.
         clip: least and largest result; the range of the dtype, or less for a fused activation.
         rounding: how products become integers, a value of `Arithmetic`.
@@ -77,7 +77,7 @@ class Parameters:
 
         Args:
             operands: Relax expressions.
-            span: of the call, with the name of the node in the user's model.
+            span: span of the call, with the name of the node in the user's model.
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
 
@@ -108,7 +108,7 @@ class WindowParameters(Parameters):
     Attributes:
         strides: rows, columns.
         padding: top, left, bottom, right; padded places stand for 0.
-        layout: of data and result, `NHWC` or `NCHW`.
+        layout: layout of data and result, `NHWC` or `NCHW`.
     """
 
     strides: Pair
@@ -121,9 +121,9 @@ class CommonScaleParameters(Parameters):
     """What sums and differences have in common: both operands are brought to one scale first.
 
     Attributes:
-        zero_points: of the operands.
+        zero_points: zero points of the operands.
         left_shift: by which operands are shifted first, for precision.
-        multipliers, shifts: of left operand, right operand and result.
+        multipliers, shifts: multipliers and shifts of left operand, right operand and result.
     """
 
     zero_points: Pair
@@ -138,7 +138,7 @@ class ConvolutionParameters(WindowParameters):
 
     Attributes:
         dilation: rows, columns.
-        groups: of channels.
+        groups: number of channel groups.
         input_zero_point: the integer that stands for 0 in the data.
     """
 

@@ -49,7 +49,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, scale, output) from float32 to integers, ties away from zero."""
+    """Return the kernel (data, scale, output) from float32 to integers, ties away from zero."""
     shape = shapes[0]
     data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

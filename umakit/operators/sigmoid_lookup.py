@@ -25,7 +25,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.statements import Statements
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import Quantized
@@ -34,12 +34,12 @@ tirx = tvm_api.tirx
 
 
 LAST_SEGMENT = 254
-"""Of the table of 256 values; beyond it functions are constant."""
+"""Index of the last segment of the table of 256 values; beyond it the functions are constant."""
 
 
 @dataclass(frozen=True)
 class SigmoidLookup(Parameters):
-    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, between the values of a table of the former.
+    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, interpolated in a table of 1 / (1 + exp(-x)).
 
     Attributes:
         function: `logistic` or `tanh`.
@@ -55,15 +55,15 @@ class SigmoidLookup(Parameters):
 
 
 def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
-    """A call for `logistic` or `tanh`.
+    """Return a call for `logistic` or `tanh`.
 
     Raises:
-        NotAnIsland: a scale of the result that the kernel does not take.
-        ValueError: a scale of the operand that it does not take.
+        NoIntegerForm: the kernel does not support the scale of the result.
+        ValueError: the kernel does not support the scale of the operand.
     """
     result = island.result
     if power_of_two(float(result.scale.scale)) != -15:
-        raise NotAnIsland(f"its result has another scale than {2.0**-15}")
+        raise NoIntegerForm(f"its result has another scale than {2.0**-15}")
     multiplier, shift = sigmoid_argument(float(source.scale.scale), tanh=name == "tanh")
     parameters = SigmoidLookup(
         **result.common(island.arithmetic), function=name, multiplier=multiplier, shift=shift
@@ -73,11 +73,11 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
 
 
 def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
+    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data and table.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data and table.
     """
     shape = shapes[0]
     data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
@@ -102,14 +102,14 @@ def between(
     *,
     tanh: bool,
 ) -> tvm_api.PrimExpr:
-    """1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, between values of the table.
+    """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
-        steps: get the intermediate values.
+        steps: receives the statements that bind intermediate values.
         table: of `sigmoid_table`.
         value: int32 expression of 16 bits.
         argument: multiplier and shift, see `SigmoidLookup`.
-        tanh: which of the functions.
+        tanh: whether to compute tanh(x).
     """
     multiplier, shift = argument
     bits = 8 if tanh else 9

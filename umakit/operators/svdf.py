@@ -52,10 +52,10 @@ from umakit.operators.tflite_integers import (
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
 STATE = 4
-"""Which input is the state."""
+"""Position of the input tensor that is the state."""
 
 NO_ACTIVATION, RELU = 0, 1
-"""Of the schema's enumeration `ActivationFunctionType`."""
+"""Values of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_TOLERANCE = 1e-5
 """Largest difference of the bias' scale to that of the products, by the reference."""
@@ -63,10 +63,10 @@ BIAS_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class SvdfState(Parameters):
-    """The state after an inference: products of the data with each filter's weights come in.
+    """The state after an inference, with the products of the data and each filter's weights added.
 
     Attributes:
-        multiplier, shift: from sums of products to the state's scale.
+        multiplier, shift: of the conversion of sums of products to the state's scale.
     """
 
     operator: ClassVar[str] = "svdf_state"
@@ -77,10 +77,10 @@ class SvdfState(Parameters):
 
 @dataclass(frozen=True)
 class Svdf(Parameters):
-    """Products of a state with weights over time, added up for each unit.
+    """Sums, for each unit, of the products of a state with weights over time.
 
     Attributes:
-        multiplier, shift: from sums of products to the result's scale.
+        multiplier, shift: of the conversion of sums of products to the result's scale.
     """
 
     operator: ClassVar[str] = "svdf"
@@ -91,7 +91,7 @@ class Svdf(Parameters):
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Sequences, filters, places of a filter in time, filters of a unit, units."""
+    """Sizes: sequences, filters, time steps of a filter, filters per unit (rank), units."""
 
     batch: int
     filters: int
@@ -101,7 +101,7 @@ class _Sizes:
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
-    """The result, and the new state."""
+    """Return the result and the new state."""
     options = converter.options(operator, "SVDFOptions")
     if len(operator.inputs) != STATE + 1:
         raise ModelError(f"it has {len(operator.inputs)} inputs, not {STATE + 1}")
@@ -115,18 +115,18 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_ap
 
 
 def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
-    """Sizes that all tensors agree on.
+    """Return the sizes of the layer, after checking that all tensors have them.
 
     Raises:
-        ModelError: they do not.
+        ModelError: the shapes of two tensors do not fit each other.
     """
     data, features, times, state = (converter.shape(operator.inputs[i]) for i in (0, 1, 2, STATE))
     result = converter.shape(operator.outputs[0])
     if any(len(shape) != 2 or 0 in shape for shape in (data, features, times, state, result)):
-        raise ModelError("a tensor of it is no matrix")
+        raise ModelError("one of its tensors is not a matrix")
     filters, memory = times
     if rank < 1 or filters % rank:
-        raise ModelError(f"its {filters} filters are no multiple of its rank {rank}")
+        raise ModelError(f"its {filters} filters are not a multiple of its rank {rank}")
     sizes = _Sizes(data[0], filters, memory, rank, filters // rank)
     fits = (
         features == (filters, data[1])
@@ -139,7 +139,7 @@ def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _
 
 
 def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
-    """The bias, zeros where it is omitted.
+    """Return the bias; zeros if it is omitted.
 
     Raises:
         ModelError: it has another size or dtype.
@@ -158,7 +158,7 @@ def _floats(
     op, emit = relax.op, converter.emit
     data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
     if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
-        raise ModelError("its weights or its state are no float32")
+        raise ModelError("its weights or its state are not float32")
     filters, memory = sizes.filters, sizes.memory
     new = emit(op.matmul(data, emit(op.permute_dims(features, [1, 0]))))
     new = emit(op.reshape(new, (sizes.batch, filters, 1)))
@@ -226,7 +226,7 @@ def _integers(
 def _check_bias(
     converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
 ) -> None:
-    """Refuse a bias of another scale than its kernel takes it for."""
+    """Refuse a bias whose scale is not the one that the kernel assumes."""
     if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
         return
     bias = scale_of(converter, operator.inputs[3])
@@ -235,7 +235,7 @@ def _check_bias(
 
 
 def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, weights, bias, state, output)."""
+    """Return the kernel (data, weights, bias, state, output)."""
     (batch, inputs), (filters, _) = shapes[0], shapes[1]
     memory = shapes[3][1] // filters
     data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
@@ -280,7 +280,7 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
 
 
 def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (state, weights, bias, output)."""
+    """Return the kernel (state, weights, bias, output)."""
     (batch, _), (units, length) = shapes[0], shapes[1]
     state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -301,7 +301,7 @@ def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.Prim
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Every weight is multiplied once for each sequence."""
+    """Return the multiply-accumulates: each weight is used once per sequence."""
     weights = tvm_api.static_shape(call.args[1]) or (0, 0)
     batch = (tvm_api.static_shape(call.args[0]) or (0,))[0]
     return batch * weights[0] * weights[1]

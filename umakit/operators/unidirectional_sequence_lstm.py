@@ -32,23 +32,23 @@ INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES = (1, 2, 4, 3), (5, 6, 8, 7), (12, 13, 
 """Inputs of the operator by gate: input, forget, output, cell."""
 
 HIDDEN, CELL = 18, 19
-"""Which inputs are the states."""
+"""Positions of the input tensors that are the hidden state and the cell state."""
 
 ABSENT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
 """Inputs that kernels do not take: peepholes, projection, normalization."""
 
 TANH = 4
-"""Of the schema's enumeration `ActivationFunctionType`."""
+"""Value of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_DTYPES = {"float32": "float32", "int8": "int32", "int16": "int64"}
-"""By dtype of the data."""
+"""Dtype of the biases by dtype of the data."""
 
 MOST_SHIFTS = 14
 """To the left, of the cell state: three times 16 bits have to fit into 32."""
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
-    """The outputs of all steps, the hidden state and the cell state after the last one."""
+    """Return the outputs of all steps, and the hidden and cell state after the last step."""
     options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
     if len(operator.inputs) != 24 or any(operator.inputs[place] >= 0 for place in ABSENT):
         raise ModelError("it has peepholes, a projection or a normalization")
@@ -81,7 +81,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_ap
 
 @dataclass(frozen=True)
 class _Layer:
-    """Constants of a layer, those of the gates one behind the other, and its options."""
+    """Constants of a layer, concatenated over its gates, and its options."""
 
     weights: Array
     recurrent_weights: Array
@@ -97,7 +97,7 @@ def _check_shapes(
     data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
     hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
     if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:
-        raise ModelError("its data is no sequence of rows, or its state no matrix")
+        raise ModelError("its data is not a sequence of rows, or its state is not a matrix")
     batch = data[1] if time_major else data[0]
     fits = hidden[0] == batch and cell == hidden and result == (*data[:2], hidden[1])
     shapes = {INPUT_WEIGHTS: (hidden[1], data[2]), RECURRENT_WEIGHTS: (hidden[1], hidden[1])}
@@ -110,10 +110,10 @@ def _check_shapes(
 def _of_gates(
     converter: TfliteConverter, operator: TfliteOperator, places: tuple[int, ...], dtype: str
 ) -> Array:
-    """Constants of all gates, one behind the other.
+    """Return the constants of all gates, concatenated along axis 0.
 
     Raises:
-        ModelError: one is no constant, or has another dtype.
+        ModelError: one is not a constant, or has another dtype.
     """
     arrays = [np.asarray(converter.constant(operator, place)) for place in places]
     if any(array.dtype != np.dtype(dtype) for array in arrays):
@@ -125,11 +125,11 @@ def _of_gates(
 def _floats(
     converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
 ) -> list[tvm_api.Expr]:
-    """Of the float kernel that ONNX's LSTM has, too; its gates are input, output, forget, cell."""
+    """Build the float32 layer with the kernel of ONNX's LSTM: gates input, output, forget, cell."""
     op, emit = relax.op, converter.emit
     data, hidden, cell = (converter.value(operator.inputs[i]) for i in (0, HIDDEN, CELL))
     if (tvm_api.dtype_of(hidden), tvm_api.dtype_of(cell)) != ("float32", "float32"):
-        raise ModelError("its states are no float32")
+        raise ModelError("its states are not float32")
 
     def ordered(array: Array) -> Array:
         inputs, forget, output, candidate = np.split(array, GATES)
@@ -199,7 +199,7 @@ def _integers(
 
 
 def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> float:
-    """From products with weights to a gate's scale; a product of scales is float32 there.
+    """Return the factor from products with weights to a gate; scales are multiplied in float32.
 
     Raises:
         ModelError: the weights have a zero point or several scales.
@@ -211,20 +211,20 @@ def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> 
 
 
 def _cell_argument(scale: float) -> Pair:
-    """Multiplier and shift of tanh's argument.
+    """Return multiplier and shift from the cell state to the argument of tanh.
 
     Raises:
-        ModelError: the scale is no power of two, or far from those of files.
+        ModelError: the scale is not a power of two in the supported range.
     """
     exponent = power_of_two(scale)
     if exponent is None or not -31 < exponent + 12 <= MOST_SHIFTS:
-        raise ModelError(f"the scale {scale:.6g} of its cell state is no power of two in range")
+        raise ModelError(f"the scale {scale:.6g} of its cell state is not a power of two in range")
     left = exponent + 12
     return (3 << left, 0) if left >= 0 else (3, -left)
 
 
 def _quantized_clip(clip: float, scale: float) -> Pair:
-    """Least and largest cell state, for a limit of which 0 stands for none."""
+    """Return the least and largest cell state for a clip limit; a limit of 0 means none."""
     if not clip > 0:
         return int(CELL_LIMITS.min), int(CELL_LIMITS.max)
     limit = int(min(clip / scale, CELL_LIMITS.max))

@@ -199,7 +199,7 @@ def build_program(
         reserved: names that the C interface uses for other things than tensors.
 
     Raises:
-        LoweringError: the network holds control flow, or a call that is no kernel.
+        LoweringError: the network holds control flow, or a call that is not a kernel.
     """
     return _Builder(model, lowered, report, reserved).build()
 

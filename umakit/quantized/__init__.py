@@ -38,7 +38,7 @@ def quantize_to_integers(model: Model) -> Model:
     exact = model.semantics is QuantizedSemantics.INTEGERS
     module, left, rounded = recognize_islands(model.module, arithmetic, model.semantics)
     for operator in left:
-        if exact and not operator.intended:
+        if exact and not operator.float_in_model:
             raise ModelError(
                 f"quantized operator {operator.operator} has no integer form: {operator.reason}",
                 where=f"{model.name}, node {operator.name!r}",

@@ -96,7 +96,7 @@ class QuantizedNetwork:
         channels = self.channels
         groups = channels if depthwise else 1
         if filters % groups:
-            raise InputError(f"{filters} filters are no multiple of {channels} channels")
+            raise InputError(f"{filters} filters are not a multiple of {channels} channels")
         pads = self._slide(window, strides, spread, padding)
         self._size = (*self._size[:2], filters)
         parameters = parameters_class("conv2d")(

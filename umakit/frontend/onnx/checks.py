@@ -60,7 +60,7 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
     Args:
         proto: loaded without external data.
-        path: of the model.
+        path: path of the model.
 
     Raises:
         ModelError: names the tensor and the file.
@@ -85,7 +85,7 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def external_files(path: Path) -> list[Path]:
-    """The files next to an ONNX file that hold tensors of it; none for what is no ONNX file.
+    """The files next to an ONNX file that hold tensors of it; none for what is not an ONNX file.
 
     Files of tensors that umakit does not look at, such as those of training, are among them.
     """
@@ -120,13 +120,13 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
     try:
         offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
     except ValueError:
-        raise ModelError(f"{what} at a place that is no number", where=str(path)) from None
+        raise ModelError(f"{what} at a place that is not a number", where=str(path)) from None
     if offset < 0 or length < 0 or offset + length > file.stat().st_size:
         raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
 
 
 def check_values(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse inputs and outputs that are no tensors.
+    """Refuse inputs and outputs that are not tensors.
 
     Raises:
         ModelError: names the input or output and the file.
@@ -172,7 +172,7 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_scales(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse quantization that is no constant.
+    """Refuse quantization that is not a constant.
 
     Raises:
         ModelError: names operator, node and file.
@@ -192,7 +192,7 @@ def _check_scale(
     for name, what in zip(node.input[1:3], ("scale", "zero point"), strict=False):
         if name and name not in constants:
             raise ModelError(
-                f"the {what} {name!r} of {node.op_type} is no constant",
+                f"the {what} {name!r} of {node.op_type} is not a constant",
                 where=where,
                 fix="quantize statically: quantize_static, not quantize_dynamic",
             )

@@ -46,7 +46,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 
     Args:
         path: the `.onnx` file.
-        name: of the model in C; default: the file's stem.
+        name: name of the model in C; default: the file's stem.
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:

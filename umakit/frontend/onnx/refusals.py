@@ -18,7 +18,7 @@ DECIDES_SHAPES = frozenset(
 
 
 SIZES = "sizes of a tensor"
-"""How values are called that are known when the model is imported, but are no tensors."""
+"""How values are called that are known when the model is imported, but are not tensors."""
 
 
 def not_supported(
@@ -29,7 +29,7 @@ def not_supported(
     Args:
         node: the operator.
         inputs: Relax expressions, None for those that are left out.
-        opset: of the model.
+        opset: opset of the model.
         file: path of the model.
     """
     schema = schema_of(node, opset)

@@ -44,10 +44,10 @@ class Decision:
 
 
 CONVERTERS: dict[str, Converter] = {}
-"""By operator of the standard domain."""
+"""Converters by standard operator."""
 
 CONVERTER_DECISIONS: dict[str, Decision] = {}
-"""By operator of the standard domain: what becomes of its attributes."""
+"""Decisions on attributes, by standard operator."""
 
 
 def converts(

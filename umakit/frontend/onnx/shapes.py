@@ -14,7 +14,7 @@ from umakit.frontend.model import InputShapes, symbolic_notice
 
 
 def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller gives: those that are no initializers."""
+    """The inputs that a caller gives: those that are not initializers."""
     constants = {tensor.name for tensor in proto.graph.initializer}
     return [value for value in proto.graph.input if value.name not in constants]
 

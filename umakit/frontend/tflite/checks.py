@@ -93,7 +93,7 @@ def _check_states(
             continue
         name = graph.tensors[number].name
         if position in conversion.states:
-            raise ModelError(f"{label}: its state {name!r} is no variable tensor", where=where)
+            raise ModelError(f"{label}: its state {name!r} is not a variable tensor", where=where)
         raise ModelError(
             f"{label}: tensor {name!r} is a variable, which outlives an inference",
             where=where,
@@ -112,7 +112,7 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
     low, high = (0, 0) if tensor.dtype == "int16" and symmetric else (limits.min, limits.max)
     if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
         raise ModelError(
-            f"{label}: tensor {tensor.name!r} has a zero point that is no {tensor.dtype}"
+            f"{label}: tensor {tensor.name!r} has a zero point that is not {tensor.dtype}"
             + (" of symmetric quantization" if low == high else ""),
             where=where,
         )

@@ -37,7 +37,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
 
     Args:
         path: the `.tflite` file.
-        name: of the model in C; default: the file's stem.
+        name: name of the model in C; default: the file's stem.
         input_shapes: sizes by input name; they must be those of the file.
 
     Raises:

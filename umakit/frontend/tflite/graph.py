@@ -23,10 +23,10 @@ from umakit.operators.tflite import TfliteOperator, TfliteTensor
 IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
 NEWER_CODE_FIELD = 10
-"""Of an OperatorCode: where its table says where `builtin_code` is."""
+"""Offset, in the vtable of an OperatorCode, of the entry for the field `builtin_code`."""
 
 MOST_ELEMENTS = 2**31 - 1
-"""Of one tensor: generated C counts elements in 32 bits."""
+"""Maximum number of elements of a tensor: generated C counts them in 32 bits."""
 
 DTYPES = {
     tflite.TensorType.FLOAT32: "float32",
@@ -70,7 +70,7 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
         ModelError: it is truncated, damaged, or no TensorFlow Lite file.
     """
     if data[4:8] != IDENTIFIER:
-        raise ModelError("is no TensorFlow Lite file: its identifier is not TFL3", where=where)
+        raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
     try:
         return _Reader(data, where).graph()
     except ModelError:
@@ -220,7 +220,7 @@ class _Reader:
         zero_points = np.array([given.ZeroPoint(i) for i in range(count)], np.int64)
         if not np.isfinite(scales).all() or (scales < 0).any() or len(scales) != count:
             raise ModelError(
-                f"tensor {name!r} has scales that are no positive numbers, or other zero points "
+                f"tensor {name!r} has scales that are not positive numbers, or other zero points "
                 "than scales",
                 where=self._where,
             )

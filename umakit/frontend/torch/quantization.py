@@ -84,8 +84,8 @@ class Grid:
     Attributes:
         scale: float32, of no dimension or one.
         zero_point: the integers that stand for 0, likewise.
-        axis: of the channels; -1 if there is one scale.
-        dtype: of the integers.
+        axis: axis of the channels; -1 if there is one scale.
+        dtype: dtype of the integers.
     """
 
     scale: Any

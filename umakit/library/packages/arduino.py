@@ -144,7 +144,7 @@ def check_arduino_name(destination: Path) -> None:
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise OutputError(
-            f"is no name for an Arduino library: {name!r}",
+            f"is not a name for an Arduino library: {name!r}",
             where=str(destination),
             fix="use up to 63 letters, digits and _ . - and no spaces",
         )

@@ -22,7 +22,7 @@ from umakit.operators.parameters import Parameters
 
 @dataclass(frozen=True, eq=False)
 class ElementwisePattern(OperatorPattern):
-    """What additions, differences and products have in common.
+    """Constraints that additions, differences and products have.
 
     Attributes:
         rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
@@ -56,7 +56,7 @@ class ElementwisePattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class WeightedPattern(OperatorPattern):
-    """What convolutions and fully connected layers have in common.
+    """Constraints that convolutions and fully connected layers have.
 
     Attributes:
         rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
@@ -127,11 +127,11 @@ class WeightedPattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionPattern(WindowPattern, WeightedPattern):
-    """What convolutions of either kind have in common.
+    """Constraints that regular and depthwise convolutions have.
 
     Attributes:
-        kernels: rows and columns of the window.
-        dilation: distance of the window's elements.
+        kernels: supported rows and columns of the window.
+        dilation: supported dilations.
     """
 
     kernels: Pairs = field(default=None, kw_only=True)
@@ -150,7 +150,7 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
         ]
 
     def _own_constraints(self) -> list[Constraint]:
-        """Those that tell the kinds apart."""
+        """Return the constraints that distinguish the kinds of convolution."""
         raise NotImplementedError
 
     def _channel_constraints(self) -> list[Constraint]:
@@ -159,10 +159,10 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
 
 @dataclass(frozen=True, eq=False)
 class PoolPattern(WindowPattern):
-    """What pools have in common.
+    """Constraints that pools have.
 
     Attributes:
-        windows: rows and columns.
+        windows: supported rows and columns of the window.
     """
 
     OPERANDS: ClassVar[int] = 1
@@ -179,5 +179,5 @@ class PoolPattern(WindowPattern):
 
 
 def outputs_constraint(wanted: int | None) -> Constraint:
-    """Output channels are a multiple of a number."""
+    """Return the constraint that the output channels are a multiple of a number."""
     return _c.multiple_of(wanted, "output channels", lambda layer: layer.output_channels)
