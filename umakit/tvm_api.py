@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every TVM name that umakit uses and that may move with the next release.
+"""The TVM names that umakit uses and that may change with the next release.
 
 TVM renames parts of its Python interface in each version. Stages import them from here, so that
-a new TVM costs this one file. Written against apache-tvm 0.27.
+only this file changes for a new version. Written against apache-tvm 0.27.
 """
 
 from __future__ import annotations
@@ -606,7 +606,7 @@ def torch_frontend() -> ModuleType:
 
 
 def load_json(text: str) -> object:
-    """What `tvm.ir.save_json` made text of.
+    """Return the object that `tvm.ir.save_json` saved as text.
 
     Raises:
         Exception: of any kind, where the text is damaged.

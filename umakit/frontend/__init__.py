@@ -72,7 +72,7 @@ def import_model(
 def model_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files that a model is read from: its own, and those of an ONNX file's external data.
 
-    What is not a model is one file: `import_model` says what is wrong with it.
+    A file that is not a model counts as one file; `import_model` reports what is wrong with it.
     """
     path = Path(path)
     other = is_special(path) or is_torch_file(path) or is_json(path) or _is_tflite(path)
@@ -167,7 +167,7 @@ def _is_exported_program(source: object) -> bool:
 
 
 def _no_model(source: object) -> ModelError:
-    """The error for an object that is not a network, or not yet."""
+    """Return the error for an object that is not a supported network."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
         return ModelError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every way of importing a network yields."""
+"""The imported network, which all importers return."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ InputShapes = Mapping[str, Sequence[int]]
 
 
 class QuantizedSemantics(Enum):
-    """What the format of a model says a quantized operator computes.
+    """Meaning of a quantized operator in the format of a model.
 
     `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
     runtime (ONNX Runtime) computes some in integers; those results are reproduced. `REALS`
@@ -37,7 +37,7 @@ class QuantizedSemantics(Enum):
 
 @dataclass(frozen=True)
 class Quantization:
-    """What integers of a tensor stand for: `real = scale * (integer - zero_point)`."""
+    """Scale and zero point of a tensor: `real = scale * (integer - zero_point)`."""
 
     scale: float
     zero_point: int
@@ -71,9 +71,9 @@ class Model:
         outputs: in the order of the tuple that `main` returns.
         notices: what was decided on the user's behalf, one sentence each.
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
-        arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
+        arithmetic: runtime whose rounding a quantized network reproduces: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
-        semantics: what the model says a quantized operator computes.
+        semantics: meaning of quantized operators in the model.
         path: path of the model file; empty for an object.
     """
 
@@ -170,7 +170,7 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
 
 
 def symbolic_notice(input_name: str, dimension: str) -> str:
-    """What is said when a symbolic dimension is bound to 1."""
+    """Return the notice for a symbolic dimension that is bound to 1."""
     return (
         f"input {input_name!r}: symbolic dimension {dimension!r} is bound to 1 "
         "(--input-shapes chooses another size)"
@@ -184,9 +184,9 @@ def file_fingerprint(path: Path) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """The sentence of an error of TVM or torch that says what is wrong, if it has one.
+    """Return the sentence of an error of TVM or torch that says what is wrong, if there is one.
 
-    What Python, or a check inside of TVM, says about its own values is no help to a user.
+    Messages of Python, or of checks inside TVM, about internal values do not help a user.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = re.sub(r"^\S*Error:\s*", "", lines[-1] if lines else "")

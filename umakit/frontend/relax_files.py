@@ -125,10 +125,10 @@ def load(path: Path) -> object:
 
 
 def check(path: Path, input_shapes: InputShapes) -> None:
-    """Take every step that a damaged module could end the process in.
+    """Run every step in which a damaged module could end the process.
 
     Raises:
-        Exception: whatever TVM stumbles over; what umakit refuses is left to the import itself.
+        Exception: any error of TVM; networks that umakit refuses are left to the import itself.
     """
     with contextlib.suppress(UmakitError):
         module = load(path)
@@ -137,7 +137,7 @@ def check(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
-    """Import a file where no harm is done: TVM ends its process when objects miss others.
+    """Import a file in another process, because TVM ends its process if objects are missing.
 
     Raises:
         ModelError: the process ended by a signal, or by an error that umakit does not know.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of each attribute of each ONNX operator: honoured, refused or without meaning here.
+"""Decision on each attribute of each ONNX operator: honoured, refused or without effect here.
 
 `DECISIONS` has every operator that the importer takes, and for each of them every attribute of
 every version of its schema in the package onnx; a test compares the two.

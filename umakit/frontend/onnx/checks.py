@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ONNX files must not hold, found before TVM stumbles over it."""
+"""Checks of ONNX files for content that TVM's importer cannot handle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 def check_names(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse names of nodes and values that are not UTF-8, as ONNX demands of all strings.
 
-    Python gets such strings as bytes, and everything behind would stumble over them.
+    Python gets such strings as bytes, with which later stages would fail.
 
     Raises:
         ModelError: shows the first one.
@@ -104,7 +104,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def _tensors_anywhere(message: Any) -> Iterator[onnx.TensorProto]:
-    """All tensors in a message: of functions and of training too."""
+    """Return all tensors in a message, including those of functions and training."""
     waiting = [message]
     while waiting:
         message = waiting.pop()

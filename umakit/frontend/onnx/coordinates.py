@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of a resized axis lie on the axis that it is made of.
+"""Coordinates of the elements of a resized axis on the original axis.
 
 Formulas: ONNX operator specification of Resize (opsets 10 to 19). Coordinates are computed in
 float32 and in the order of ONNX Runtime's `upsamplebase.h`, so that nearest neighbours are the same

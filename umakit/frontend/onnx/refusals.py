@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about an ONNX node that cannot be imported, in the terms of ONNX."""
+"""Messages about ONNX nodes that cannot be imported, in the terms of ONNX."""
 
 from __future__ import annotations
 

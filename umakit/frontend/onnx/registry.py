@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of `operators` register what they import, and what becomes of its attributes."""
+"""Registry of the converters in `operators`, and of the decisions on their attributes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of an ONNX graph: those of its inputs, and what ONNX itself infers from them."""
+"""Shapes of an ONNX graph: those of its inputs, and those that ONNX infers from them."""
 
 from __future__ import annotations
 

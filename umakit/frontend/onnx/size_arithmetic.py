@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What networks compute of the sizes of their tensors, which are known when they are imported.
+"""Computations on the sizes of tensors, which are known when a network is imported.
 
-Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. Nodes of it are
-computed here, so that what decides about sizes is a constant.
+Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. The nodes of this
+arithmetic are computed here, so that all sizes are constants.
 """
 
 from __future__ import annotations

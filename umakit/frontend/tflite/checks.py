@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of a TensorFlow Lite file whose dtypes or scales kernels do not take are refused."""
+"""Refusal of TensorFlow Lite operators whose dtypes or scales the kernels do not support."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """How messages call an operator."""
+    """Return the name of an operator in messages."""
     names = [graph.tensors[number].name for number in operator.outputs]
     return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"

@@ -128,7 +128,7 @@ def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[s
 
 
 def short_names(graph: TfliteGraph) -> dict[int, str]:
-    """What operators are called, by the number of their result.
+    """Return the names of operators by the number of their result.
 
     TensorFlow joins the names of all operators that became one, with semicolons: the first, which
     is the one whose result it is, says enough if no other operator has it.

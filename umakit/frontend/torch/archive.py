@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of PyTorch: which are exported programs, and how these are read without running code.
+"""Files of PyTorch: detecting exported programs, and reading them without running code.
 
 `torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
 it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it

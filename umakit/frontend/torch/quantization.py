@@ -79,7 +79,7 @@ def is_quantized_operator(node: Node, kind: str) -> bool:
 
 @dataclass(frozen=True)
 class Grid:
-    """What integers stand for.
+    """Scale, zero point, axis and dtype of quantized integers.
 
     Attributes:
         scale: float32, of no dimension or one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ATen operators are converted to Relax, and how.
+"""Registry of the conversions from ATen operators to Relax.
 
 A file of `operators` registers the operators of one family with `converts`, or with `left_to_tvm`
 where TVM's own converter is right. An operator that is not registered is refused.

@@ -103,7 +103,7 @@ rewrites("QLinearGlobalAveragePool", MICROSOFT)(
 
 
 def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
-    """The real numbers of an input, which scale and zero point follow.
+    """Return the real numbers of an input that is followed by its scale and zero point.
 
     Args:
         node: that is rewritten.
