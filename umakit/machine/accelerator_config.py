@@ -42,11 +42,14 @@ class ArraySection(_Section):
     documents the cycles of each.
 
     Attributes:
+        rows: number of rows.
+        columns: number of columns.
+        dataflow: default dataflow of a job.
         drain_cycles: cycles to move the results of a fold out of the array.
         depthwise: whether each column can have its own input.
         pooling_lanes: channels that the pooling stage takes per cycle, 0 for no pooling stage.
-        dataflows: dataflows that a job may select; default `[dataflow]`. `dataflow` is one of
-            them, the default of a job.
+        dataflows: dataflows that a job may select; default `[dataflow]`. They must include
+            `dataflow`.
         preload: whether a fold is filled and drained while its neighbours compute.
         preload_rows: rows of the stationary operand that enter per cycle with preload.
         pack_columns: whether few output channels are computed for several groups of positions at
