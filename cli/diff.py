@@ -129,7 +129,7 @@ def diff(
     folder = output or Path(f"{model.stem}_diff")
     if status_of(folder) is not None and not folder.is_dir():
         raise InputError(
-            "exists and is no folder", where=str(folder), fix="choose another --output"
+            "exists and is not a folder", where=str(folder), fix="choose another --output"
         )
     compiling = {"--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights}
     _check_library(library, compiling)

@@ -105,6 +105,14 @@ def test_a_forgotten_source_is_told_and_named(write: Write, model: Path) -> None
         run_library(library, {"x": INPUT})
 
 
+def test_forgotten_includes_are_told(write: Write, model: Path) -> None:
+    _, said = compiled(model, write((INCLUDES, "")))
+    assert said == [
+        "the generated C calls my_npu_relu of my_npu and includes no header of this backend: "
+        "name it in _register_codegen(includes=...)"
+    ]
+
+
 def test_a_forgotten_header_of_a_driver_is_told(write: Write, model: Path) -> None:
     _, said = compiled(model, write((', headers=["my_npu.h"]', "")))
     assert [sentence.split(" includes ")[0] for sentence in said] == [

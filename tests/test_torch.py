@@ -684,8 +684,8 @@ def test_other_files_of_torch_are_told_by_name(saved: Path, tmp_path: Path) -> N
     (tmp_path / "cut.pt2").write_bytes(saved.read_bytes()[:3000])
     for name, said in (
         ("script.pt", "is a TorchScript module"), ("weights.pth", "is a checkpoint"),
-        ("old.pt", "pickled checkpoint"), ("text.pt2", "no exported program"),
-        ("cut.pt2", "no exported program|damaged"),
+        ("old.pt", "pickled checkpoint"), ("text.pt2", "not an exported program"),
+        ("cut.pt2", "not an exported program|damaged"),
     ):  # fmt: skip
         with pytest.raises(ModelError, match=said) as caught:
             umakit.import_model(tmp_path / name)

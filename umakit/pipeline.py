@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from umakit import tvm_api
 from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import LibraryError, LoweringError, MemoryPlanError
+from umakit.errors import InputError, LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
 from umakit.lower import Lowered, lower
@@ -45,6 +45,7 @@ from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
 from umakit.registration.inputs import input_files
+from umakit.text.escaping import shown
 
 Progress = Callable[[str], None]
 
@@ -77,6 +78,23 @@ class ExportOptions:
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not exist.
+
+        Raises:
+            LibraryError: there is no such form of the weights, or no such overlap.
+            MemoryPlanError: there is no such planner, or a pool is not a `MemoryPool`.
+        """
+        parse_weights(self.weights)
+        parse_overlap(self.overlap)
+        check_planner(self.planner)
+        for pool in self.pools:
+            if not isinstance(pool, MemoryPool):
+                raise MemoryPlanError(
+                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
+                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
+                )
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Return the names of the C interface that no tensor may have.
@@ -220,14 +238,15 @@ def compile_model(
         notice: callback with each decision that was made for the user.
 
     Raises:
+        InputError: an argument is of another type.
         UmakitError: its subclass says which stage refused and why.
     """
+    _check_types(backends, output, options)
     destination, options = Path(output), options or ExportOptions()
     files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
     records = None if options.records is None else Path(options.records)
     inputs = input_files(records, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
-    check_planner(options.planner)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
         rounding=rounding, progress=progress, notice=notice,
@@ -238,6 +257,28 @@ def compile_model(
     for sentence in library.metadata["umakit"]["notices"][len(network.model.notices) :]:
         notice(sentence)
     return library
+
+
+def _check_types(backends: object, output: object, options: object) -> None:
+    """Refuse arguments of `compile_model` that are of another type, as scripts write them.
+
+    Raises:
+        InputError: names the argument and how to write it.
+    """
+    if isinstance(backends, Backend | str | os.PathLike) or not isinstance(backends, Sequence):
+        raise InputError(
+            "backends is not a list of backends", fix='write [umakit.find_backend("NAME")]'
+        )
+    for backend in backends:
+        if not isinstance(backend, Backend):
+            raise InputError(
+                f"backends hold {shown(str(backend), 60)!r}, which is not a backend",
+                fix='write umakit.find_backend("NAME"), where NAME may be the path of a folder',
+            )
+    if not isinstance(output, str | os.PathLike):
+        raise InputError("output is not a path", fix="name the folder or tar file to write")
+    if not isinstance(options, ExportOptions | None):
+        raise InputError("options are not ExportOptions", fix="write umakit.ExportOptions(...)")
 
 
 @tvm_api.one_at_a_time

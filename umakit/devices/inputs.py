@@ -34,6 +34,10 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
     Raises:
         InputError: an array has a wrong name, shape or dtype.
     """
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "inputs are not arrays by name", fix='write {"NAME": array}; numpy.load reads npz files'
+        )
     given = _by_network_name(expected, given)
     _check_names(expected, given)
     if not expected:

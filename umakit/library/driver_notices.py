@@ -40,12 +40,22 @@ def driver_notices(
         for path in (model, *drivers)
         for header in _missing_headers(path, sources)
     ]
-    return missing + [
-        f"the backend {name} calls {functions[0]} and has no driver source: name it in "
-        "_register_driver, or link your own"
+    undeclared = [
+        f"the generated C calls {functions[0]} of {name} and includes no header of this backend: "
+        "name it in _register_codegen(includes=...)"
         for name, backend in sorted(backends.items())
-        if (functions := list(_undefined(program, backend, sources)))
+        if (functions := _undeclared(program, backend))
     ]
+    return (
+        missing
+        + undeclared
+        + [
+            f"the backend {name} calls {functions[0]} and has no driver source: name it in "
+            "_register_driver, or link your own"
+            for name, backend in sorted(backends.items())
+            if (functions := list(_undefined(program, backend, sources)))
+        ]
+    )
 
 
 def _missing_headers(path: str, sources: Mapping[str, str]) -> Iterator[str]:
@@ -59,19 +69,33 @@ def _missing_headers(path: str, sources: Mapping[str, str]) -> Iterator[str]:
             yield header
 
 
+def _undeclared(program: Program, backend: Backend) -> list[str]:
+    """Return the C functions that a backend calls without an `#include` of its own."""
+    return [] if backend.codegen.includes is not None else _called(program, backend)
+
+
 def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -> Iterator[str]:
     """Yield the C functions that a backend without driver sources calls and no C file defines."""
-    if backend.driver.sources or backend.codegen.replace_call_extern is not None:
+    if backend.driver.sources:
         return
     text = "\n".join(sources.values())
+    for function in _called(program, backend):
+        name = re.escape(function)
+        definition = rf"\b{name}\s*\([^;{{}}()]*\)\s*\{{|#\s*define\s+{name}\b"
+        if not re.search(definition, text):
+            yield function
+
+
+def _called(program: Program, backend: Backend) -> list[str]:
+    """Return the C functions that a backend's kernels call, sorted, without those of the kit and
+    of C's headers; none where the backend replaces the text of its calls."""
+    if backend.codegen.replace_call_extern is not None:
+        return []
     called = {
         function
         for kernel in program.kernels.values()
         for function in kernel.called_functions()
         if kernel.target == backend.target_name
     }
-    for function in sorted(called - requantize.RESULTS.keys()):
-        name = re.escape(function)
-        definition = rf"\b{name}\s*\([^;{{}}()]*\)\s*\{{|#\s*define\s+{name}\b"
-        if header_of(function) is None and not re.search(definition, text):
-            yield function
+    own = called - requantize.RESULTS.keys()
+    return sorted(function for function in own if header_of(function) is None)

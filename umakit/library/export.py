@@ -63,6 +63,11 @@ class Library:
     report: OffloadReport
     program: Program | None = None
 
+    @property
+    def notices(self) -> list[str]:
+        """What was decided for the user and what is missing in the library, one sentence each."""
+        return list(self.metadata["umakit"]["notices"])
+
 
 def write_library(
     destination: Path,

@@ -69,13 +69,10 @@ def _conversion(
     conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
-        supported = [
-            code for code, item in CONVERSIONS.items() if not quantized or item.takes_quantized
-        ]
         raise ModelError(
             f"{label} is not supported as {kind}",
             where=where,
-            fix=f"supported are {', '.join(sorted(supported))}",
+            fix="docs/tflite.md of umakit lists the supported operators and their dtypes",
         )
     return conversion
 
