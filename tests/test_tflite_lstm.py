@@ -39,6 +39,8 @@ def layer(
     zeros: tuple[int, int] = (0, 0), exponent: int = -11, clip: float = 0.0,
     time_major: bool = False, activation: int = TANH, omitted: int = 0, peephole: bool = False,
     cell_scale: float = 0.0, result_zero: int | None = None, hidden: str = "",
+    units_of_cell: int = 0, diagonal: bool = False, bias_dtype: str = "", weights_zero: int = 0,
+    rank: int = 3,
 ) -> tuple[int, int]:  # fmt: skip
     """Add an LSTM; returns numbers of its data and its result.
 
@@ -57,6 +59,9 @@ def layer(
         peephole: whether it has one.
         cell_scale, result_zero, hidden: of cell state, result and hidden state, where they are not
             those that fit.
+        units_of_cell, bias_dtype, weights_zero, rank: of cell state, biases, weights and data,
+            where they are not those that fit.
+        diagonal: whether the file calls the recurrent weights diagonal.
     """
     batch, steps, inputs, units = sizes
     random, floats = np.random.default_rng(seed), dtype == "float32"
@@ -79,27 +84,30 @@ def layer(
             return tensor(f"weights{number}", shape, dtype, data=values)
         values = random.integers(-127, 128, shape).astype(np.int8)
         scale = float(np.float32(random.uniform(0.3, 1.5) / 128 / np.sqrt(columns)))
-        return tensor(f"weights{number}", shape, "int8", scale, data=values)
+        return tensor(f"weights{number}", shape, "int8", scale, weights_zero, data=values)
 
     def bias(number: int) -> int:
         if floats:
             values: Array = random.normal(0, 0.5, units).astype(np.float32)
             return tensor(f"bias{number}", (units,), dtype, data=values)
         most = int(half * 64)
-        values = random.integers(-most, most, units).astype(WIDE[dtype])
-        return tensor(f"bias{number}", (units,), WIDE[dtype], data_scale / 128, data=values)
+        kind = bias_dtype or WIDE[dtype]
+        values = random.integers(-most, most, units).astype(kind)
+        return tensor(f"bias{number}", (units,), kind, data_scale / 128, data=values)
 
     operands = [-1] * INPUTS
-    operands[0] = tensor("data", (*rows, inputs), dtype, data_scale, zeros[0])
+    operands[0] = tensor("data", (*rows, inputs)[-rank:], dtype, data_scale, zeros[0])
     for gate in range(GATES):
         operands[1 + gate] = weights(1 + gate, inputs)
         operands[5 + gate] = weights(5 + gate, units)
         operands[12 + gate] = bias(12 + gate)
-    states = ((HIDDEN, "hidden", hidden or dtype), (CELL, "cell", dtype if floats else "int16"))
+    cell = "int16" if not floats or units_of_cell else dtype
+    states = ((HIDDEN, "hidden", hidden or dtype), (CELL, "cell", cell))
     for place, kind, kept in states:
         scale = hidden_scale if place == HIDDEN else cell_scale or 2.0**exponent
         zero = zeros[1] if place == HIDDEN else 0
-        operands[place] = tensor(kind, (batch, units), kept, scale, zero, variable=True)
+        shape = (batch, units_of_cell if place == CELL and units_of_cell else units)
+        operands[place] = tensor(kind, shape, kept, scale, zero, variable=True)
     if peephole:
         operands[9] = tensor("peephole", (units,), "int16", 0.1, data=np.ones(units, np.int16))
     if omitted:
@@ -109,6 +117,7 @@ def layer(
     file.operator(
         "UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [y], "UnidirectionalSequenceLSTMOptions",
         FusedActivationFunction=activation, CellClip=clip, TimeMajor=time_major,
+        DiagonalRecurrentTensors=diagonal,
     )  # fmt: skip
     return operands[0], y
 
@@ -140,6 +149,15 @@ def test_floats(sizes: tuple[int, ...], clip: float, time_major: bool, seed: int
     assert_states_equal_micro(file.finish([x], [y]), seed, tolerance=TOLERANCE)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize(("clip", "time_major"), [(0.0, False), (0.25, True)])
+def test_options_are_those_of_micro(dtype: str, clip: float, time_major: bool) -> None:
+    file = TfliteFile()
+    x, y = layer(file, "one", (2, 3, 4, 2), 9, dtype=dtype, clip=clip, time_major=time_major)
+    tolerance = TOLERANCE if dtype == "float32" else 0.0
+    assert_states_equal_micro(file.finish([x], [y]), 9, tolerance=tolerance)
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an activation": ({"activation": RELU}, "its fused activation 1 is not supported"),
     "coupled gates": ({"omitted": 1}, "weights or biases of a gate are omitted"),
@@ -147,6 +165,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a scale of the cell": ({"cell_scale": 0.0007}, "of its cell state is not a power of two"),
     "a result of its own": ({"result_zero": 3}, "another scale or zero point than its hidden"),
     "a state of another width": ({"hidden": "int16"}, "its states are int16 and int16"),
+    "diagonal weights": ({"diagonal": True}, "its recurrent weights are diagonal"),
+    "data without time": ({"rank": 2}, "its data is not a sequence of rows"),
+    "a cell of another size": ({"units_of_cell": 3}, "shapes of its tensors do not fit each other"),
+    "wide biases": ({"bias_dtype": "int64"}, "biases of its gates are int64, int64, int64, int64,"),
+    "a zero point of weights": ({"weights_zero": 1}, "tensor 'one_weights1' has a zero point"),
 }
 
 

@@ -263,6 +263,41 @@ REFUSED = {
             shape=IMAGE, result_shape=(1, 9, 9, 1), extra=(integers(1, 9, 9, 1), WEIGHTS)),
         "'y': its result of 9 rows or columns is larger",
     ),
+    "SPACE_TO_BATCH_ND of blocks that do not divide": (
+        one("SPACE_TO_BATCH_ND", "SpaceToBatchNDOptions", shape=IMAGE,
+            extra=(integers(2, 2), integers([0, 1], [0, 0]))),
+        r"SPACE_TO_BATCH_ND that writes 'y': its blocks \[2, 2\] do not divide \[3, 2\]",
+    ),
+    "SPACE_TO_BATCH_ND of blocks of 0": (
+        one("SPACE_TO_BATCH_ND", "SpaceToBatchNDOptions", shape=IMAGE,
+            extra=(integers(2, 0), integers([0, 0], [0, 0]))),
+        r"'y': its blocks are \[2, 0\] and its borders \[0, 0, 0, 0\]",
+    ),
+    "BATCH_TO_SPACE_ND of too few blocks": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(4, 2, 2, 4),
+            extra=(integers(2), integers([0, 0]))),
+        r"'y': its blocks are \[2\] and its borders \[0, 0\]",
+    ),
+    "BATCH_TO_SPACE_ND of batches that are no blocks": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(6, 2, 2, 4),
+            extra=(integers(2, 2), integers([0, 0], [0, 0]))),
+        r"'y': its blocks \[2, 2\] do not divide 6 batches",
+    ),
+    "BATCH_TO_SPACE_ND that crops everything": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(4, 2, 2, 4),
+            extra=(integers(2, 2), integers([0, 0], [1, 3]))),
+        r"'y': its crops \[\(0, 0\), \(1, 3\)\] leave nothing",
+    ),
+    "FULLY_CONNECTED of shuffled weights": (
+        one("FULLY_CONNECTED", "FullyConnectedOptions", WeightsFormat=1,
+            extra=((np.ones((4, 4), np.int8), 0.1),)),
+        "FULLY_CONNECTED that writes 'y': its weights are shuffled",
+    ),
+    "FULLY_CONNECTED of other rows": (
+        one("FULLY_CONNECTED", "FullyConnectedOptions",
+            extra=((np.ones((4, 3), np.int8), 0.1),)),
+        r"'y': its data of shape \[1, 4\] is not rows of 3",
+    ),
     "TRANSPOSE_CONV with a stride of 0": (
         one("TRANSPOSE_CONV", "TransposeConvOptions", first=True, shape=IMAGE,
             extra=(integers(1, 2, 2, 1), WEIGHTS)),

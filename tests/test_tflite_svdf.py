@@ -41,6 +41,7 @@ def layer(
     zeros: tuple[int, int, int] = (0, 0, 0), activation: int = 0, bias: int | None = 2**12,
     dtype: str = "", bias_scale: float = 0.0, weights_zero: int = 0, variable: bool = True,
     features: tuple[int, ...] = (), shape_of_bias: tuple[int, ...] = (),
+    rank_of_options: int | None = None, extra: int = 0,
 ) -> tuple[int, int]:  # fmt: skip
     """Add an SVDF; returns numbers of its data and its result.
 
@@ -56,6 +57,8 @@ def layer(
         dtype, bias_scale, weights_zero, variable: of state, bias, weights and state, where they
             are not those that fit.
         features, shape_of_bias: shapes that do not fit.
+        rank_of_options: where it is not the number of filters of a unit.
+        extra: inputs behind the state.
     """
     batch, inputs, rank, units, memory = sizes
     random, filters = np.random.default_rng(seed), rank * units
@@ -92,7 +95,11 @@ def layer(
     operands += [-1 if bias is None else constant("bias", bias)]
     operands += [tensor("state", variable=variable)]
     y = tensor("result")
-    options = {"Rank": rank, "FusedActivationFunction": activation}
+    operands += [x] * extra
+    options = {
+        "Rank": rank if rank_of_options is None else rank_of_options,
+        "FusedActivationFunction": activation,
+    }
     file.operator("SVDF", operands, [y], "SVDFOptions", **options)
     return x, y
 
@@ -194,6 +201,10 @@ def test_header_metadata_and_notices_tell_the_states(tmp_path: Path) -> None:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an activation": ({"activation": RELU6}, "its fused activation 3 is not supported for int"),
     "filters": ({"features": (6, 5)}, "the shapes of its tensors do not fit each other"),
+    "a vector": ({"features": (24,)}, "one of its tensors is not a matrix"),
+    "a rank": ({"rank_of_options": 4}, "its 6 filters are not a multiple of its rank 4"),
+    "no rank": ({"rank_of_options": 0}, "its 6 filters are not a multiple of its rank 0"),
+    "an input more": ({"extra": 1}, "it has 6 inputs, not 5"),
     "a bias": ({"shape_of_bias": (2,)}, "its bias is int32[2], not int32[3]"),
     "no variable": ({"variable": False}, "its state 'one_state' is not a variable tensor"),
     "a state of another width": ({"dtype": "int16"}, "which its kernel does not take together"),

@@ -124,6 +124,9 @@ SHAPED: Mapping[str, X] = {
     lambda x: x + torch.arange(8) * 0.5, "addmm": lambda x:
     torch.addmm(x[0, 0], x[0, 1], x[0, 2, :, :6].t() @ x[0, 3], alpha=0.5, beta=2.0)
     if x.shape[2] == 8 else torch.baddbmm(x[0] * 2, x[0] @ x[1].mT, x[1], alpha=0.5, beta=2.0),
+    "baddbmm": lambda x: torch.baddbmm(x[0], x[0] @ x[1].mT, x[1]), "baddbmm_scaled":
+    lambda x: torch.baddbmm(x[0], x[0] @ x[1].mT, x[1], alpha=0.5, beta=-2.0),
+    "baddbmm_of_no_bias": lambda x: torch.baddbmm(x[0] / 0, x[0] @ x[1].mT, x[1], beta=0),
 }  # fmt: skip
 
 
