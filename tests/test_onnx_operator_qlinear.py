@@ -138,6 +138,22 @@ def test_gemm_without_a_bias(tmp_path: Path) -> None:
     assert network.difference("QGemm", "uint8", tmp_path) == 0
 
 
+def test_gemm_of_real_numbers(tmp_path: Path) -> None:
+    """Without a scale of the result, which is float32 then."""
+    network = Network(5)
+    x = network.integers((2, 16), "uint8")
+    network.scale("uint8", 0.05, 7)
+    network.integers((16, 8), "int8", constant=True)
+    network.scale("int8", 0.005, 0)
+    network.names.append("")
+    model = network.model("QGemm", "float32")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected = session.run(None, network.inputs)[0]
+    got = run_model(model, [x], tmp_path)
+    assert not isinstance(got, str), got
+    np.testing.assert_allclose(got[0], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("operator", "weights", "scales", "attributes", "words"),
     [
