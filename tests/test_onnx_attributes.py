@@ -108,3 +108,10 @@ def test_refused_attributes_are_named(model: Any, named: str, tmp_path: Path) ->
     expected = f"operator {operator} of node 'layer' has the attribute {named}, which is not"
     assert expected in str(refusal.value)
     assert str(path) in str(refusal.value)
+
+
+def test_an_axis_that_the_input_lacks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    onnx.save(single("Gather", 11, IMAGE, np.zeros(1, np.int64), axis=5), path)
+    with pytest.raises(ModelError, match=r"operator Gather of node 'layer'.* axis=5"):
+        import_model(path)
