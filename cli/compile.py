@@ -28,6 +28,7 @@ from umakit.cli.options import (
 )
 
 from umakit.files.outputs import check_distinct
+from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
 EPILOG = "Example:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library"
@@ -60,7 +61,7 @@ def compile_(
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     pool: PoolOption = None,
-    planner: PlannerOption = "optimal",
+    planner: PlannerOption = DEFAULT_PLANNER,
     weights: WeightsOption = "c",
     records: RecordsOption = None,
     overlap: OverlapOption = "free",

@@ -26,6 +26,7 @@ from umakit.cli.options import (
 
 from umakit.errors import InputError
 from umakit.files.outputs import status_of
+from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def diff(
     folder = output or Path(f"{model.stem}_diff")
     if status_of(folder) is not None and not folder.is_dir():
         raise InputError(
-            "exists and is no folder", where=str(folder), fix="choose another --output"
+            "exists and is not a folder", where=str(folder), fix="choose another --output"
         )
     compiling = {"--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights}
     _check_library(library, compiling)
@@ -186,8 +187,6 @@ def _options(
     """Return the export options; None if no option is given."""
     if not (pool or planner or weights):
         return None
-    from umakit.memory import DEFAULT_PLANNER
-
     return export_options(pool, planner or DEFAULT_PLANNER, weights or "c")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from umakit.devices import DEVICES
 from umakit.errors import InputError
+from umakit.memory.planners import PLANNERS
 
 if TYPE_CHECKING:
     from umakit.pipeline import ExportOptions
@@ -59,9 +60,7 @@ PoolOption = Annotated[
 ]
 PlannerOption = Annotated[
     str,
-    typer.Option(
-        help="Memory planner: optimal, greedy_by_size, greedy_by_conflicts or hill_climb."
-    ),
+    typer.Option(help=f"Memory planner: {', '.join(PLANNERS)}."),
 ]
 WeightsOption = Annotated[
     str, typer.Option(help="Where constants go: c, or blob (one binary file and its loader).")
@@ -147,7 +146,7 @@ def export_options(
     Raises:
         UmakitError: an option is invalid.
     """
-    from umakit.memory import parse_pool
+    from umakit.memory.pools import parse_pool
     from umakit.pipeline import ExportOptions, parse_overlap, parse_weights
 
     return ExportOptions(

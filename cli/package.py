@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from umakit.cli.console import print_json, say
 from umakit.cli.options import ForceOption
+
+from umakit.library.packages.formats import FORMATS
 
 EXAMPLES = """Examples:  uma package digits_library --format tar -o digits.tar
 
@@ -18,21 +19,17 @@ uma package digits.tar --format arduino -o ~/Arduino/libraries/tvmgen_digits
 The folder that `uma compile` writes needs no packaging for CMake and Zephyr."""
 
 
-class Format(enum.StrEnum):
-    """Package formats of a library."""
-
-    TAR = "tar"
-    ARDUINO = "arduino"
-
-
 def package(
     library: Annotated[
         Path, typer.Argument(help="What `uma compile` wrote, folder or tar.", show_default=False)
     ],
     form: Annotated[
-        Format,
+        str,
         typer.Option(
-            "--format", "-f", help="tar: one file; arduino: a flat folder.", show_default=False
+            "--format",
+            "-f",
+            help=f"{'; '.join(f'{form.name}: {form.description}' for form in FORMATS.values())}.",
+            show_default=False,
         ),
     ],
     output: Annotated[
@@ -48,11 +45,11 @@ def package(
     force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Pack a compiled library as one tar file or as an Arduino library."""
+    """Pack a compiled library in a form that other projects take in."""
     from umakit.library.packages.convert import package_library
 
-    written = package_library(library, form.value, output, force=force)
+    written = package_library(library, form, output, force=force)
     if as_json:
-        print_json({"output": str(written), "format": form.value})
+        print_json({"output": str(written), "format": form})
     else:
         say(f"Wrote {written}")

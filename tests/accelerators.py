@@ -70,12 +70,12 @@ def same_as_the_cpu(
 
 def inputs_of(library: Library, count: int) -> dict[str, Array]:
     """Noise and smooth signals for a network with an int8 input, twice `count` but for 1."""
-    (known,) = library.metadata["umakit"]["inputs"]
-    shape = (count, *known["shape"])
+    (input_view,) = library.metadata["umakit"]["inputs"]
+    shape = (count, *input_view["shape"])
     random = np.random.default_rng(8)
     smooth = np.clip(random.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
     both = np.concatenate([random.integers(-128, 128, shape), smooth])[:: 2 if count == 1 else 1]
-    return {known["name"]: both.astype(np.int8)}
+    return {input_view["name"]: both.astype(np.int8)}
 
 
 def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> int:
@@ -91,9 +91,9 @@ def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> 
         if profile.where == "cpu":
             continue
         count += 1
-        known = program.kernels[call.kernel].composite if call.kernel else None
-        assert known is not None
-        tiles = planner.tiles_of(known)
+        composite = program.kernels[call.kernel].composite if call.kernel else None
+        assert composite is not None
+        tiles = planner.tiles_of(composite)
         where = (profile.name, tiles.layer, tiles.tiling, planner.hardware)
         predicted = planner.predict(tiles).cycles
         assert predicted == pytest.approx(profile.clock_cycles, rel=0.02), where

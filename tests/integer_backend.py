@@ -224,55 +224,57 @@ def conv(
         )
     ]
     fields = common((n, *sizes, outputs), **({"input_zero_point": -7} | values))
-    known = Conv2d(**fields, strides=strides, padding=padding, dilation=dilation, groups=groups)
-    return known.call([x, *linear_constants(weights, scales or outputs)], None)
+    parameters = Conv2d(
+        **fields, strides=strides, padding=padding, dilation=dilation, groups=groups
+    )
+    return parameters.call([x, *linear_constants(weights, scales or outputs)], None)
 
 
 def dense(x: Any, outputs: int = 8, scales: int = 1, **values: Any) -> Any:
     rows, inputs = tvm_api.static_shape(x) or ()
-    known = Dense(**common((rows, outputs), **values), input_zero_point=11)
+    parameters = Dense(**common((rows, outputs), **values), input_zero_point=11)
     weights = integers(outputs, inputs, low=-127)
-    return known.call([x, *linear_constants(weights, scales)], None)
+    return parameters.call([x, *linear_constants(weights, scales)], None)
 
 
 def add(left: Any, right: Any, shape: Sequence[int], kind: type[Add] = Add, **values: Any) -> Any:
     scaled = fixed_point([0.5, 0.21, 1.9 / 2**20])
-    known = kind(
+    parameters = kind(
         **common(shape, **values), zero_points=(4, -9), left_shift=20,
         multipliers=tuple(int(m) for m in scaled.multipliers),  # type: ignore[arg-type]
         shifts=tuple(int(s) for s in scaled.shifts),  # type: ignore[arg-type]
     )  # fmt: skip
-    return known.call([left, right], None)
+    return parameters.call([left, right], None)
 
 
 def multiply(left: Any, right: Any, shape: Sequence[int], **values: Any) -> Any:
     scaled = fixed_point([0.0123])
-    known = Multiply(
+    parameters = Multiply(
         **common(shape, **values), zero_points=(4, -9),
         multiplier=int(scaled.multipliers[0]), shift=int(scaled.shifts[0]),
     )  # fmt: skip
-    return known.call([left, right], None)
+    return parameters.call([left, right], None)
 
 
 def pool(x: Any, kind: Any = MaxPool2d, window: int = 2, stride: int = 2, **values: Any) -> Any:
     n, height, width, channels = tvm_api.static_shape(x) or ()
     sizes = [(size - window) // stride + 1 for size in (height, width)]
-    known = kind(
+    parameters = kind(
         **common((n, *sizes, channels), **values), strides=(stride, stride),
         padding=(0, 0, 0, 0), window=(window, window),
     )  # fmt: skip
-    return known.call([x], None)
+    return parameters.call([x], None)
 
 
 def rescale(x: Any, factor: float, **values: Any) -> Any:
     """A change of scale; behind operators its zero point is 3."""
     scaled = fixed_point([factor])
     fields = common(tvm_api.static_shape(x) or (), **values)
-    known = Requantize(
+    parameters = Requantize(
         **fields, input_zero_point=3, multiplier=int(scaled.multipliers[0]),
         shift=int(scaled.shifts[0]),
     )  # fmt: skip
-    return known.call([x], None)
+    return parameters.call([x], None)
 
 
 def compiled(module: Any, backends: Sequence[UMABackend], folder: Path) -> Library:

@@ -101,11 +101,11 @@ def numpy_tflite(file: bytes, inputs: Array) -> Array:
 
 def _tensor(model: Any, given: Any) -> Tensor:
     shape = tuple(given.ShapeAsNumpy()) if given.ShapeLength() else ()
-    dtype, known = np.dtype(DTYPES[given.Type()]), given.Quantization()
+    dtype, quantization = np.dtype(DTYPES[given.Type()]), given.Quantization()
     scales, zero_points, axis = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
-    if known is not None and known.ScaleLength():
-        scales, zero_points = known.ScaleAsNumpy(), known.ZeroPointAsNumpy()
-        axis = known.QuantizedDimension()
+    if quantization is not None and quantization.ScaleLength():
+        scales, zero_points = quantization.ScaleAsNumpy(), quantization.ZeroPointAsNumpy()
+        axis = quantization.QuantizedDimension()
     buffer = model.Buffers(given.Buffer())
     data = buffer.DataAsNumpy() if buffer.DataLength() else None
     value = None if data is None else data.view(dtype).reshape(shape)

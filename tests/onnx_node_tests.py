@@ -4,6 +4,9 @@
     python tests/onnx_node_tests.py                  all of them, about 5 minutes on two cores
     python tests/onnx_node_tests.py -k 'resize|pad'  those whose names match
     python tests/onnx_node_tests.py --list wrong     names and messages of a column
+    python tests/onnx_node_tests.py --update-golden  the counts of docs/onnx.md again
+
+A run of all tests compares its counts with those of docs/onnx.md.
 
 Each test runs in a process of its own, with a limit of time and memory: with every input given at
 run time, and where that is refused with all inputs but the first one as constants (`--thorough`:
@@ -46,6 +49,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 from umakit.errors import UmakitError
 from umakit.pipeline import compile_model
+from umakit.version import __version__
 
 COLUMNS = ("right", "wrong", "refused", "traceback", "out of scope")
 
@@ -55,8 +59,12 @@ OUT_OF_SCOPE = frozenset(
 )
 """Element types and kinds of values that C99 or umakit has no type for."""
 
+RELEASE = __version__.partition(".dev")[0]
+
 BASELINE = Path(__file__).parent / "data" / "onnx_node_tests_right.txt"
 """Tests that were right in umakit 0.1.0, one name a line."""
+
+PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
 
 SECONDS = 120
 """That one test may take."""
@@ -153,7 +161,7 @@ def with_constants(model: onnx.ModelProto, inputs: Sequence[Any]) -> onnx.ModelP
         if tensor.data_type != information.type.tensor_type.elem_type:
             return None
         changed.graph.initializer.append(tensor)
-    # Initializers that are no inputs are constants since IR version 4.
+    # Initializers that are not inputs are constants since IR version 4.
     changed.ir_version = max(changed.ir_version, 4)
     return changed
 
@@ -383,6 +391,20 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def row_of_page(outcomes: Sequence[Outcome]) -> str:
+    """The row of this version in the table of docs/onnx.md."""
+    counts = Counter(outcome.column for outcome in outcomes)
+    figures = [*(str(counts[column]) for column in COLUMNS), str(len(outcomes))]
+    return f"| {' | '.join([RELEASE, *figures])} |"
+
+
+def update_page(row: str) -> None:
+    """Put a row in the place of the one of the same version."""
+    text = PAGE.read_text(encoding="utf-8")
+    changed = re.sub(rf"^\| {re.escape(RELEASE)} \|.*$", row, text, flags=re.MULTILINE)
+    PAGE.write_text(changed, encoding="utf-8")
+
+
 def sample(cases: dict[str, TestCase], count: int, seed: int) -> list[str]:
     """Some names, the same for a seed."""
     return sorted(random.Random(seed).sample(sorted(cases), count))
@@ -400,7 +422,11 @@ def no_longer_right(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def main() -> int:
-    """The command line; the exit code is 1 if a test is wrong, a traceback or no longer right."""
+    """The command line.
+
+    The exit code is 1 if a test is wrong, a traceback or no longer right, or if all tests ran and
+    docs/onnx.md has other counts.
+    """
     parser = argparse.ArgumentParser(description="ONNX's node tests against umakit")
     parser.add_argument("-k", default="", help="regular expression of names")
     parser.add_argument("-j", type=int, default=2, help="processes")
@@ -409,6 +435,7 @@ def main() -> int:
     parser.add_argument("--thorough", action="store_true", help="all of them with constants too")
     parser.add_argument("--sample", type=int, help="only so many, drawn with seed 0")
     parser.add_argument("--json", type=Path, help="write all outcomes into this file")
+    parser.add_argument("--update-golden", action="store_true", help="write docs/onnx.md again")
     options = parser.parse_args()
     cases = all_cases()
     names = [name for name in sorted(cases) if re.search(options.k, name)]
@@ -431,7 +458,16 @@ def main() -> int:
     lost = no_longer_right(outcomes)
     for outcome in lost:
         print(f"no longer right: {outcome.name}: {outcome.column}: {outcome.message}")
-    return int(bool(lost) or any(o.column in ("wrong", "traceback") for o in outcomes))
+    stale = False
+    if len(outcomes) == len(cases):
+        row = row_of_page(outcomes)
+        if options.update_golden:
+            update_page(row)
+        stale = row not in PAGE.read_text(encoding="utf-8").splitlines()
+        if stale:
+            print(f"docs/onnx.md lacks the row {row}: --update-golden writes it")
+    failed = any(o.column in ("wrong", "traceback") for o in outcomes)
+    return int(bool(lost) or failed or stale)
 
 
 if __name__ == "__main__":

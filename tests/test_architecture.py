@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,20 @@ def upwards(graph: Graph) -> set[tuple[str, str]]:
 
 def test_every_room_has_its_place(graph: Graph) -> None:
     assert {room(name) for name in graph} - set(ORDER) == set()
+
+
+def test_the_page_draws_the_rooms_in_this_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = page.partition("## Rooms")[2].split("```")[1]
+    drawn = [re.split(r" {3,}", line)[0].split() for line in drawing.strip().splitlines()]
+    assert [name for names in drawn for name in names] == list(reversed(ORDER))
+
+
+def test_the_page_names_files_that_exist() -> None:
+    for page in (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:umakit|tests|cli|sim|backends)/[\w./]*)`", text):
+            assert (ROOT / name).exists() or "NAME" in name, f"{page.name}: {name}"
 
 
 def test_no_edge_leads_upwards(graph: Graph) -> None:

@@ -77,7 +77,7 @@ HOOKS = {
         "lambda texts: texts[99]",
         r"replace_call_extern raised IndexError: list index out of range (PLACE)",
     ),
-    "number": ("lambda texts: 5", "replace_call_extern returned int, which is no text"),
+    "number": ("lambda texts: 5", "replace_call_extern returned int, which is not text"),
 }
 
 

@@ -95,11 +95,13 @@ def test_quantized_onnx_in_nchw_equals_onnx_runtime(tmp_path: Path) -> None:
     library = compile_model(path, [find_backend(CHOCOLATE)], tmp_path / "library")
     assert {row.operator for row in library.report.offloaded} <= LAYERS
     assert library.report.offloaded_macs == library.report.total_macs > 0
-    (known,) = library.metadata["umakit"]["inputs"]
+    (input_view,) = library.metadata["umakit"]["inputs"]
     random = np.random.default_rng(4)
-    inputs = random.uniform(0, 1, (40, *known["shape"])).astype(np.float32)
-    if known["dtype"] != "float32":
-        inputs = (inputs * 255 - (128 if known["dtype"] == "int8" else 0)).astype(known["dtype"])
+    inputs = random.uniform(0, 1, (40, *input_view["shape"])).astype(np.float32)
+    if input_view["dtype"] != "float32":
+        inputs = (inputs * 255 - (128 if input_view["dtype"] == "int8" else 0)).astype(
+            input_view["dtype"]
+        )
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     expected = np.stack([session.run(None, {name: row})[0] for row in inputs])

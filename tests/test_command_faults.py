@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from commands import COMMANDS
 from onnx import TensorProto, helper
 from remembering import remember
 from umakit.cli import main
@@ -24,6 +26,7 @@ from umakit.cli.main import run_command
 
 from umakit.devices.build import file_argument
 from umakit.errors import AcceleratorConfigError
+from umakit.library.packages.formats import FORMATS
 from umakit.machine.accelerator_config import load_accelerator_config
 
 START = [sys.executable, "-m", "umakit.cli.start"]
@@ -78,18 +81,29 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     return run
 
 
-COMMANDS = {
+TUNED = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+
+WRITING = {
     "new": "new my_npu",
-    "partition": "partition model.onnx",
     "compile": "compile model.onnx -o out --memory-map map.svg",
     "compile tar": "compile model.onnx -o out.tar",
     "run": "run lib -i in.npz -o out.npz",
-    "package": "package lib --format tar -o out.tar",
-    "arduino": "package lib --format arduino -o out",
+    **{
+        f"package {name}": f"package lib --format {name} -o out{form.suffix}"
+        for name, form in FORMATS.items()
+    },
     "diff": "diff model.onnx -o out",
     "report": "report model.onnx -o out.html",
-    "size": "size lib",
+    "tune": f"tune {TUNED} -b chocolate_accelerator --clock 1 --simulate 0 --records out.json",
 }
+READING = {
+    "partition": "partition model.onnx",
+    "size": "size lib",
+    "sim": "sim --gemm 1,2,3",
+    "backends": "backends",
+}
+EACH = {**WRITING, **READING}
+"""Command lines of all commands: those that write files, and those that print only."""
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -101,12 +115,14 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
+def test_every_command_is_tried() -> None:
+    assert {words.split()[0] for words in EACH.values()} == COMMANDS.keys()
+
+
 # --- the disk -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("partition", "size")]
-)
+@pytest.mark.parametrize("command", WRITING)
 def test_a_file_that_cannot_be_written(
     command: str, place: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +143,7 @@ def test_a_file_that_cannot_be_written(
         "umakit.pipeline.lower",
     )
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO):
-        error = refused(*COMMANDS[command].split())
+        error = refused(*EACH[command].split())
         assert f"cannot be written: {os.strerror(number)}" in error
         assert tree(place) == before
 
@@ -140,7 +156,7 @@ def test_no_place_for_temporary_files(
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.mkdtemp", nowhere)
-    error = refused(*COMMANDS[command].split())
+    error = refused(*EACH[command].split())
     assert "emporary" in error
 
 
@@ -365,6 +381,29 @@ def test_output_that_nobody_reads_or_that_cannot_be_written(words: str, tmp_path
     assert shell(f"UMA {words} > /dev/full", tmp_path) == (2, full)
 
 
+@pytest.mark.parametrize("command", EACH)
+def test_an_output_that_takes_nothing(
+    command: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remember(
+        monkeypatch,
+        "umakit.tools.diff.diff_model",
+        "umakit.tools.page.make_page",
+        "umakit.pipeline.lower",
+    )
+    code = None
+    with (
+        contextlib.suppress(OSError),  # when it is closed
+        Path("/dev/full").open("w") as full,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr("sys.stdout", full)
+        code = run_command(EACH[command].split())
+    assert code == 2
+    error = capsys.readouterr().err
+    assert error.endswith("error: standard output cannot be written: No space left on device\n")
+
+
 def test_other_streams_may_be_closed(tmp_path: Path) -> None:
     assert shell("UMA sim --gemm 1,2,3 <&- 2>&-", tmp_path) == (0, "")
     assert shell("UMA sim --gemm x 2>&-", tmp_path) == (2, "")
@@ -376,7 +415,7 @@ def test_any_locale_does(tmp_path: Path) -> None:
         code, error = shell("UMA sim --gemm 1,2,3 && UMA size $'\\xff\\xe4'", tmp_path,
                             **environment)  # fmt: skip
         error = re.sub(r"^\[.*\n", "", error, flags=re.M)
-        assert code == 2 and error.count("\n") == 1 and "no umakit library" in error, error
+        assert code == 2 and error.count("\n") == 1 and "not a umakit library" in error, error
 
 
 def test_a_deleted_working_folder(tmp_path: Path) -> None:

@@ -17,16 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
+from commands import COMMANDS
 from onnx import TensorProto, helper
 from umakit.cli.main import parse_shapes, run_command
 
+from umakit.devices import DEVICES
 from umakit.errors import InputError
+from umakit.library.packages.formats import FORMATS
+from umakit.memory.planners import PLANNERS
 from umakit.version import __version__
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, HELD_OUT = EXAMPLES / "digits.onnx", EXAMPLES / "held_out.npz"
 VANILLA = "vanilla_accelerator"
-COMMANDS = ("new", "backends", "partition", "compile", "run", "diff", "size", "sim")
+OTHER_FILES = ("report", "tune")
+"""Commands whose examples have files and backends that are not there."""
 
 Uma = Callable[..., tuple[int, str, str]]
 
@@ -174,20 +179,36 @@ def test_the_help_of_every_command_shows_an_example(command: str, flag: str, uma
     code, output, _ = uma(command, flag)
     assert code == 0
     assert f"Usage: uma {command}" in output
-    assert re.search(rf"Example:\s+uma {command} ", output)
+    assert re.search(rf"Examples?:\s+uma {command} ", output)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("compile", list(PLANNERS)),
+        ("run", [device.name for device in DEVICES]),
+        ("size", [device.name for device in DEVICES]),
+        ("package", [f"{form.name}: {form.description}" for form in FORMATS.values()]),
+    ],
+)
+def test_the_help_lists_what_is_registered(command: str, names: list[str], uma: Uma) -> None:
+    """Without importing TVM: see `test_what_does_not_need_tvm_does_not_import_it`."""
+    output = re.sub(r"[\s│]+", " ", uma(command, "--help")[1])
+    assert len(names) > 1 and [name for name in names if name not in output] == []
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - OTHER_FILES))
 def test_the_example_in_the_help_is_a_valid_command(
     command: str, uma: Uma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODEL, tmp_path)
     shutil.copy(HELD_OUT, tmp_path)
-    if command in ("run", "size"):
+    if command in ("run", "size", "package"):
         assert uma("compile", MODEL, "-b", VANILLA, "-o", "digits_library")[0] == 0
     _, output, _ = uma(command, "--help")
-    example = " ".join(output.split("Example:", 1)[1].split())
+    examples = re.split(r"Examples?:", output)[1]
+    example = " ".join(re.split(r"\n\s*\n", examples)[0].split())
     code, _, error = uma(*example.split()[1:])
     assert (code, error.replace(NOTE, "")) == (0, "")
 
@@ -202,6 +223,7 @@ def test_the_version_is_printed(uma: Uma) -> None:
         ["--help"],
         ["--version"],
         ["compile", "--help"],
+        ["package", "--help"],
         ["new", "lazy_npu"],
         ["backends"],
         ["run", "LIBRARY", "--inputs", str(HELD_OUT)],
@@ -489,7 +511,7 @@ def test_two_inputs_are_told_apart_by_name(adder: Path, uma: Uma, tmp_path: Path
     [
         ({"left": ROW, "wrong": ROW}, "input 'right' is missing"),
         ({"left": ROW}, "input 'right' is missing; inputs are 'left', 'right'"),
-        ({"a": ROW, "b": ROW}, "input 'left' is missing, and 'a' is no input"),
+        ({"a": ROW, "b": ROW}, "input 'left' is missing, and 'a' is not an input"),
         ({"left": ROW, "right": ROW[:1]}, r"input 'right' has shape (1, 3), the network wants"),
         (
             {"left": ROW, "right": ROW.T},
@@ -586,7 +608,7 @@ def test_a_missing_library_is_refused(
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     error = refused("run", tmp_path / place, "--inputs", HELD_OUT)
-    assert "is no umakit library: there is no metadata.json" in error
+    assert "is not a umakit library: there is no metadata.json" in error
 
 
 @pytest.mark.parametrize(

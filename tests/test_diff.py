@@ -309,11 +309,11 @@ def test_a_wrong_padding_of_the_import_is_found(
 ) -> None:
     original = padding.resolve_padding
 
-    def shifted(node: Any, known: Any, constants: Any) -> None:
+    def shifted(node: Any, parameters: Any, constants: Any) -> None:
         if node.name == "conv1":
             mode = next(item for item in node.attribute if item.name == "auto_pad")
             mode.s = b"SAME_LOWER"
-        original(node, known, constants)
+        original(node, parameters, constants)
 
     path = save(padded(), tmp_path)
     assert diff_model(path, [vanilla()]).agrees
@@ -494,7 +494,7 @@ def test_the_command_says_that_all_agrees(uma: Uma, tmp_path: Path) -> None:
         (["none.onnx"], "no such file"),
         (["network.onnx", "-b", "nobody"], "nobody"),
         (["network.onnx", "--inputs", "none.npz"], "no such file"),
-        (["network.onnx", "--output", "network.onnx"], "is no folder"),
+        (["network.onnx", "--output", "network.onnx"], "is not a folder"),
         (["network.onnx", "--reference", "oracle"], "no reference"),
     ],
 )

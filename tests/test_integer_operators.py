@@ -24,17 +24,30 @@ FOLDERS = ("backends", "cli", "sim", "templates")
 """They are in the package too, but beside it in the repository."""
 
 
+TWO_PARTS = {"umakit.operators.svdf": 2}
+"""Operators that are computed in two parts, and so are two of the registry's."""
+
+
+def registrations() -> dict[str, int]:
+    """How many integer operators each module registers, for those that register any."""
+    counts = {
+        f"umakit.operators.{path.stem}": len(
+            re.findall(r"^register\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+        )
+        for path in OPERATORS.glob("*.py")
+    }
+    return {module: count for module, count in counts.items() if count}
+
+
 def registering_files() -> set[str]:
     """Modules that register an integer operator."""
-    return {
-        f"umakit.operators.{path.stem}"
-        for path in OPERATORS.glob("*.py")
-        if re.search(r"^register\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
+    return set(registrations())
 
 
 def test_each_operator_is_registered_by_one_file() -> None:
-    assert len(registering_files()) == len(registry.operators()) > 30
+    counts = registrations()
+    assert {module: count for module, count in counts.items() if count != 1} == TWO_PARTS
+    assert sum(counts.values()) == len(registry.operators()) > 30
 
 
 def test_nothing_outside_names_the_file_of_an_operator() -> None:

@@ -191,8 +191,8 @@ def run_with_faults(
         flags: for the compiler.
     """
     (accelerator,) = {row["where"] for row in library.metadata["umakit"]["layers"]} - {"cpu"}
-    known = library.metadata["umakit"]
-    (source,), (result,) = known["inputs"], known["outputs"]
+    description = library.metadata["umakit"]
+    (source,), (result,) = description["inputs"], description["outputs"]
     types = {"int8": "int8_t", "float32": "float"}
     text = PROGRAM.substitute(
         accelerator=accelerator,

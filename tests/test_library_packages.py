@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sysconfig
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ import pytest
 from execution import vanilla
 from networks import Graph, normal, save
 from umakit.cli.main import run_command
-from umakit.cli.package import Format
 
 import umakit
 from umakit.devices.run import run_library
-from umakit.errors import LibraryError
+from umakit.errors import LibraryError, OutputError
 from umakit.library.build_files import needs_full_libc, numeric_version
 from umakit.library.metadata import load_metadata
-from umakit.library.packages.convert import FORMATS, package_library
+from umakit.library.packages.convert import package_library
+from umakit.library.packages.formats import FORMATS
 from umakit.library.tar_files import library_folder, tar_bytes
 
 IMAGE = normal(1, 3, 5, 7, seed=3)
@@ -725,7 +724,7 @@ def test_a_file_of_someone_else_is_not_overwritten(
         (tmp_path / name).write_bytes(content)
         command = ["package", str(exports / "one"), "--format", "tar", "-o", str(tmp_path / name)]
         assert run_command(command) == 2
-        assert "exists and is no umakit library" in capsys.readouterr().err
+        assert "exists and is not a umakit library" in capsys.readouterr().err
         with pytest.raises(LibraryError, match="exists"):
             umakit.compile_model("missing.onnx", [], tmp_path / name)
         assert (tmp_path / name).read_bytes() == content
@@ -775,25 +774,34 @@ def test_an_older_export_is_refused(
 def test_nothing_is_left_of_a_failure(
     exports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = package_library(exports / "one", "tar", tmp_path / "one.tar")
+    kept = package_library(exports / "one", "tar", tmp_path / "kept.tar")
     before = kept.read_bytes()
+    fresh = {name: tmp_path / f"fresh{form.suffix}" for name, form in FORMATS.items()}
 
     def full(self: Path, data: bytes) -> int:
         with self.open("wb") as stream:
             stream.write(data[:100])
         raise OSError(28, "No space left on device")
 
-    writers: dict[str, Callable[[], object]] = {
-        "tar": lambda: package_library(exports / "two", "tar", kept),
-        "arduino": lambda: package_library(exports / "two", "arduino", tmp_path / "sketch"),
-    }
     monkeypatch.setattr(Path, "write_bytes", full)
-    for write in writers.values():
+    for name, destination in (*fresh.items(), ("tar", kept)):
         with pytest.raises(LibraryError, match="No space left"):
-            write()
+            package_library(exports / "two", name, destination)
     assert kept.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["one.tar"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.tar"]
 
 
-def test_the_command_offers_every_format() -> None:
-    assert [form.value for form in Format] == list(FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_package_is_replaced_and_anything_else_is_not(
+    name: str, exports: Path, tmp_path: Path
+) -> None:
+    """Of each format: the kind of file or folder by which umakit knows its own."""
+    output = tmp_path / f"package{FORMATS[name].suffix}"
+    for library in ("one", "two"):
+        package_library(exports / library, name, output)
+    other = tmp_path / f"other{FORMATS[name].suffix}"
+    if output.is_dir():
+        other.mkdir()
+    (other / "mine" if output.is_dir() else other).write_text("mine")
+    with pytest.raises(OutputError, match="exists"):
+        package_library(exports / "one", name, other)

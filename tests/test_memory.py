@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from umakit.errors import MemoryPlanError
 from umakit.lower.kernels import Kernel
-from umakit.memory import ALIGNMENT, PLANNERS, MemoryPlan, MemoryPool, PoolPlan, plan_memory
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.planners import PLANNERS
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import ALIGNMENT, MemoryPool
 from umakit.memory.validator import validate_plan
 from umakit.program.program import KernelCall, Program, Role, Tensor
 
@@ -37,7 +40,7 @@ def program(
     Args:
         sizes: bytes by tensor name.
         steps: the calls.
-        roles: of tensors that are no intermediates.
+        roles: of tensors that are not intermediates.
         in_place: by step, which inputs its kernel may overwrite.
     """
     tensors = {
@@ -267,7 +270,7 @@ def test_another_alignment_is_kept(alignment: int) -> None:
 
 @pytest.mark.parametrize("alignment", [0, -16, 3, 24])
 def test_an_alignment_that_is_no_power_of_two_is_refused(alignment: int) -> None:
-    with pytest.raises(MemoryPlanError, match=f"alignment {alignment} is no power of two"):
+    with pytest.raises(MemoryPlanError, match=f"alignment {alignment} is not a power of two"):
         plan_memory(chain([1, 2]), [MemoryPool("sram", alignment=alignment)])
 
 
@@ -369,7 +372,7 @@ def test_the_validator_accepts_a_sound_plan() -> None:
         ({"s": 112}, "tensor s: bytes 112 to 128 are outside the arena of 112"),
         ({"a": -16}, "tensor a: bytes -16 to 48 are outside the arena"),
         ({"s": 100}, "tensor s: bytes 100 to 116 are outside"),
-        ({"b": 72}, "tensor b: offset 72 is no multiple of 16"),
+        ({"b": 72}, "tensor b: offset 72 is not a multiple of 16"),
         ({"c": None}, "tensor c: has no offset"),
         ({"s": None}, "tensor s: has no offset"),
     ],

@@ -125,7 +125,7 @@ def test_uma_compile_takes_pools_a_planner_and_draws(
     ("options", "message"),
     [
         (["--pool", "sram=4K"], "error: memory pool sram: has 4,096 B, the network needs"),
-        (["--pool", "sram=8K,align=20"], "error: memory pool sram: alignment 20 is no power of"),
+        (["--pool", "sram=8K,align=20"], "error: memory pool sram: alignment 20 is not a power of"),
         (["--pool", "sram=lots"], "error: memory pool 'sram=lots' cannot be read"),
         (["--planner", "magic"], "error: there is no memory planner 'magic'; choose from optimal"),
         (["--weights", "floppy"], "error: weights cannot be written as 'floppy'"),

@@ -21,7 +21,10 @@ from umakit.devices.run import run_library
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.memory import MemoryPlan, MemoryPool, PoolPlan, memory_pools, parse_pool, plan_memory
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.planners import PLANNERS
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import MemoryPool, memory_pools, parse_pool
 from umakit.memory.validator import validate_plan
 from umakit.program.program import Program
 from umakit.tools.scaffold import new_backend
@@ -191,7 +194,7 @@ def test_too_little_memory_is_said_with_bytes_and_tensors() -> None:
                 PoolPlan(MemoryPool("a"), {"t0": 0}, 64),
                 PoolPlan(MemoryPool("b", alignment=64), {"t1": 16}, 128),
             ),
-            "tensor t1: offset 16 is no multiple of 64",
+            "tensor t1: offset 16 is not a multiple of 64",
         ),
     ],
 )
@@ -226,8 +229,8 @@ def test_a_pool_is_written_like_this(text: str, pool: MemoryPool) -> None:
         ("sram=4G", "cannot be read"),
         ("=4096", "cannot be read"),
         ("sram=0", "a size of 0 B"),
-        ("sram=4096,align=24", "alignment 24 is no power of two"),
-        ("sram=4096,align=0", "alignment 0 is no power of two"),
+        ("sram=4096,align=24", "alignment 24 is not a power of two"),
+        ("sram=4096,align=0", "alignment 0 is not a power of two"),
         ("SRAM=4096", "cannot be called 'SRAM'"),
         ("int=4096", "cannot be called 'int'"),
     ],
@@ -258,7 +261,7 @@ def test_a_requested_pool_gives_a_declared_one_another_size(tmp_path: Path) -> N
     ("section", "message"),
     [
         ('name = "s"\nsize = 0', "memory.0.size"),
-        ('name = "s"\nalignment = 12', "memory.0.alignment: Value error, 12 is no power of two"),
+        ('name = "s"\nalignment = 12', "memory.0.alignment: Value error, 12 is not a power of two"),
         ('name = "s"\nreachable_by = []', "memory.0.reachable_by"),
         ('name = "s"\nreachable_by = ["dsp"]', "memory.0.reachable_by.0"),
         ('name = "S"', "memory.0.name"),
@@ -315,12 +318,12 @@ def test_a_network_runs_in_several_memories(weights: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(next(iter(outputs.values())), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_each_planner_can_be_chosen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_each_planner_can_be_chosen(planner: str, tmp_path: Path) -> None:
     model = save(two_convolutions(), tmp_path)
-    for planner in ("optimal", "greedy_by_size", "greedy_by_conflicts", "hill_climb"):
-        options = umakit.ExportOptions(planner=planner)
-        library = umakit.compile_model(model, [vanilla()], tmp_path / planner, options=options)
-        assert library.metadata["umakit"]["memory"]["planner"] == planner
+    options = umakit.ExportOptions(planner=planner)
+    library = umakit.compile_model(model, [vanilla()], tmp_path / planner, options=options)
+    assert library.metadata["umakit"]["memory"]["planner"] == planner
 
 
 def test_over_budget_leaves_nothing_behind(tmp_path: Path) -> None:

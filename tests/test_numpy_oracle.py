@@ -50,18 +50,18 @@ def network_inputs(shape: tuple[int, ...], count: int) -> Array:
 def test_trained_models_in_c_llvm_and_numpy(name: str, tmp_path: Path) -> None:
     path = trained_model(name)
     network = NumpyTflite.read(path.read_bytes())
-    (known,), (result,) = network.inputs, network.outputs
-    inputs = network_inputs(known.shape, inferences(100))
-    if known.real:
+    (specification,), (result,) = network.inputs, network.outputs
+    inputs = network_inputs(specification.shape, inferences(100))
+    if specification.real:
         inputs = inputs.astype(np.float32) + 128
     library = umakit.compile_model(path, [], tmp_path / "library")
-    in_c = umakit.run_library(library.path, {known.name: inputs}).outputs[result.name]
-    in_llvm = llvm_outputs(path, {known.name: inputs})[result.name]
-    in_numpy = np.stack([network.run({known.name: row})[result.name] for row in inputs])
+    in_c = umakit.run_library(library.path, {specification.name: inputs}).outputs[result.name]
+    in_llvm = llvm_outputs(path, {specification.name: inputs})[result.name]
+    in_numpy = np.stack([network.run({specification.name: row})[result.name] for row in inputs])
     assert len(np.unique(in_numpy)) > 20
     for other in (in_llvm, in_numpy):
         assert in_c.dtype == other.dtype
-        if known.real:
+        if specification.real:
             limit = TOLERANCE * np.abs(in_numpy).max()
             np.testing.assert_allclose(in_c, other, rtol=TOLERANCE, atol=limit)
         else:

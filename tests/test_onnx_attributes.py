@@ -81,6 +81,13 @@ def single(operator: str, opset: int, *inputs: np.ndarray[Any, Any], **attribute
 IMAGE = np.zeros((1, 2, 4, 4), np.float32)
 
 
+def test_a_second_operand_that_does_not_fit_at_its_axis_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    onnx.save(single("Add", 6, IMAGE, np.zeros((4, 4), np.float32), broadcast=1, axis=3), path)
+    with pytest.raises(ModelError, match=r"Add.* has axis=3, where the second input does not fit"):
+        import_model(path)
+
+
 @pytest.mark.parametrize(
     ("model", "named"),
     [
@@ -101,3 +108,10 @@ def test_refused_attributes_are_named(model: Any, named: str, tmp_path: Path) ->
     expected = f"operator {operator} of node 'layer' has the attribute {named}, which is not"
     assert expected in str(refusal.value)
     assert str(path) in str(refusal.value)
+
+
+def test_an_axis_that_the_input_lacks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "network.onnx"
+    onnx.save(single("Gather", 11, IMAGE, np.zeros(1, np.int64), axis=5), path)
+    with pytest.raises(ModelError, match=r"operator Gather of node 'layer'.* axis=5"):
+        import_model(path)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of ONNX's own node tests; `make soak-onnx` runs them all."""
+"""A sample of ONNX's own node tests, and what the page says; `make soak-onnx` runs them all."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import onnx_node_tests
+import pytest
+from onnx_node_tests import COLUMNS, PAGE, RELEASE, Outcome, row_of_page, update_page
 
 HARNESS = Path(__file__).with_name("onnx_node_tests.py")
 
@@ -21,3 +26,30 @@ def run_harness(*options: str) -> str:
 def test_sample_of_onnx_node_tests() -> None:
     table = run_harness("--right", "--sample", "40")
     assert "wrong: none" in table and "traceback: none" in table
+
+
+def test_counts_of_the_page_add_up() -> None:
+    """That they are those of a run, `make soak-onnx` sees."""
+    text = PAGE.read_text(encoding="utf-8")
+    row = re.search(rf"^\| {re.escape(RELEASE)} \|(.*)\|$", text, re.MULTILINE)
+    assert row is not None, "python tests/onnx_node_tests.py --update-golden"
+    *columns, total = (int(figure) for figure in row[1].split("|"))
+    counts = dict(zip(COLUMNS, columns, strict=True))
+    assert sum(columns) == total and counts["wrong"] == counts["traceback"] == 0
+    lock = HARNESS.parents[1] / "requirements.lock"
+    version = re.search(r"^onnx==(.*)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    assert version is not None
+    assert f"{total:,} in onnx {version[1]}" in " ".join(text.split())
+
+
+def test_a_row_of_the_page_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n| 0.1.0 | 7 |\n| {RELEASE} | 5 |\nafter\n")
+    monkeypatch.setattr(onnx_node_tests, "PAGE", page)
+    columns = ("right", "right", "refused", "out of scope")
+    update_page(row_of_page([Outcome(str(n), "Add", column) for n, column in enumerate(columns)]))
+    assert (
+        page.read_text() == f"before\n| 0.1.0 | 7 |\n| {RELEASE} | 2 | 0 | 1 | 0 | 1 | 4 |\nafter\n"
+    )

@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
+import pytest
 from onnx_drawing import Draw, Network, makes
+from onnx_node_tests import run_model
 from onnx_sweep import assert_right
+
+from umakit.errors import ModelError
 
 
 @makes("OneHot")
@@ -21,3 +28,19 @@ def one_hot(draw: Draw) -> Network:
 
 def test_drawn_networks_are_right() -> None:
     assert_right("OneHot", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("y = OneHot(x, given, values)", "has a depth or values that are not constants"),
+        ("y = OneHot(x, none, values)", "has the depth 0 and the axis -1"),
+        ("y = OneHot<axis = 2>(x, five, values)", "has the depth 5 and the axis 2"),
+    ],
+)
+def test_what_is_not_taken_is_named(text: str, words: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 11]>
+        network (int64[3] x, int64 given) => (float[n, m] y)
+        <int64 none = {{0}}, int64 five = {{5}}, float[2] values = {{0, 1}}> {{ {text} }}""")
+    with pytest.raises(ModelError, match=f"OneHot.*{words}"):
+        run_model(model, [], tmp_path)

@@ -52,8 +52,8 @@ class Network:
         self.constant(self.random.uniform(0.01, 0.1) if scale is None else scale)
         self.constant(drawn if zero is None else zero, dtype)
 
-    def difference(self, operator: str, dtype: str, folder: Path, **attributes: Any) -> int:
-        """By how much the result differs from ONNX Runtime's at most."""
+    def model(self, operator: str, dtype: str, **attributes: Any) -> onnx.ModelProto:
+        """The operator with these inputs and a result of a dtype."""
         domain = "" if operator in ("QLinearConv", "QLinearMatMul") else MICROSOFT
         node = helper.make_node(operator, self.names, ["y"], "layer", domain=domain, **attributes)
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -68,7 +68,11 @@ class Network:
             [numpy_helper.from_array(a, n) for n, a in self.constants.items()],
         )
         opsets = [helper.make_opsetid("", 13), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+    def difference(self, operator: str, dtype: str, folder: Path, **attributes: Any) -> int:
+        """By how much the result differs from ONNX Runtime's at most."""
+        model = self.model(operator, dtype, **attributes)
         session = onnxruntime.InferenceSession(model.SerializeToString())
         expected = session.run(None, self.inputs)[0]
         got = run_model(model, list(self.inputs.values()), folder)
@@ -121,6 +125,75 @@ def test_gemm(dtype: str, tmp_path: Path) -> None:
     network.constant(network.random.integers(-3000, 3000, 8), "int32")
     network.scale(dtype, 0.1)
     assert network.difference("QGemm", dtype, tmp_path, transB=1) == 0
+
+
+def test_gemm_without_a_bias(tmp_path: Path) -> None:
+    network = Network(5)
+    network.integers((2, 16), "uint8")
+    network.scale("uint8")
+    network.integers((16, 8), "int8", constant=True)
+    network.scale("int8", 0.005, 0)
+    network.names.append("")
+    network.scale("uint8", 0.1)
+    assert network.difference("QGemm", "uint8", tmp_path) == 0
+
+
+def test_gemm_of_real_numbers(tmp_path: Path) -> None:
+    """Without a scale of the result, which is float32 then."""
+    network = Network(5)
+    x = network.integers((2, 16), "uint8")
+    network.scale("uint8", 0.05, 7)
+    network.integers((16, 8), "int8", constant=True)
+    network.scale("int8", 0.005, 0)
+    network.names.append("")
+    model = network.model("QGemm", "float32")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected = session.run(None, network.inputs)[0]
+    got = run_model(model, [x], tmp_path)
+    assert not isinstance(got, str), got
+    np.testing.assert_allclose(got[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("operator", "weights", "scales", "attributes", "words"),
+    [
+        ("QGemm", (4, 8), 1, {"alpha": 0.5}, "has an attribute alpha other than 1"),
+        ("QLinearConv", (2, 4, 1, 1, 1), 1, {}, "has weights of 5 dimensions"),
+        ("QLinearMatMul", (4, 8), 8, {}, "has 8 scales and 3 zero points"),
+    ],
+)
+def test_weights_that_are_not_taken(
+    operator: str, weights: tuple[int, ...], scales: int, attributes: dict[str, Any], words: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    network = Network(6)
+    network.integers((1, 4, *(1 for _ in weights[2:])), "uint8")
+    network.scale("uint8")
+    network.integers(weights, "int8", constant=True)
+    network.scale("int8", np.full(scales, 0.1), np.zeros(1 if scales == 1 else 3))
+    if operator == "QGemm":
+        network.names.append("")
+    network.scale("uint8")
+    with pytest.raises(ModelError, match=f"{operator}.*{words}"):
+        run_model(network.model(operator, "uint8", **attributes), [], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scale", "attributes", "words"),
+    [
+        (0.1, {"channels_last": 1}, "has channels_last=1, which is not supported"),
+        ([0.1, 0.2], {}, "has 2 scales where one is supported"),
+    ],
+)
+def test_a_pool_that_is_not_taken(
+    scale: Any, attributes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    network = Network(7)
+    network.integers((1, 2, 3, 3), "uint8")
+    network.scale("uint8", scale)
+    network.scale("uint8")
+    with pytest.raises(ModelError, match=f"QLinearGlobalAveragePool.*{words}"):
+        run_model(network.model("QLinearGlobalAveragePool", "uint8", **attributes), [], tmp_path)
 
 
 @pytest.mark.parametrize(("scale", "shape"), [(0.05, (3, 400)), (None, (3, 400)), (None, (1,))])
@@ -221,14 +294,14 @@ def test_what_onnx_runtime_computes_otherwise_is_refused(tmp_path: Path) -> None
         network.integers((3, 4), "int8")
         network.scale("int8")
     network.scale("int8")
-    with pytest.raises(ModelError, match=r"QLinearAdd.*has a result that is no uint8"):
+    with pytest.raises(ModelError, match=r"QLinearAdd.*has a result that is not uint8"):
         network.difference("QLinearAdd", "int8", tmp_path)
     network = Network(9)
     network.integers((3, 4), "uint8")
     network.scale("uint8")
     network.scale("uint8")
     network.inputs["x1"] = network.constants.pop("x1")
-    with pytest.raises(ModelError, match="has a scale that is no constant"):
+    with pytest.raises(ModelError, match="has a scale that is not a constant"):
         network.difference("QLinearSigmoid", "uint8", tmp_path)
 
 

@@ -304,7 +304,7 @@ def test_scales_must_be_there_and_constant(tmp_path: Path) -> None:
     assert "scale" in refusal(model, tmp_path)
     node.input.extend(["given"])
     model.graph.input.append(helper.make_tensor_value_info("given", TensorProto.FLOAT, []))
-    assert "is no constant" in refusal(model, tmp_path)
+    assert "is not a constant" in refusal(model, tmp_path)
     node.input[1] = name
     scale = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     scale.CopyFrom(numpy_helper.from_array(np.float32(0.0), name))

@@ -241,7 +241,7 @@ def test_quantized_resize_by_scales_that_do_not_divide(mode: str, scale: float) 
     ("attributes", "message"),
     [
         ({"scales": [1, 1, 2]}, "needs either a scale or a size"),
-        ({"scales": [1, 1, -2, 2]}, "no positive number"),
+        ({"scales": [1, 1, -2, 2]}, "not a positive number"),
         ({"scales": [1, 1, 2, 2], "mode": "area"}, "mode 'area'"),
         ({"scales": [1, 1, 0.1, 1]}, "no elements|scale"),
     ],

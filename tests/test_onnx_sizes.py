@@ -56,7 +56,7 @@ NETWORKS = {
         y = If (large) <
             then_branch = yes () => (float[2, 3, 4] a) { a = Relu(x) },
             else_branch = no () => (float[2, 3, 4] b) { b = Neg(x) }>""",
-    "places that are no zeros": """
+    "places that are not zeros": """
         s = Shape(x)
         odd = Mod(s, two)
         places = NonZero(odd)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import typer
+from commands import COMMANDS
 from onnx import TensorProto, helper, numpy_helper
 from remembering import remember
 from umakit.cli.main import app, run_command
@@ -35,7 +34,7 @@ DECIDED: dict[str, dict[str, str]] = {
         "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
     },
     "run": {"library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER},
-    "package": {"library": READ, "output": WRITTEN},
+    "package": {"library": READ, "form": NEITHER, "output": WRITTEN},
     "diff": {
         **NETWORK, "library": READ, "inputs": READ, "output": WRITTEN, "reference": NEITHER,
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
@@ -51,12 +50,6 @@ DECIDED: dict[str, dict[str, str]] = {
 PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
 SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
 FIXED = {"package": ["--format", "tar"], "report": ["--seed", "1"]}
-
-
-@functools.cache
-def commands() -> dict[str, typer.core.TyperCommand]:
-    """All commands of `uma` by name."""
-    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_every_path_and_text_is_decided_about() -> None:
@@ -145,7 +138,7 @@ def line(command: str, given: dict[str, Path], outputs: dict[str, Path]) -> list
     """The command line."""
     words = list(FIXED.get(command, []))
     last = []
-    for option in commands()[command].params:
+    for option in COMMANDS[command].params:
         value = {**given, **outputs}.get(str(option.name))
         if value is None:
             continue

@@ -155,7 +155,7 @@ def test_folders_of_others_are_left_alone(
 ) -> None:
     put(tmp_path / "out", content)
     before = tree(tmp_path)
-    with pytest.raises(OutputError, match="out: exists and is no "):
+    with pytest.raises(OutputError, match="out: exists and is not a "):
         write_folder(tmp_path / "out", FIRST, kind, force=force)  # type: ignore[arg-type]
     assert tree(tmp_path) == before
 
@@ -262,7 +262,7 @@ def test_a_manifest_that_names_files_elsewhere_counts_as_none(path: str, tmp_pat
         text = manifest_text({"a": b""}) + f"\\{'0' * 64}  {path}\n"
     assert parse_manifest(text) is None
     put(tmp_path / "out", {"SHA256SUMS": text, "a": ""})
-    with pytest.raises(OutputError, match="is no umakit library"):
+    with pytest.raises(OutputError, match="is not a umakit library"):
         export(tmp_path / "out", FIRST)
 
 
@@ -356,7 +356,7 @@ def test_home_and_root_are_no_output_folders(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for place in (Path("/"), tmp_path, tmp_path / "." / ".." / tmp_path.name):
-        with pytest.raises(OutputError, match="is no folder of its own"):
+        with pytest.raises(OutputError, match="is not a folder of its own"):
             check_folder(place, LIBRARY_FOLDER)
     monkeypatch.delenv("HOME")
     check_folder(tmp_path, LIBRARY_FOLDER)
@@ -376,7 +376,7 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
 def test_only_marked_files_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "out.npz"
     path.write_bytes(b"data of mine")
-    with pytest.raises(OutputError, match=r"out\.npz: exists and is no file of results"):
+    with pytest.raises(OutputError, match=r"out\.npz: exists and is not a file of results"):
         write_file(path, b"umakit results", NPZ_RESULTS)
     assert path.read_bytes() == b"data of mine"
     write_file(path, b"umakit results" + bytes(10_000), NPZ_RESULTS, force=True)
@@ -390,7 +390,11 @@ def test_only_marked_files_are_replaced(tmp_path: Path) -> None:
 def test_devices_pipes_and_folders_are_no_outputs(force: bool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "null").symlink_to("/dev/null")
-    for name, reason in (("pipe", "no plain file"), ("null", "no plain file"), (".", "a folder")):
+    for name, reason in (
+        ("pipe", "not a regular file"),
+        ("null", "not a regular file"),
+        (".", "a folder"),
+    ):
         with pytest.raises(OutputError, match=reason):
             write_file(tmp_path / name, b"", NPZ_RESULTS, force=force)
     assert Path("/dev/null").is_char_device()
@@ -417,7 +421,7 @@ def test_a_changed_tar_file_is_a_refusal(tmp_path: Path) -> None:
     for foreign in (b"", b"text", tar_bytes({"metadata.json": '{"umakit": 1}'})):
         path.write_bytes(foreign)
         if foreign:
-            with pytest.raises(OutputError, match=r"out.tar: exists and is no umakit library"):
+            with pytest.raises(OutputError, match=r"out.tar: exists and is not a umakit library"):
                 check_file(path, LIBRARY_TAR)
     write_tar(path, FIRST, force=True)
     check_file(path, LIBRARY_TAR)

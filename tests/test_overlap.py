@@ -23,7 +23,8 @@ from umakit.errors import MemoryPlanError
 from umakit.frontend import import_model
 from umakit.library.export import Library
 from umakit.lower import lower
-from umakit.memory import memory_pools, plan_memory
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import memory_pools
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import partition
 from umakit.pipeline import ExportOptions

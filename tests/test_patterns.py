@@ -484,7 +484,7 @@ def test_an_own_predicate_is_asked_last_and_must_answer(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "strides": (lambda: patterns.qconv2d(strides=0), "stride 0 is no list of sizes"),
+    "strides": (lambda: patterns.qconv2d(strides=0), "stride 0 is not a list of sizes"),
     "kernels": (lambda: patterns.qconv2d(kernels=[]), "kernel is an empty list"),
     "padding": (lambda: patterns.qconv2d(padding="some"), "padding 'some' is unknown; say 'valid'"),
     "multiple": (lambda: patterns.qconv2d(channel_multiple=0), "input channels: nothing is a mul"),
@@ -500,7 +500,7 @@ WRONG = {
     "block of 0": (lambda: patterns.qconv2d(weight_layout="OHWI0o"), "weight layout"),
     "an unknown axis": (lambda: patterns.qdense(weight_layout="OHWI"), "the axes O, I"),
     "something else": (lambda: patterns.qdense(weight_layout="O-I"), "weight layout"),
-    "a declaration": (lambda: patterns.c_declaration("f", ("f", None)), "f: is no pattern of"),
+    "a declaration": (lambda: patterns.c_declaration("f", ("f", None)), "f: is not a pattern of"),
 }
 
 
@@ -731,7 +731,7 @@ def test_other_prim_funcs_have_no_parameters() -> None:
     assert patterns.parameters_of(function) is None
     assert patterns.parameters_of(relax.op.nn.softmax(relax.const(1.0), 0).attrs) is None
     assert patterns.parameters_of(None) is None
-    with pytest.raises(LoweringError, match=r"no integer operator of umakit\.patterns"):
+    with pytest.raises(LoweringError, match=r"not an integer operator of umakit\.patterns"):
         patterns.driver_call(function, "f")
 
 

@@ -47,9 +47,9 @@ SHAPE = (1, 6, 5, 8)
 def summed(left: Any, right: Any, of: str, **values: Any) -> Any:
     """A sum in which zero points fit: `of` says which operands are results of `conv`."""
     call = add(left, right, tvm_api.static_shape(left) or (), **values)
-    known = Add.of(call)
+    layer = Add.of(call)
     zero_points = tuple(3 if side in of else 5 for side in ("left", "right"))
-    return replace(known, zero_points=zero_points).call(list(call.args), None)  # type: ignore[arg-type]
+    return replace(layer, zero_points=zero_points).call(list(call.args), None)  # type: ignore[arg-type]
 
 
 def assert_equal_to_the_cpu(module: Any, npu: Npu, folder: Path, **given_: Array) -> Any:
@@ -246,7 +246,7 @@ REFUSED = [
         network(doubled, SHAPE, SHAPE),
     ),
     refused("240 bytes: none are left", sum_of(),
-            predicate=lambda known: f"{known.operand_bytes['addend']} bytes: none are left"),
+            predicate=lambda layer: f"{layer.operand_bytes['addend']} bytes: none are left"),
 ]  # fmt: skip
 
 
@@ -291,8 +291,8 @@ def test_what_a_backend_is_told(side: str, tmp_path: Path) -> None:
         operands = (convolution, y) if side == "left" else (y, convolution)
         return summed(*operands, side, clip=(-20, 90), output_zero_point=-2)
 
-    def predicate(known: Any) -> bool:
-        seen.append(known)
+    def predicate(layer: Any) -> bool:
+        seen.append(layer)
         return True
 
     def note(function: Any) -> Any:
@@ -306,31 +306,31 @@ def test_what_a_backend_is_told(side: str, tmp_path: Path) -> None:
     npu._register_tir_pass(PassPhase.TIR_PHASE_0, tir.prim_func_pass("note", note))
     compiled(module, [npu], tmp_path)
     assert len(seen) == 2 and seen[0] == seen[1]
-    known = seen[1]
-    assert isinstance(known, patterns.QConv2dAdd) and isinstance(known, patterns.QConv2d)
+    layer = seen[1]
+    assert isinstance(layer, patterns.QConv2dAdd) and isinstance(layer, patterns.QConv2d)
     (original,) = (
         Add.of(b.value)
         for b in tvm_api.bindings_of(module["main"])
         if tvm_api.operator_name(b.value) == "quantized.add"
     )
     order = (0, 1, 2) if side == "left" else (1, 0, 2)
-    assert known.addition.zero_points == (3, 5)
-    assert known.addition.multipliers == tuple(original.multipliers[i] for i in order)
-    assert known.addition.shifts == tuple(original.shifts[i] for i in order)
-    assert (known.output_zero_point, known.clip) == (3, (-128, 127))
-    assert (known.addition.output_zero_point, known.addition.clip) == (-2, (-20, 90))
-    assert known.operand_shapes == {
+    assert layer.addition.zero_points == (3, 5)
+    assert layer.addition.multipliers == tuple(original.multipliers[i] for i in order)
+    assert layer.addition.shifts == tuple(original.shifts[i] for i in order)
+    assert (layer.output_zero_point, layer.clip) == (3, (-128, 127))
+    assert (layer.addition.output_zero_point, layer.addition.clip) == (-2, (-20, 90))
+    assert layer.operand_shapes == {
         "data": SHAPE, "addend": WIDE, "weights": (2, 3, 3, 8, 8), "bias": (16,),
         "multipliers": (16,), "shifts": (16,), "result": WIDE,
     }  # fmt: skip
-    assert list(known.operand_shapes) == list(known.POINTERS) == list(known.pointer_types)
-    assert known.operand_bytes["addend"] == known.operand_bytes["result"] == 6 * 5 * 12
-    shapes = {name: array.shape for name, array in known.stored_arrays().items()}
-    assert shapes == known.stored_shapes
-    multipliers, shifts = known.addition.multipliers, known.addition.shifts
+    assert list(layer.operand_shapes) == list(layer.POINTERS) == list(layer.pointer_types)
+    assert layer.operand_bytes["addend"] == layer.operand_bytes["result"] == 6 * 5 * 12
+    shapes = {name: array.shape for name, array in layer.stored_arrays().items()}
+    assert shapes == layer.stored_shapes
+    multipliers, shifts = layer.addition.multipliers, layer.addition.shifts
     plain = example_scalars(patterns.qconv2d())
-    assert list(known.scalars)[: len(plain)] == plain
-    assert dict(list(known.scalars.items())[len(plain) :]) == {
+    assert list(layer.scalars)[: len(plain)] == plain
+    assert dict(list(layer.scalars.items())[len(plain) :]) == {
         "add_left_shift": 20, "convolution_multiplier": multipliers[0],
         "convolution_shift": shifts[0], "addend_zero_point": 5,
         "addend_multiplier": multipliers[1], "addend_shift": shifts[1],
@@ -371,8 +371,8 @@ def test_a_strategy_of_convolutions_is_not_asked(tmp_path: Path) -> None:
     y = integers(2, *SHAPE)
     (got,) = results(sum_of(), [npu], tmp_path, x=integers(2, *SHAPE), y=y)
     np.testing.assert_array_equal(got, y)
-    (known,) = seen
-    assert known.addition.left_shift == 20 and known.weights is None
+    (layer,) = seen
+    assert layer.addition.left_shift == 20 and layer.weights is None
 
 
 def test_a_pass_that_takes_the_composite_apart_is_told(tmp_path: Path) -> None:

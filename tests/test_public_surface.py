@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
+import pydoc
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import umakit
+import umakit.testing
+from umakit import patterns
+from umakit.backend import AcceleratorConfig, UMABackend, load_backend_folder
 from umakit.tools.scaffold import TUTORIALS, backend_files
 
 ROOT = Path(__file__).parents[1]
@@ -117,3 +126,134 @@ def test_the_page_lists_every_public_name(name: str) -> None:
     text = dict(zip(sections[1::2], sections[2::2], strict=True))[name]
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
     assert sorted(listed) == sorted(importlib.import_module(name).__all__)
+
+
+def test_the_page_lists_every_registration() -> None:
+    rows = re.findall(r"^\| `(_register_\w+)(\(.*\))` \| (.*) \|$", PAGE.read_text("utf-8"), re.M)
+    methods = {name: getattr(UMABackend, name) for name in dir(UMABackend)}
+    assert {name: (given, text) for name, given, text in rows} == {
+        name: (arguments_of(method), inspect.getdoc(method).splitlines()[0].rstrip("."))
+        for name, method in methods.items()
+        if name.startswith("_register_")
+    }
+
+
+def arguments_of(method: Any) -> str:
+    """The arguments of a method with their defaults."""
+    signature = inspect.signature(method)
+    arguments = [
+        each.replace(annotation=each.empty)
+        for name, each in signature.parameters.items()
+        if name != "self"
+    ]
+    return str(signature.replace(parameters=arguments, return_annotation=signature.empty))
+
+
+def test_the_page_names_every_section_of_accel_toml() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("**`accel.toml`** has")[2].partition("##")[0]
+    assert set(re.findall(r"`\[+(\w+)\]+`", text)) == set(AcceleratorConfig.model_fields)
+
+
+PATTERNS = [
+    name for name in patterns.__all__
+    if isinstance(getattr(patterns, name), type)
+    and issubclass(getattr(patterns, name), patterns.OperatorPattern)
+]  # fmt: skip
+
+
+def test_all_patterns_are_looked_at() -> None:
+    assert {"qconv2d", "qdense", "qadd", "qmax_pool2d", "OperatorPattern"} <= set(PATTERNS)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_help_describes_every_argument_of_a_pattern(name: str) -> None:
+    pattern = getattr(patterns, name)
+    text = pydoc.render_doc(pattern, renderer=pydoc.plaintext)
+    described = re.findall(
+        r"^ \|      (\w+): \S", text.partition("Method resolution")[0], re.MULTILINE
+    )
+    arguments = list(inspect.signature(pattern).parameters)
+    assert sorted(set(described) - {"BackendError"}) == sorted(arguments)
+    assert len(described) == len(set(described))
+
+
+def test_the_page_names_the_arguments_that_are_no_constraints() -> None:
+    page = (ROOT / "docs" / "patterns.md").read_text(encoding="utf-8")
+    listed = page.partition("except for")[2].partition("which say what the")[0]
+    described = {
+        argument
+        for name in PATTERNS
+        for argument in re.findall(r"(\w+): the driver gets", getattr(patterns, name).__doc__)
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) == described
+
+
+# --- paths --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Named:
+    """A path that is neither a str nor a `pathlib.Path`."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+FUNCTIONS = {
+    f"{module}.{name}": getattr(importlib.import_module(module), name)
+    for module in PUBLIC
+    for name in importlib.import_module(module).__all__
+    if inspect.isfunction(getattr(importlib.import_module(module), name)) or name == "ExportOptions"
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_that_are_paths_may_be_text(name: str) -> None:
+    for argument in inspect.signature(FUNCTIONS[name]).parameters.values():
+        text = str(argument.annotation)
+        assert "Path" not in text or "str | os.PathLike[str]" in text, argument.name
+
+
+def test_as_many_arguments_are_paths_as_are_tried_below() -> None:
+    found = {
+        (name.rpartition(".")[2], argument.name)
+        for name, function in FUNCTIONS.items()
+        for argument in inspect.signature(function).parameters.values()
+        if "PathLike" in str(argument.annotation)
+    }
+    assert found == {
+        ("compile_model", "source"),
+        ("compile_model", "output"),
+        ("ExportOptions", "records"),
+        ("find_backend", "name_or_path"),
+        ("import_model", "source"),
+        ("load_backend_folder", "folder"),
+        ("run_library", "library"),
+        ("compile_and_run", "test_dir"),
+    }
+
+
+@pytest.mark.parametrize("kind", [str, Path, Named])
+def test_every_path_may_be_text(kind: Any, tmp_path: Path) -> None:
+    def path(place: Path) -> Any:
+        return kind(place) if kind is not Named else Named(place)
+
+    model = ROOT / "examples" / "digits" / "digits.onnx"
+    vanilla = ROOT / "backends" / "vanilla_accelerator"
+    backend = umakit.find_backend(path(vanilla))
+    assert backend.target_name == "vanilla_accelerator"
+    assert load_backend_folder(path(vanilla)).target_name == "vanilla_accelerator"
+    network = umakit.import_model(path(model))
+    assert (network.name, network.path) == ("digits", str(model))
+    library = umakit.compile_model(path(model), [backend], path(tmp_path / "library"))
+    image = np.zeros((1, 1, 8, 8), "float32")
+    ran = umakit.run_library(path(tmp_path / "library"), {"image": image})
+    assert ran.runs == 1 and library.path == tmp_path / "library"
+    options = umakit.ExportOptions(records=path(tmp_path / "no_records.json"))
+    with pytest.raises(umakit.UmakitError, match=r"no_records\.json"):
+        umakit.compile_model(path(model), [], path(tmp_path / "other"), options=options)
+    tested = umakit.testing.conv2d_model(channels=1, height=4, width=4, filters=1, kernel=1)
+    umakit.testing.compile_and_run(tested, test_dir=path(tmp_path / "kept"))
+    assert (tmp_path / "kept" / tested.name / "metadata.json").is_file()

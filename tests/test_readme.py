@@ -5,17 +5,24 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from commands import COMMANDS
 from console import check_commands, run
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCS = ROOT / "docs"
 NAMES = "shipping analysis simulator commands architecture"
 PAGES = [README, *(DOCS / f"{name}.md" for name in NAMES.split())]
 """In the order in which their commands run, in one folder. Tutorials have tests of their own."""
+
+
+FROM_CLONE = ("examples", "docs")
+"""What the commands read of a clone. What they write into it Git ignores."""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +43,7 @@ def test_commands_print_what_the_pages_show(
         assert count >= 1, page
     if update:
         return
+    assert_ignored_by_git(workplace)
 
     snippet = re.search(r"```c\n(.*?)```", (DOCS / "shipping.md").read_text("utf-8"), re.DOTALL)
     assert snippet is not None
@@ -48,6 +56,20 @@ def test_commands_print_what_the_pages_show(
     (workplace / "snippet.py").write_text(python[1], encoding="utf-8")
     assert run("python snippet.py", workplace) == "3 operators offloaded\n"
 
+    command = re.search(r"`(python -m pytest [^`]*)`", README.read_text(encoding="utf-8"))
+    assert command is not None
+    # tests/test_scaffold.py runs them.
+    assert re.search(r"\d+ tests collected", run(f"{command[1]} --collect-only", workplace))
+
+
+def assert_ignored_by_git(workplace: Path) -> None:
+    """What commands wrote, if they had run in the clone."""
+    paths = [path for path in sorted(workplace.iterdir()) if path.name not in FROM_CLONE]
+    written = [f"{path.name}/" if path.is_dir() else path.name for path in paths]
+    command = ["git", "-C", str(ROOT), "check-ignore", "--no-index", *written]
+    ignored = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert len(written) > 3 and ignored.splitlines() == written
+
 
 def test_every_page_with_commands_is_run() -> None:
     tutorials = {"vanilla.md", "strawberry.md", "chocolate.md"}
@@ -56,12 +78,23 @@ def test_every_page_with_commands_is_run() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [README, *DOCS.glob("*.md")]:
+    for page in [README, CONTRIBUTING, *DOCS.glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-def test_help_names_every_command_of_the_page() -> None:
+def test_contributors_are_sent_to_files_that_exist() -> None:
+    paths = re.findall(r"`([\w.]+/[\w./-]+)`", CONTRIBUTING.read_text(encoding="utf-8"))
+    named = [path for path in paths if "NAME" not in path]
+    assert len(named) > 20 and [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_page_lists_every_command_that_prints_json() -> None:
     text = (DOCS / "commands.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `uma (\w+)", text, re.MULTILINE))
-    assert listed == set("partition compile run size package diff report tune sim backends".split())
+    printing = {
+        name
+        for name, command in COMMANDS.items()
+        if any("--json" in option.opts for option in command.params)
+    }
+    assert listed == printing

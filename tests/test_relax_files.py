@@ -156,10 +156,10 @@ def damaged(change: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no valid JSON"), ("{}", "no Relax module"), ('{"nodes": 3}', "no Relax module"),
+        ("{", "is not valid JSON"), ("{}", "no Relax module"), ('{"nodes": 3}', "no Relax module"),
         ('{"root_index": 0, "nodes": [{}]}', "no Relax module"),
         ('{"root_index": 7, "nodes": []}', "cannot be loaded"),
-        ("foreign", "holds a ffi.Function, which is no part of a network"),
+        ("foreign", "holds a ffi.Function, which is not part of a network"),
         ("missing", "cannot be loaded"), ("null", "is damaged|cannot be loaded"),
         ("no_module", "holds a Op, not a module"),
     ],

@@ -180,7 +180,7 @@ squeeze stack std strided_slice subtract sum tan tanh tile tril triu trunc varia
 zeros_like
 """.split()
 )
-"""Operators that TVM or umakit can lower, and whose operands are no positions."""
+"""Operators that TVM or umakit can lower, and whose operands are not positions."""
 
 
 def test_every_operator_of_relax_is_decided_about() -> None:

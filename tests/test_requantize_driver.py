@@ -82,9 +82,11 @@ def test_tensorflow_lite_micros_results(name: str, place: Path, tmp_path: Path) 
     path = trained_model(name)
     library = compile_model(path, [ruler], tmp_path / "library")
     assert library.report.offloaded_macs == library.report.total_macs > 0
-    (known,) = library.metadata["umakit"]["inputs"]
-    inputs = np.random.default_rng(3).integers(-128, 128, (12, *known["shape"])).astype(np.int8)
-    (output,) = run_library(library.path, {known["name"]: inputs}).outputs.values()
+    (input_view,) = library.metadata["umakit"]["inputs"]
+    inputs = (
+        np.random.default_rng(3).integers(-128, 128, (12, *input_view["shape"])).astype(np.int8)
+    )
+    (output,) = run_library(library.path, {input_view["name"]: inputs}).outputs.values()
     np.testing.assert_array_equal(output, tflite_micro(path.read_bytes(), inputs))
     assert (library.path / HEADER).is_file()
 

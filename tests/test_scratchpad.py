@@ -24,7 +24,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.errors import AcceleratorConfigError, MemoryPlanError
 from umakit.library.export import Library
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.memory import MemoryPool
+from umakit.memory.pools import MemoryPool
 from umakit.pipeline import ExportOptions
 from umakit.tools.memory_map import draw_memory_map
 
@@ -87,18 +87,18 @@ class ScratchpadNpu(UMABackend):
         headers = ["integer_driver.h", "scratchpad_driver.h", "scratchpad_size.h"]
         self._register_driver(["integer_driver.c", "scratchpad_driver.c"], headers)
 
-    def _fits(self, known: patterns.Composite) -> bool | str:
-        needed = sum(-(-size // 16) * 16 for size in operand_bytes(known))
+    def _fits(self, composite: patterns.Composite) -> bool | str:
+        needed = sum(-(-size // 16) * 16 for size in operand_bytes(composite))
         return needed <= self._size or f"needs {needed:,} B, scratchpad has {self._size:,} B"
 
     def _transfer(self, function: Any) -> Any:
-        known = patterns.parameters_of(function)
-        if known is None:
+        composite = patterns.parameters_of(function)
+        if composite is None:
             return function
         places = []
-        for name, tensor in zip(known.POINTERS, function.params, strict=True):
+        for name, tensor in zip(composite.POINTERS, function.params, strict=True):
             elements = int(np.prod(tir.buffer_shape(tensor)))
-            dtype = known.pointer_types[name]
+            dtype = composite.pointer_types[name]
             place = tir.scratchpad_buffer(name, elements, dtype, self._pool)
             places.append((tensor, place, elements * np.dtype(dtype).itemsize))
         calls: list[tuple[str, list[Any]]] = [
@@ -107,7 +107,7 @@ class ScratchpadNpu(UMABackend):
         ]
         offsets = [tir.pointer(place) for _, place, _ in places]
         pattern = tir.composite_name(function).partition(".")[2]
-        calls.append((f"scratchpad_{pattern}", [*offsets, *known.scalars.values()]))
+        calls.append((f"scratchpad_{pattern}", [*offsets, *composite.scalars.values()]))
         result, place, size = places[-1]
         calls.append(("scratchpad_store", [tir.pointer(place), tir.pointer(result), size]))
         body = tir.allocate([place for _, place, _ in places], tir.driver_calls(calls))
@@ -139,32 +139,36 @@ class ScratchpadNpu(UMABackend):
         return self._folder
 
 
-def operand_bytes(known: Any) -> Iterator[int]:
+def operand_bytes(composite: Any) -> Iterator[int]:
     """Bytes of every operand and of the result."""
     itemsize = {"int8": 1, "int32": 4}
-    shapes = {"data": known.data_shape, "left": known.data_shape, "result": known.output_shape}
-    if "weights" in known.POINTERS:
-        channels = (known.weights_shape[0],)
-        shapes |= {"weights": known.weights_shape, "bias": channels}
-        shapes |= {"multipliers": (known.scales,), "shifts": (known.scales,)}
-        shapes["addend"] = known.output_shape
+    shapes = {
+        "data": composite.data_shape,
+        "left": composite.data_shape,
+        "result": composite.output_shape,
+    }
+    if "weights" in composite.POINTERS:
+        channels = (composite.weights_shape[0],)
+        shapes |= {"weights": composite.weights_shape, "bias": channels}
+        shapes |= {"multipliers": (composite.scales,), "shifts": (composite.scales,)}
+        shapes["addend"] = composite.output_shape
     else:
-        shapes["right"] = known.right_shape
-    for name, dtype in known.pointer_types.items():
+        shapes["right"] = composite.right_shape
+    for name, dtype in composite.pointer_types.items():
         yield int(np.prod(shapes[name])) * itemsize[dtype]
 
 
 def inputs_of(library: Library, count: int) -> Array:
-    (known,) = library.metadata["umakit"]["inputs"]
-    shape = (count, *known["shape"])
+    (input_view,) = library.metadata["umakit"]["inputs"]
+    shape = (count, *input_view["shape"])
     noise = np.random.default_rng(5)
     smooth = np.clip(noise.normal(0, 9, shape).cumsum(axis=-1), -128, 127)
     return np.concatenate([noise.integers(-128, 128, shape), smooth]).astype(np.int8)
 
 
 def outputs_of(library: Library, inputs: Array) -> Array:
-    (known,) = library.metadata["umakit"]["inputs"]
-    (output,) = run_library(library.path, {known["name"]: inputs}).outputs.values()
+    (input_view,) = library.metadata["umakit"]["inputs"]
+    (output,) = run_library(library.path, {input_view["name"]: inputs}).outputs.values()
     return output
 
 

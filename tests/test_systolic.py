@@ -126,8 +126,8 @@ def test_uma_sim_compares_all_dataflows_in_a_table(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gemm", "196,32"], "'196,32' is no matrix product; write M,N,K, such as 196,32,72"),
-        (["--gemm", "a,b,c"], "'a,b,c' is no matrix product"),
+        (["--gemm", "196,32"], "'196,32' is not a matrix product; write M,N,K, such as 196,32,72"),
+        (["--gemm", "a,b,c"], "'a,b,c' is not a matrix product"),
         (["--gemm", "0,1,1"], "m is 0; choose 1 to 2147483647"),
         (["--gemm", "1,1,1", "--rows", "0"], "rows is 0; choose 1 to"),
         (["--gemm", "1,1,1", "--drain", "-1"], "drain cycles is -1; choose 0 to"),

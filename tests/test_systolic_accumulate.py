@@ -41,26 +41,26 @@ def cuts(draw: Draw, channels: int) -> list[int]:
     return sorted({0, channels, *inner})
 
 
-def whole_sums(layer: Layer, data: Array, known: Weights) -> Array:
+def whole_sums(layer: Layer, data: Array, parameters: Weights) -> Array:
     """int32 [oh, ow, channels] before they are scaled."""
     taken, _ = windows(layer, data, layer.zero_points[0])
-    weights = known.weights.astype(np.int64)
+    weights = parameters.weights.astype(np.int64)
     return np.asarray(
-        np.einsum("yxhwi,ohwi->yxo", taken - layer.zero_points[0], weights) + known.bias
+        np.einsum("yxhwi,ohwi->yxo", taken - layer.zero_points[0], weights) + parameters.bias
     )
 
 
 class Tiled(Job):
     """A convolution as a job for each of several ranges of input channels."""
 
-    def put_all(self, data: Array, known: Weights, limits: list[int]) -> None:
+    def put_all(self, data: Array, parameters: Weights, limits: list[int]) -> None:
         columns = self.device.config.array_columns
-        self.put_weights(known, False)  # for bias, multipliers and shifts
+        self.put_weights(parameters, False)  # for bias, multipliers and shifts
         self.put("IFMAP_START", place(self.layer, data))
         self.image = self.device.read("IFMAP_START")
         self.starts = []
         for first, end in itertools.pairwise(limits):
-            self.put("WEIGHTS_START", blocked(known.weights[..., first:end], columns))
+            self.put("WEIGHTS_START", blocked(parameters.weights[..., first:end], columns))
             self.starts.append(self.device.read("WEIGHTS_START"))
         self.limits = limits
 
@@ -89,9 +89,9 @@ def test_tiles_of_input_channels_make_the_whole(
     device.accumulator[:] = 12345
     random = np.random.default_rng(layer.seed)
     image = random.integers(-128, 128, (*layer.size, layer.channels[0])).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Tiled(device, layer, "CONVOLUTION")
-    job.put_all(image, known, limits)
+    job.put_all(image, parameters, limits)
     device.program(DATAFLOW=VALUES["DATAFLOW"][dataflow], ACCUMULATOR_START=start)
     before = device.scratchpad.copy()
     for index in range(len(job.starts) - 1):
@@ -100,14 +100,14 @@ def test_tiles_of_input_channels_make_the_whole(
         assert device.error() == "OK"
         part = limits[index + 1]
         few = dataclasses.replace(layer, channels=(part, layer.channels[1]))
-        few_weights = dataclasses.replace(known, weights=known.weights[..., :part])
+        few_weights = dataclasses.replace(parameters, weights=parameters.weights[..., :part])
         wanted = whole_sums(few, image[..., :part], few_weights)
         np.testing.assert_array_equal(device.accumulator[start // 4 :], wanted.ravel())
         np.testing.assert_array_equal(device.scratchpad, before)
     job.select(len(job.starts) - 1)
     kept = device.accumulator.copy()
     result, _ = job.run()
-    np.testing.assert_array_equal(result, expected(layer, image, known, False))
+    np.testing.assert_array_equal(result, expected(layer, image, parameters, False))
     np.testing.assert_array_equal(device.accumulator, kept)
     assert (device.accumulator[: start // 4] == 12345).all()
 
@@ -264,12 +264,12 @@ def test_a_result_is_added_to_an_addend(
     device = Device(Config(scratchpad_bytes=1 << 17, drain_cycles_per_fold=2))
     random = np.random.default_rng(layer.seed)
     data = random.integers(-128, 128, (*layer.size, layer.channels[0])).astype(np.int8)
-    known = draw_weights(layer, depthwise, random)
+    parameters = draw_weights(layer, depthwise, random)
     shape = (*layer.output, layer.channels[1])
     addend = random.integers(-128, 128, shape).astype(np.int8)
     job = Job(device, layer, "DEPTHWISE" if depthwise else "CONVOLUTION")
     job.put("IFMAP_START", place(layer, data))
-    job.put_weights(known, depthwise)
+    job.put_weights(parameters, depthwise)
     result, cycles = job.run()
 
     as_result = dataclasses.replace(
@@ -288,7 +288,7 @@ def test_a_result_is_added_to_an_addend(
         added = np.lib.stride_tricks.as_strided(bytes_, shape, steps)
     else:
         added, added_cycles = job.run()
-    wanted = numpy_sum(layer, expected(layer, data, known, depthwise), addend, addition)
+    wanted = numpy_sum(layer, expected(layer, data, parameters, depthwise), addend, addition)
     np.testing.assert_array_equal(added, wanted)
     assert added_cycles == cycles
     assert result.shape == added.shape

@@ -68,13 +68,13 @@ def test_convolutions_are_those_of_numpy(
                            scratchpad_bytes=1 << 17))  # fmt: skip
     random = np.random.default_rng(layer.seed)
     data = random.integers(-128, 128, (*layer.size, layer.channels[0])).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Job(device, layer, "CONVOLUTION")
     device.write("DATAFLOW", DATAFLOWS[dataflow])
     job.put("IFMAP_START", place(layer, data))
-    job.put_weights(known, False)
+    job.put_weights(parameters, False)
     result, cycles = job.run()
-    np.testing.assert_array_equal(result, expected(layer, data, known, False))
+    np.testing.assert_array_equal(result, expected(layer, data, parameters, False))
     m, n = math.prod(layer.output), layer.channels[1]
     k = math.prod(layer.kernel) * layer.channels[0]
     assert cycles == closed_form(dataflow, m, n, k, *array, drain)
@@ -90,13 +90,13 @@ def test_depthwise_convolutions_are_those_of_numpy(
     device = Device(Config(array_rows=array[0], array_columns=array[1]))
     random = np.random.default_rng(layer.seed)
     data = random.integers(-128, 128, (*layer.size, layer.channels[0])).astype(np.int8)
-    known = draw_weights(layer, True, random)
+    parameters = draw_weights(layer, True, random)
     job = Job(device, layer, "DEPTHWISE")
     device.write("DATAFLOW", DATAFLOWS[dataflow])
     job.put("IFMAP_START", place(layer, data))
-    job.put_weights(known, True)
+    job.put_weights(parameters, True)
     result, cycles = job.run()
-    np.testing.assert_array_equal(result, expected(layer, data, known, True))
+    np.testing.assert_array_equal(result, expected(layer, data, parameters, True))
     m, n, k = math.prod(layer.output), layer.channels[1], math.prod(layer.kernel)
     assert cycles == closed_form(dataflow, m, n, k, *array, 0)
     assert device.counter("USEFUL_MACS") == m * n * k
@@ -136,12 +136,12 @@ def test_a_fully_connected_layer_is_a_convolution_of_one_position() -> None:
     device = Device()
     random = np.random.default_rng(1)
     data = random.integers(-128, 128, (1, 1, 500)).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Job(device, layer, "CONVOLUTION")
     job.put("IFMAP_START", data)
-    job.put_weights(known, False)
+    job.put_weights(parameters, False)
     result, _ = job.run()
-    np.testing.assert_array_equal(result, expected(layer, data, known, False))
+    np.testing.assert_array_equal(result, expected(layer, data, parameters, False))
 
 
 def test_sums_wrap_at_32_bits() -> None:
@@ -171,10 +171,10 @@ def test_engines_overlap_unless_they_share_a_bank(banks: int) -> None:
     )  # fmt: skip
     random = np.random.default_rng(3)
     data = random.integers(-128, 128, (9, 9, 8)).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Job(device, layer, "CONVOLUTION")
     job.put("IFMAP_START", data)
-    job.put_weights(known, False)
+    job.put_weights(parameters, False)
     result, cycles = job.run()
 
     source = np.full(1 << 13, 55, np.uint8)

@@ -100,13 +100,13 @@ def test_cycles_of_one_job(
     )  # fmt: skip
     random = np.random.default_rng(1)
     data = random.integers(-128, 128, (side, side, k)).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Job(device, layer, "CONVOLUTION")
     device.write("DATAFLOW", DATAFLOWS[dataflow])
     job.put("IFMAP_START", data)
-    job.put_weights(known, False)
+    job.put_weights(parameters, False)
     result, found = job.run()
-    np.testing.assert_array_equal(result, expected(layer, data, known, False))
+    np.testing.assert_array_equal(result, expected(layer, data, parameters, False))
     m = side * side
     if not preload:
         assert found == closed_form(dataflow, m, n, k, rows, columns, drain)
@@ -166,12 +166,12 @@ def test_few_channels_are_packed(channels: int, folds: int) -> None:
     )  # fmt: skip
     random = np.random.default_rng(1)
     data = random.integers(-128, 128, (8, 8, 5)).astype(np.int8)
-    known = draw_weights(layer, False, random)
+    parameters = draw_weights(layer, False, random)
     job = Job(device, layer, "CONVOLUTION")
     job.put("IFMAP_START", data)
-    job.put_weights(known, False)
+    job.put_weights(parameters, False)
     result, found = job.run()
-    np.testing.assert_array_equal(result, expected(layer, data, known, False))
+    np.testing.assert_array_equal(result, expected(layer, data, parameters, False))
     assert found == folds * (16 + 16 + 5 - 2)
     assert device.counter("MACS") == folds * 256 * 5 >= device.counter("USEFUL_MACS")
     assert math.ceil(channels * 64 / 256) <= folds

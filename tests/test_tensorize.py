@@ -87,7 +87,7 @@ def fits(context: Any) -> bool | str:
     if a is None or b is None or len(a) != 2 or tvm_api.dtype_of(root) != "int32":
         return "not a product of int8 matrices to int32"
     if a[0] % ROWS or b[1] % COLUMNS or a[1] % DEPTH:
-        return f"sizes are no multiples of {ROWS}, {COLUMNS}, {DEPTH}"
+        return f"sizes are not multiples of {ROWS}, {COLUMNS}, {DEPTH}"
     return True
 
 
@@ -148,7 +148,7 @@ def test_sizes_that_the_instruction_does_not_divide_run_on_the_cpu(tmp_path: Pat
     module, data, wanted = matmul(6, 8, 8)
     library = umakit.compile_model(module, [GemmNpu(tmp_path)], tmp_path / "library", name="net")
     (row,) = library.report.placements
-    assert (row.where, row.reason) == ("cpu", "sizes are no multiples of 4, 4, 8")
+    assert (row.where, row.reason) == ("cpu", "sizes are not multiples of 4, 4, 8")
     (result,) = umakit.run_library(library.path, {"x": data}).outputs.values()
     np.testing.assert_array_equal(result, wanted)
 

@@ -191,7 +191,7 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
 
 
 def test_a_library_from_a_damaged_or_foreign_file(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no TensorFlow Lite file"):
+    with pytest.raises(ModelError, match="is not a TensorFlow Lite file"):
         import_model(write(tmp_path, b"something else altogether"))
     with pytest.raises(ModelError, match="no such file"):
         import_model(tmp_path / "missing.tflite")
@@ -202,7 +202,7 @@ REFUSED = {
     "no scale": (convolution(scale=()), "CONV_2D that writes 'conv/y': tensor 'x' has no scale"),
     "a stride of 0": (convolution(stride=0), "CONV_2D that writes 'conv/y': its StrideH is 0"),
     "weights of another width": (convolution(dtype="uint8"), "uint8, int8 to uint8; quantize"),
-    "int16": (convolution(dtype="int16"), "tensor 'x' has a zero point that is no int16"),
+    "int16": (convolution(dtype="int16"), "tensor 'x' has a zero point that is not int16"),
     "weights of another type": (convolution(dtype="float32"), "float32, int8 to float32"),
     "weights with a zero point": (convolution(weights_zero_point=2), "a zero point other than 0"),
     "another schema": (convolution(version=2), "has schema version 2, not 3"),

@@ -18,8 +18,8 @@ from umakit.quantized import quantize_to_integers
 
 KNOWN: dict[str, Any] = {"scale": 0.1}
 STATEFUL = (
-    "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM", "VAR_HANDLE", "READ_VARIABLE", "CALL_ONCE", "WHILE",
-    "IF", "LSTM", "RNN",
+    "VAR_HANDLE", "READ_VARIABLE", "CALL_ONCE", "WHILE", "IF", "LSTM", "RNN",
+    "BIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
 )  # fmt: skip
 
 
@@ -54,18 +54,22 @@ def other_code(newer: int) -> bytes:
 
 
 BAD = {
-    "nothing": (b"", "is no TensorFlow Lite file"),
+    "nothing": (b"", "is not a TensorFlow Lite file"),
     "half of a file": (single()[:300], "is truncated or damaged"),
-    "another format": (b"PK\x03\x04" + bytes(100), "is no TensorFlow Lite file"),
+    "another format": (b"PK\x03\x04" + bytes(100), "is not a TensorFlow Lite file"),
     "an operator that is not supported": (
         single("FLOOR"), "operator FLOOR that writes 'y' is not supported as a quantized operator"
     ),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y'"),
     "no scale": (single(scale=()), "tensor 'x' has no scale"),
-    "a scale of no number": (single(scale=float("nan")), "has scales that are no positive numbers"),
+    "a scale of no number": (single(scale=float("nan")), "has scales that are not positive"),
     "a dynamic shape": (single(shape=(1, -1)), "tensor 'x' has the dynamic shape"),
     "a sparse tensor": (single(sparse=True), "tensor 'x' is sparse"),
-    "a variable": (unread(variable=True), "tensor 'odd' is a variable"),
+    "a variable": (unread(variable=True), "tensor 'odd' is a variable, which outlives"),
+    "a variable with values": (
+        unread(variable=True, data=np.ones((1, 4), np.int8)), "'odd' is a variable with values"
+    ),
+    "a variable as input": (single(variable=True), "the variable 'x' is an input or an output"),
     "several subgraphs": (single(subgraphs=2), "has 2 subgraphs; only one is supported"),
     "values behind the flatbuffer": (unread(offset=4096), "'odd' lie behind the flatbuffer"),
     "too few values": (

@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from comparisons import SANITIZED
+from comparisons import SANITIZED, examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tflite_cases import Case, Tensor, assert_equals_micro
 from tflite_exactness import (
     EXAMPLES,
     activations,
@@ -51,6 +52,19 @@ def test_quantize_of_integers(
     )
     file.operator("QUANTIZE", [x], [y], "QuantizeOptions")
     assert_exact(file.finish([x], [y]), (1, 400), seed, dtype=source)
+
+
+@examples(4)
+@given(
+    st.sampled_from(["int8", "int16"]), scales, st.floats(0.001, 30.0), st.floats(0, 1), seeds
+)  # fmt: skip
+def test_quantize_to_32_bits(
+    source: str, scale: float, ratio: float, zero: float, seed: int
+) -> None:
+    point = round(np.iinfo(source).min * zero)
+    x = Tensor((60,), source, scale, point)
+    y = Tensor((60,), "int32", scale * ratio)
+    assert_equals_micro([Case("QUANTIZE", [x], [y], "QuantizeOptions")], seed)
 
 
 @pytest.mark.parametrize("zero", [-128, 3])

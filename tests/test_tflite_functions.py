@@ -123,7 +123,7 @@ REFUSED = {
         Case("CAST", [Tensor((3,), "int32")], [Tensor((3,), "int64")], "CastOptions"),
         "CAST that writes 'y0_0' has dtypes",
     ),
-    "numbers that are no logic": (
+    "numbers that are not logic": (
         Case("LOGICAL_NOT", [Tensor((3,), "int32")], [Tensor((3,), "int32")]),
         "LOGICAL_NOT that writes 'y0_0' has dtypes",
     ),

@@ -172,12 +172,12 @@ def test_resize_bilinear(
     batch: int, height: int, width: int, rows: int, columns: int, count: int,
     mode: tuple[bool, bool], zero_point: int, seed: int,
 ) -> None:  # fmt: skip
-    known = {"scale": 0.3, "zero_point": zero_point}
+    quantization = {"scale": 0.3, "zero_point": zero_point}
     file = TfliteFile()
     shape = (batch, height, width, count)
-    x = file.tensor(shape, **known, name="x")
+    x = file.tensor(shape, **quantization, name="x")
     size = file.tensor([2], "int32", data=np.array([rows, columns], np.int32), name="size")
-    y = file.tensor((batch, rows, columns, count), **known, name="y")
+    y = file.tensor((batch, rows, columns, count), **quantization, name="y")
     file.operator(
         "RESIZE_BILINEAR", [x, size], [y], "ResizeBilinearOptions", AlignCorners=mode[0],
         HalfPixelCenters=mode[1],
@@ -208,14 +208,16 @@ def test_place_of_an_extreme(code: str, shape: list[int], data: st.DataObject, s
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_unpack_and_pack_in_another_order(dtype: str, axis: int) -> None:
     shape = (3, 4, 5)
-    known = {"scale": 0.25, "zero_point": 0 if dtype == "int16" else -3}
+    quantization = {"scale": 0.25, "zero_point": 0 if dtype == "int16" else -3}
     count = shape[axis]
     rest = [extent for place, extent in enumerate(shape) if place != axis % 3]
     file = TfliteFile()
-    x = file.tensor(shape, dtype, **known, name="x")
-    parts = [file.tensor(rest, dtype, **known, name=f"part{number}") for number in range(count)]
+    x = file.tensor(shape, dtype, **quantization, name="x")
+    parts = [
+        file.tensor(rest, dtype, **quantization, name=f"part{number}") for number in range(count)
+    ]
     file.operator("UNPACK", [x], parts, "UnpackOptions", Num=count, Axis=axis)
-    y = file.tensor(shape, dtype, **known, name="y")
+    y = file.tensor(shape, dtype, **quantization, name="y")
     file.operator("PACK", parts[::-1], [y], "PackOptions", ValuesCount=count, Axis=axis)
     assert_exact(file.finish([x], [y]), shape, dtype=dtype)
 

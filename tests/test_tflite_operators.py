@@ -373,15 +373,15 @@ def test_change_of_scale(
 def test_movements_of_integers(zero_point: int) -> None:
     """PAD with the zero point, CONCATENATION, RESHAPE: one after the other."""
     file = TfliteFile()
-    known = {"scale": 0.25, "zero_point": zero_point}
-    x = file.tensor([1, 3, 4, 2], **known, name="x")
+    quantization = {"scale": 0.25, "zero_point": zero_point}
+    x = file.tensor([1, 3, 4, 2], **quantization, name="x")
     pads = np.array([[0, 0], [1, 2], [0, 1], [0, 0]], np.int32)
     amounts = file.tensor([4, 2], "int32", data=pads, name="pads")
-    padded = file.tensor([1, 6, 5, 2], **known, name="padded")
+    padded = file.tensor([1, 6, 5, 2], **quantization, name="padded")
     file.operator("PAD", [x, amounts], [padded], "PadOptions")
-    both = file.tensor([1, 6, 5, 4], **known, name="both")
+    both = file.tensor([1, 6, 5, 4], **quantization, name="both")
     file.operator("CONCATENATION", [padded, padded], [both], "ConcatenationOptions", Axis=3)
-    y = file.tensor([2, 60], **known, name="y")
+    y = file.tensor([2, 60], **quantization, name="y")
     shape = file.tensor([2], "int32", data=np.array([2, 60], np.int32), name="shape")
     file.operator("RESHAPE", [both, shape], [y], "ReshapeOptions")
     assert_exact(file.finish([x], [y]), (1, 3, 4, 2))

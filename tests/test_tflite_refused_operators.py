@@ -45,17 +45,21 @@ def one(
         values: of the options.
     """
     file = TfliteFile()
-    known: dict[str, Any] = {} if source == "int32" else {"scale": source_scale}
-    x = file.tensor(shape, source, **known, name="x")
+    quantization: dict[str, Any] = {} if source == "int32" else {"scale": source_scale}
+    x = file.tensor(shape, source, **quantization, name="x")
     more, inputs = [], [x]
     for number, item in enumerate(extra):
-        array, known = (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
+        array, quantization = (
+            (item[0], {"scale": item[1]}) if isinstance(item, tuple) else (item, {})
+        )
         if array is None:
             more.append(file.tensor([1], "int32", name="given"))
             inputs.append(more[-1])
             continue
         name = f"constant{number}"
-        more.append(file.tensor(array.shape, str(array.dtype), data=array, name=name, **known))
+        more.append(
+            file.tensor(array.shape, str(array.dtype), data=array, name=name, **quantization)
+        )
     y = file.tensor(
         result_shape or shape, result, scale=result_scale, zero_point=result_zero, name="y"
     )
@@ -191,7 +195,7 @@ REFUSED = {
     ),
     "16 bits with a zero point": (
         one("RELU", source="int16", result="int16", result_zero=3),
-        "RELU that writes 'y': tensor 'y' has a zero point that is no int16",
+        "RELU that writes 'y': tensor 'y' has a zero point that is not int16",
     ),
     "a sum of 8 and 16 bits": (
         one("ADD", "AddOptions", extra=((np.ones(4, np.int16), 0.1),)), "int8, int16 to int8"
@@ -222,8 +226,8 @@ REFUSED = {
     "PAD by less than nothing": (
         one("PAD", extra=(integers([0, -1], [0, 0]),)), r"'y': its paddings are \[0, -1, 0, 0\]"
     ),
-    "MEAN over axes that are no constant": (
-        one("MEAN", "ReducerOptions", extra=(None,)), "MEAN that writes 'y': its input 1 is no con"
+    "MEAN over axes that are not constant": (
+        one("MEAN", "ReducerOptions", extra=(None,)), "MEAN that writes 'y': its input 1 is not a c"
     ),
     "MEAN over an axis that is not there": (
         one("MEAN", "ReducerOptions", extra=(integers(2),)), r"'y': its axes are \[2\]"
@@ -258,6 +262,41 @@ REFUSED = {
         one("TRANSPOSE_CONV", "TransposeConvOptions", Padding=1, StrideH=1, StrideW=1, first=True,
             shape=IMAGE, result_shape=(1, 9, 9, 1), extra=(integers(1, 9, 9, 1), WEIGHTS)),
         "'y': its result of 9 rows or columns is larger",
+    ),
+    "SPACE_TO_BATCH_ND of blocks that do not divide": (
+        one("SPACE_TO_BATCH_ND", "SpaceToBatchNDOptions", shape=IMAGE,
+            extra=(integers(2, 2), integers([0, 1], [0, 0]))),
+        r"SPACE_TO_BATCH_ND that writes 'y': its blocks \[2, 2\] do not divide \[3, 2\]",
+    ),
+    "SPACE_TO_BATCH_ND of blocks of 0": (
+        one("SPACE_TO_BATCH_ND", "SpaceToBatchNDOptions", shape=IMAGE,
+            extra=(integers(2, 0), integers([0, 0], [0, 0]))),
+        r"'y': its blocks are \[2, 0\] and its borders \[0, 0, 0, 0\]",
+    ),
+    "BATCH_TO_SPACE_ND of too few blocks": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(4, 2, 2, 4),
+            extra=(integers(2), integers([0, 0]))),
+        r"'y': its blocks are \[2\] and its borders \[0, 0\]",
+    ),
+    "BATCH_TO_SPACE_ND of batches that are no blocks": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(6, 2, 2, 4),
+            extra=(integers(2, 2), integers([0, 0], [0, 0]))),
+        r"'y': its blocks \[2, 2\] do not divide 6 batches",
+    ),
+    "BATCH_TO_SPACE_ND that crops everything": (
+        one("BATCH_TO_SPACE_ND", "BatchToSpaceNDOptions", shape=(4, 2, 2, 4),
+            extra=(integers(2, 2), integers([0, 0], [1, 3]))),
+        r"'y': its crops \[\(0, 0\), \(1, 3\)\] leave nothing",
+    ),
+    "FULLY_CONNECTED of shuffled weights": (
+        one("FULLY_CONNECTED", "FullyConnectedOptions", WeightsFormat=1,
+            extra=((np.ones((4, 4), np.int8), 0.1),)),
+        "FULLY_CONNECTED that writes 'y': its weights are shuffled",
+    ),
+    "FULLY_CONNECTED of other rows": (
+        one("FULLY_CONNECTED", "FullyConnectedOptions",
+            extra=((np.ones((4, 3), np.int8), 0.1),)),
+        r"'y': its data of shape \[1, 4\] is not rows of 3",
     ),
     "TRANSPOSE_CONV with a stride of 0": (
         one("TRANSPOSE_CONV", "TransposeConvOptions", first=True, shape=IMAGE,

@@ -177,11 +177,11 @@ def test_extremum_with_a_constant(
 ) -> None:  # fmt: skip
     shape, other = pair
     data = np.random.default_rng(seed).integers(-128, 128, other).astype(dtype)
-    known = {"scale": scale, "zero_point": 0 if dtype == "int16" else zero_point}
+    quantization = {"scale": scale, "zero_point": 0 if dtype == "int16" else zero_point}
     file = TfliteFile()
-    x = file.tensor(shape, dtype, **known, name="x")
-    c = file.tensor(other, dtype, **known, data=data, name="c")
-    y = file.tensor(np.broadcast_shapes(shape, other), dtype, **known, name="y")
+    x = file.tensor(shape, dtype, **quantization, name="x")
+    c = file.tensor(other, dtype, **quantization, data=data, name="c")
+    y = file.tensor(np.broadcast_shapes(shape, other), dtype, **quantization, name="y")
     file.operator(code, [x, c], [y], "MaximumMinimumOptions")
     assert_exact(file.finish([x], [y]), shape, seed, dtype=dtype)
 
@@ -195,14 +195,14 @@ class Moved:
     def __init__(self, shape: tuple[int, ...], dtype: str, zero_point: int = -3) -> None:
         self.file = TfliteFile()
         self.dtype = dtype
-        self.known: dict[str, Any] = {
+        self.quantization: dict[str, Any] = {
             "scale": 0.25, "zero_point": 0 if dtype == "int16" else zero_point
         }  # fmt: skip
         self.shape = shape
         self.x = self.tensor(shape, "x")
 
     def tensor(self, shape: tuple[int, ...], name: str, data: Any = None) -> int:
-        return self.file.tensor(shape, self.dtype, **self.known, name=name, data=data)
+        return self.file.tensor(shape, self.dtype, **self.quantization, name=name, data=data)
 
     def integers(self, values: Any, name: str) -> int:
         array = np.array(values, np.int32)

@@ -75,6 +75,9 @@ def image(code: str, options: str, **values: object) -> Callable[[Draw], Case]:
     return lambda x: Case(code, [x(1, 4, 4, 2)], [x(1, 4, 4, 2)], options, facts)
 
 
+ROWS = Tensor((2,), "int32", values=np.tile(np.array([1, 0], np.int32), (INFERENCES, 1)))
+"""An input of the positions of rows, the same in each inference."""
+
 CASES: dict[str, Callable[[Draw], Case]] = {
     **{code: one(code) for code in (
         "CEIL COS EXP FLOOR LOG LOGICAL_NOT NEG RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 ROUND RSQRT "
@@ -162,8 +165,7 @@ CASES: dict[str, Callable[[Draw], Case]] = {
                                     [x(2, 2)], "StridedSliceOptions"),
     "TRANSPOSE": lambda x: Case("TRANSPOSE", [x(2, 3), of([1, 0])], [x(3, 2)]),
     "UNPACK": lambda x: Case("UNPACK", [x(2, 3)], [x(3), x(3)], "UnpackOptions", {"Num": 2}),
-    "EMBEDDING_LOOKUP": lambda x: Case("EMBEDDING_LOOKUP", [of([1, 0]), constant(x(3, 4))],
-                                       [x(2, 4)]),
+    "EMBEDDING_LOOKUP": lambda x: Case("EMBEDDING_LOOKUP", [ROWS, constant(x(3, 4))], [x(2, 4)]),
     "DYNAMIC_UPDATE_SLICE": lambda x: Case("DYNAMIC_UPDATE_SLICE", [x(3, 4), x(1, 4), of([1, 0])],
                                            [x(3, 4)]),
 }  # fmt: skip

@@ -185,9 +185,9 @@ def test_pool(
         values = (np.where(inside, views, 0).sum((3, 4)) + terms // 2) // terms
     expected = clipped(values - zero, scale, zero, activation)
     file = TfliteFile()
-    known = {"scale": scale, "zero_point": zero}
-    x = file.tensor((1, height, width, count), "uint8", **known, name="x")
-    y = file.tensor((1, *expected.shape[1:]), "uint8", **known, name="y")
+    quantization = {"scale": scale, "zero_point": zero}
+    x = file.tensor((1, height, width, count), "uint8", **quantization, name="x")
+    y = file.tensor((1, *expected.shape[1:]), "uint8", **quantization, name="y")
     file.operator(
         code, [x], [y], "Pool2DOptions", Padding=padding, StrideH=step[0], StrideW=step[1],
         FilterHeight=window[0], FilterWidth=window[1], FusedActivationFunction=activation,
@@ -275,7 +275,7 @@ def test_real_numbers_become_unsigned_integers() -> None:
 )
 def test_functions_of_two_tensors(code: str, activation: int) -> None:
     arithmetic = code in ("ADD", "SUB", "MUL")
-    known = (0.11, 77)
+    quantization = (0.11, 77)
     result = (8.0, 120) if code == "MUL" else (0.05 if activation else 0.6, 120)
     data = np.random.default_rng(1).integers(0, 256, SHAPE)
     options = {"MAXIMUM": "MaximumMinimumOptions"}.get(code, f"{code.capitalize()}Options")
@@ -286,9 +286,9 @@ def test_functions_of_two_tensors(code: str, activation: int) -> None:
 
     def build(dtype: str) -> bytes:
         twin = Twins(dtype)
-        x = twin.tensor(SHAPE, *known, "x")
-        c = twin.tensor(SHAPE, *((0.4, 3) if arithmetic else known), "c", data)
-        y = twin.tensor(shape, *(result if arithmetic else known), "y")
+        x = twin.tensor(SHAPE, *quantization, "x")
+        c = twin.tensor(SHAPE, *((0.4, 3) if arithmetic else quantization), "c", data)
+        y = twin.tensor(shape, *(result if arithmetic else quantization), "y")
         twin.file.operator(code, [x, c], [y], options, **values)
         return twin.file.finish([x], [y])
 
@@ -306,13 +306,13 @@ def assert_twins(build: Any) -> None:
 def test_movements_and_a_classifier() -> None:
     """PAD with the zero point, RESHAPE, and the largest of each row."""
     file = TfliteFile()
-    known = {"scale": 0.1, "zero_point": 90}
-    x = file.tensor((3, 4), "uint8", **known, name="x")
+    quantization = {"scale": 0.1, "zero_point": 90}
+    x = file.tensor((3, 4), "uint8", **quantization, name="x")
     widths = np.array([[1, 0], [0, 2]], np.int32)
-    padded = file.tensor((4, 6), "uint8", **known, name="padded")
+    padded = file.tensor((4, 6), "uint8", **quantization, name="padded")
     file.operator("PAD", [x, file.tensor((2, 2), "int32", data=widths)], [padded], "PadOptions")
     shape = file.tensor((2,), "int32", data=np.array([6, 4], np.int32))
-    rows = file.tensor((6, 4), "uint8", **known, name="rows")
+    rows = file.tensor((6, 4), "uint8", **quantization, name="rows")
     file.operator("RESHAPE", [padded, shape], [rows], "ReshapeOptions")
     y = file.tensor((6,), "int32", name="y")
     axis = file.tensor((1,), "int32", data=np.array([1], np.int32))

@@ -103,12 +103,12 @@ class Written:
 
 
 def written(commands: list[Programmed]) -> list[Written]:
-    known: dict[str, int] = {}
+    previous: dict[str, int] = {}
     result = []
     for each in commands:
-        changed = {name: v for name, v in each.registers.items() if known.get(name) != v}
+        changed = {name: v for name, v in each.registers.items() if previous.get(name) != v}
         result.append(Written(each, changed))
-        known |= each.registers
+        previous |= each.registers
     return result
 
 

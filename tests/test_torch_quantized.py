@@ -635,8 +635,8 @@ def test_quantization_without_a_meaning_in_c_is_refused(
     ],
 )
 def test_operators_of_other_quantizations_are_told_by_name(operator: str, said: str) -> None:
-    known = refusal(operator)
-    assert known is not None and said in known[0] and known[1]
+    found = refusal(operator)
+    assert found is not None and said in found[0] and found[1]
     assert refusal("aten.relu.default") is None
 
 

@@ -141,7 +141,7 @@ HOSTILE: dict[str, tuple[Callable[[Content, str], None], str]] = {
     "operator as argument": (operator_argument, r"'torch\.hub\.load' .* is not loaded"),
     "name of a node": (name_of_node, "is not loaded"),
     "guard": (guard, ""),
-    "size": (size, "is no arithmetic"),
+    "size": (size, "is not arithmetic"),
     "no call": (
         lambda c, _: c["graph_module"]["module_call_graph"][0].update(signature=None),
         "does not say how it is called",

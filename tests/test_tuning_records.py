@@ -88,9 +88,13 @@ def test_a_library_is_cut_as_its_records_say(tuned: Path, tmp_path: Path) -> Non
     layers = sum(len(record.operators) for record in records.layers)
     assert cut.metadata["umakit"]["tilings"] == {"layers": layers, "tuned": layers}
     assert plain.metadata["umakit"]["tilings"] is None
-    (known,) = cut.metadata["umakit"]["inputs"]
+    (input_view,) = cut.metadata["umakit"]["inputs"]
     random = np.random.default_rng(3)
-    inputs = {known["name"]: random.normal(0, 1, (4, *known["shape"])).astype(known["dtype"])}
+    inputs = {
+        input_view["name"]: random.normal(0, 1, (4, *input_view["shape"])).astype(
+            input_view["dtype"]
+        )
+    }
     results = [run_library(each.path, inputs, profile=True) for each in (plain, cut)]
     for name, values in results[0].outputs.items():
         np.testing.assert_array_equal(results[1].outputs[name], values)
@@ -185,7 +189,7 @@ def test_the_command_line_says_what_is_wrong_with_a_file(
         ([*compiling, str(broken), "-b", CHOCOLATE], "is not valid JSON"),
         ([*compiling, str(tmp_path / "no.json"), "-b", CHOCOLATE], "no such file; `uma tune"),
         ([*compiling, str(tuned)], "no backend that cuts layers into tiles was given"),
-        ([*CALL, str(broken)], "exists and is no file of tuning records"),
+        ([*CALL, str(broken)], "exists and is not a file of tuning records"),
         ([*CALL, str(tmp_path / "no" / "r.json")], "no such folder"),
         (
             ["tune", str(MODEL), "-b", "strawberry_accelerator", "-r", str(tmp_path / "new.json")],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from umakit.devices.run import run_library
     from umakit.errors import UmakitError
     from umakit.frontend import import_model
-    from umakit.memory import MemoryPool
+    from umakit.memory.pools import MemoryPool
     from umakit.pipeline import ExportOptions, compile_model
     from umakit.registration.backend import PassPhase
     from umakit.registration.strategy import OpStrategy
@@ -49,7 +49,7 @@ __getattr__ = imported_on_use(
     {
         "AOTModel": "umakit.testing.harness",
         "ExportOptions": "umakit.pipeline",
-        "MemoryPool": "umakit.memory",
+        "MemoryPool": "umakit.memory.pools",
         "OpStrategy": "umakit.registration.strategy",
         "PassPhase": "umakit.registration.backend",
         "UMABackend": "umakit.backend.base",

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,20 +27,16 @@ from typing import Any, Literal, get_args
 
 from umakit import tvm_api
 from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import LibraryError, LoweringError, MemoryPlanError
+from umakit.errors import InputError, LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
 from umakit.lower import Lowered, lower
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine import Layer, Tiling
-from umakit.memory import (
-    DEFAULT_PLANNER,
-    MemoryPool,
-    check_planner,
-    memory_pools,
-    plan_memory,
-    scratchpads_hold,
-)
+from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planning import check_planner, plan_memory
+from umakit.memory.pools import MemoryPool, memory_pools
+from umakit.memory.scratchpads import scratchpads_hold
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.overlap import Overlap, overlap_with_cpu
@@ -48,6 +45,7 @@ from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
 from umakit.registration.inputs import input_files
+from umakit.text.escaping import shown
 
 Progress = Callable[[str], None]
 
@@ -57,7 +55,7 @@ class ExportOptions:
     """Options of a compilation.
 
     Attributes:
-        planner: memory planner, a name of `umakit.memory.PLANNERS`.
+        planner: memory planner, a name of `umakit.memory.planners.PLANNERS`.
         pools: memory pools of the board in order of preference, after those of the backends.
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
         keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
@@ -76,10 +74,27 @@ class ExportOptions:
     weights: Literal["c", "blob"] = "c"
     keep_in_scratchpads: bool = True
     overlap: Overlap = "free"
-    records: Path | None = None
+    records: str | os.PathLike[str] | None = None
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not exist.
+
+        Raises:
+            LibraryError: there is no such form of the weights, or no such overlap.
+            MemoryPlanError: there is no such planner, or a pool is not a `MemoryPool`.
+        """
+        parse_weights(self.weights)
+        parse_overlap(self.overlap)
+        check_planner(self.planner)
+        for pool in self.pools:
+            if not isinstance(pool, MemoryPool):
+                raise MemoryPlanError(
+                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
+                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
+                )
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Return the names of the C interface that no tensor may have.
@@ -140,7 +155,7 @@ class Network:
 
 @tvm_api.one_at_a_time
 def import_network(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -163,7 +178,7 @@ def import_network(
 
 @tvm_api.one_at_a_time
 def partition_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     backends: Sequence[Backend],
     *,
     name: str | None = None,
@@ -193,9 +208,9 @@ def partition_model(
 
 
 def compile_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     backends: Sequence[Backend],
-    output: str | Path,
+    output: str | os.PathLike[str],
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -223,20 +238,47 @@ def compile_model(
         notice: callback with each decision that was made for the user.
 
     Raises:
+        InputError: an argument is of another type.
         UmakitError: its subclass says which stage refused and why.
     """
+    _check_types(backends, output, options)
     destination, options = Path(output), options or ExportOptions()
-    files = model_files(source) if isinstance(source, (str, Path)) else []
-    inputs = input_files(options.records, backends=backends, model=files)
+    files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
+    records = None if options.records is None else Path(options.records)
+    inputs = input_files(records, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
-    check_planner(options.planner)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
         rounding=rounding, progress=progress, notice=notice,
     )  # fmt: skip
-    return export_program(
+    library = export_program(
         network.model, partitioned, backends, destination, options, progress, inputs
     )
+    for sentence in library.metadata["umakit"]["notices"][len(network.model.notices) :]:
+        notice(sentence)
+    return library
+
+
+def _check_types(backends: object, output: object, options: object) -> None:
+    """Refuse arguments of `compile_model` that are of another type, as scripts write them.
+
+    Raises:
+        InputError: names the argument and how to write it.
+    """
+    if isinstance(backends, Backend | str | os.PathLike) or not isinstance(backends, Sequence):
+        raise InputError(
+            "backends is not a list of backends", fix='write [umakit.find_backend("NAME")]'
+        )
+    for backend in backends:
+        if not isinstance(backend, Backend):
+            raise InputError(
+                f"backends hold {shown(str(backend), 60)!r}, which is not a backend",
+                fix='write umakit.find_backend("NAME"), where NAME may be the path of a folder',
+            )
+    if not isinstance(output, str | os.PathLike):
+        raise InputError("output is not a path", fix="name the folder or tar file to write")
+    if not isinstance(options, ExportOptions | None):
+        raise InputError("options are not ExportOptions", fix="write umakit.ExportOptions(...)")
 
 
 @tvm_api.one_at_a_time
@@ -301,10 +343,11 @@ def lower_to_kernels(
     """
     if options.records is None:
         return lower(partitioned, backends, options.index_checks, options.tilings)
-    tilings = read_tilings(options.records, model, backends)
+    records = Path(options.records)
+    tilings = read_tilings(records, model, backends)
     lowered = lower(partitioned, backends, options.index_checks, {**options.tilings, **tilings})
     for target in tilings:
-        check_use(options.records, target, lowered.planned[target])
+        check_use(records, target, lowered.planned[target])
     return lowered
 
 

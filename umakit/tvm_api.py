@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every TVM name that umakit uses and that may move with the next release.
+"""The TVM names that umakit uses and that may change with the next release.
 
 TVM renames parts of its Python interface in each version. Stages import them from here, so that
-a new TVM costs this one file. Written against apache-tvm 0.27.
+only this file changes for a new version. Written against apache-tvm 0.27.
 """
 
 from __future__ import annotations
@@ -232,22 +232,22 @@ def float_argument(expression: object) -> float:
     """The value of a constant scalar argument of a Relax operator.
 
     Raises:
-        ValueError: it is no constant.
+        ValueError: it is not a constant.
     """
     array = constant_array(expression)
     value = getattr(expression, "value", expression) if array is None else array.reshape(-1)[0]
     if not isinstance(value, (int, float, np.number)):
-        raise ValueError("a bound is no constant")
+        raise ValueError("a bound is not a constant")
     return float(value)
 
 
 def static_shape(expression: Expr) -> tuple[int, ...] | None:
-    """Shape of a tensor expression; None when it is no tensor or a dimension is symbolic."""
+    """Shape of a tensor expression; None when it is not a tensor or a dimension is symbolic."""
     return static_type_shape(expression.ty)
 
 
 def static_type_shape(type_: object) -> tuple[int, ...] | None:
-    """Shape of a tensor type; None when it is no tensor or a dimension is symbolic."""
+    """Shape of a tensor type; None when it is not a tensor or a dimension is symbolic."""
     shape = getattr(type_, "shape", None)
     if shape is None or not hasattr(type_, "dtype"):
         return None
@@ -258,12 +258,12 @@ def static_type_shape(type_: object) -> tuple[int, ...] | None:
 
 
 def dtype_of(expression: Expr) -> str:
-    """Element type of a tensor expression, for example `float32`; empty when it is no tensor."""
+    """Element type of a tensor expression, for example `float32`; empty when it is not a tensor."""
     return type_dtype(expression.ty)
 
 
 def type_dtype(type_: object) -> str:
-    """Element type of a tensor type; empty when it is no tensor."""
+    """Element type of a tensor type; empty when it is not a tensor."""
     return str(getattr(type_, "dtype", ""))
 
 
@@ -425,7 +425,7 @@ def operator_call(
         name: without `relax.`.
         operands: Relax expressions.
         attributes: integers, strings, and sequences of integers.
-        span: of the call.
+        span: span of the call.
     """
     attrs = tvm.ir.make_node("ir.DictAttrs", **attributes)
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
@@ -546,8 +546,8 @@ def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
     """A call of a TIR operator.
 
     Args:
-        dtype: of the result.
-        name: of the operator in full.
+        dtype: dtype of the result.
+        name: name of the operator in full.
         arguments: TIR expressions, strings and Python numbers.
     """
     return tirx.call_intrin(dtype, name, *arguments)
@@ -650,7 +650,7 @@ def torch_frontend() -> ModuleType:
 
 
 def load_json(text: str) -> object:
-    """What `tvm.ir.save_json` made text of.
+    """Return the object that `tvm.ir.save_json` saved as text.
 
     Raises:
         Exception: of any kind, where the text is damaged.

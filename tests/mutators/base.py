@@ -138,11 +138,11 @@ def mutate_tree(chance: Random, tree: Any, own: Callable[[Random, Any], Any] | N
     """
     tree = copy.deepcopy(tree)
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        known = places(tree)
-        if not known:
+        candidates = places(tree)
+        if not candidates:
             break
-        container, key = chance.choice(known)
-        other_container, other_key = chance.choice(known)
+        container, key = chance.choice(candidates)
+        other_container, other_key = chance.choice(candidates)
         match chance.randrange(8):
             case 0:
                 del container[key]

@@ -146,8 +146,8 @@ def _messages(message: Any) -> list[Any]:
 def _change_field(chance: Random, model: Any) -> None:
     """Another value for a field of any message, which may have had none."""
     message = chance.choice(_messages(model))
-    known = [field for field, _ in message.ListFields()]
-    fields = known if known and chance.random() < 0.8 else list(message.DESCRIPTOR.fields)
+    present = [field for field, _ in message.ListFields()]
+    fields = present if present and chance.random() < 0.8 else list(message.DESCRIPTOR.fields)
     field = chance.choice(fields)
     if not field.is_repeated:
         if chance.random() < 0.15:

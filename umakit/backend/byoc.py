@@ -85,7 +85,7 @@ def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node
     """
     symbol = str(tvm_api.function_attribute(function, "global_symbol"))
     if not is_identifier(symbol):
-        raise BackendError(f"the function's symbol {shown(symbol, 100)!r} is no C identifier")
+        raise BackendError(f"the function's symbol {shown(symbol, 100)!r} is not a C identifier")
     folder = _work_folder() / f"{symbol}_{next(_numbers)}"
     model = _as_model(symbol, function, backend.target_name)
     partitioned = Partitioned(model.module, OffloadReport(()))

@@ -55,15 +55,15 @@ def list_backends() -> list[BackendSource]:
     return sorted(found, key=lambda source: (source.name, source.origin))
 
 
-def find_backend(name_or_path: str | Path) -> UMABackend:
+def find_backend(name_or_path: str | os.PathLike[str]) -> UMABackend:
     """Load a backend by its name or by the path of its folder.
 
     Raises:
         BackendError: there is none, there are two, or it cannot be imported.
     """
-    text = str(name_or_path)
-    looks_like_path = isinstance(name_or_path, Path) or os.sep in text or text.startswith(".")
-    if looks_like_path:
+    text = os.fspath(name_or_path)
+    is_path = isinstance(name_or_path, os.PathLike)
+    if is_path or os.sep in text or text.startswith("."):
         return load_backend_folder(Path(text))
     owners = [source for source in list_backends() if source.name == text]
     if len(owners) > 1:
@@ -83,19 +83,19 @@ def find_backend(name_or_path: str | Path) -> UMABackend:
     return _check_name(_alone(lambda: _load_source(owner)), text, owner.location)
 
 
-def load_backend_folder(folder: Path) -> UMABackend:
+def load_backend_folder(folder: str | os.PathLike[str]) -> UMABackend:
     """Load the backend in a folder that `uma new` wrote.
 
     Raises:
         BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
             named with file and line.
     """
-    folder = Path(os.path.realpath(folder))
-    if not folder.is_dir():
-        raise BackendError("no such folder", where=str(folder))
-    if not (folder / "backend.py").is_file():
-        raise BackendError("holds no backend.py", where=str(folder), fix="see `uma new --help`")
-    return _alone(lambda: _load_folder(folder))
+    place = Path(os.path.realpath(folder))
+    if not place.is_dir():
+        raise BackendError("no such folder", where=str(place))
+    if not (place / "backend.py").is_file():
+        raise BackendError("holds no backend.py", where=str(place), fix="see `uma new --help`")
+    return _alone(lambda: _load_folder(place))
 
 
 def _alone(load: Callable[[], UMABackend]) -> UMABackend:

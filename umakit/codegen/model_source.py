@@ -28,7 +28,7 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
-from umakit.memory import MemoryPlan, PoolPlan
+from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
@@ -72,6 +72,7 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
         # Decimal, because the header is for C++ too, which had no hexadecimal floats before 2017.
         "scale": float_literal(quantization.scale, "float32") if quantization else "",
         "zero_point": quantization.zero_point if quantization else 0,
+        "next_state": tensor.next_state,
     }
 
 
@@ -88,6 +89,10 @@ def common_values(
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
     outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
+    c_names = {tensor["label"]: tensor["name"] for tensor in outputs}
+    for tensor in inputs:
+        tensor["next_name"] = c_names.get(tensor["next_state"], "")
+    states = [tensor for tensor in inputs if tensor["next_state"]]
     return {
         "umakit_version": __version__,
         "name": program.name,
@@ -95,6 +100,8 @@ def common_values(
         "prefix_upper": prefix.upper(),
         "inputs": inputs,
         "outputs": outputs,
+        "states": states,
+        "stateful": bool(states),
         "quantized": any(tensor["scale"] for tensor in inputs + outputs),
         "pools": [_pool_view(prefix, pool) for pool in plan.supplied],
         "large_object": _large_object(program, plan, layout),

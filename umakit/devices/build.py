@@ -40,6 +40,18 @@ SIMULATOR_FILES = {
 DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
 """Form of the lines with which compilers and linkers report an error."""
 
+MISSING_HEADER = re.compile(r"\.h: No such file|\.h' file not found")
+
+MISSING_PACKAGE = re.compile(rf"{MISSING_HEADER.pattern}|\.specs: No such file|cannot find -l")
+
+OWN_NAME = "umakit|tvmgen_|platform"
+"""Starts of names of headers and functions that are umakit's, not a driver's."""
+
+INCLUDED_BY_DRIVER = re.compile(rf'#\s*include\s*"(?!{OWN_NAME})')
+"""Form of the line that compilers quote if it includes a header that does not exist."""
+
+UNDEFINED_IN_DRIVER = re.compile(rf"undefined reference to `(?!{OWN_NAME}|_)")
+
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
 """Form of the message of GNU's linker for a program that is too large."""
 
@@ -113,10 +125,19 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
         )
     lines = [line for line in messages.splitlines() if DIAGNOSTIC.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
-    fix = f"compile {folder} by hand to see the rest"
-    if device.packages and re.search(r"\.(h|specs): No such file|cannot find -l", messages):
-        fix = f"on Debian: apt-get install {' '.join(device.packages)}"
+    fix = _missing(device, messages) or f"compile {folder} by hand to see the rest"
     return BuildError(f"{compiler} refused: {first.strip()}", fix=fix)
+
+
+def _missing(device: Device, messages: str) -> str:
+    """Return where to get the header, library or function that is missing; empty if none is."""
+    if MISSING_HEADER.search(messages) and INCLUDED_BY_DRIVER.search(messages):
+        return "if it is a driver's, name it in _register_driver of the backend, and compile again"
+    if device.packages and MISSING_PACKAGE.search(messages):
+        return f"on Debian: apt-get install {' '.join(device.packages)}"
+    if UNDEFINED_IN_DRIVER.search(messages):
+        return "if a driver has it, name its C file in _register_driver of the backend"
+    return ""
 
 
 def library_sources(library: Path) -> list[Path]:

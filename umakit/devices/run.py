@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
+from umakit.devices.inputs import check_inputs
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
 from umakit.files.outputs import NPZ_RESULTS, check_parent
@@ -156,7 +158,7 @@ def save_outputs(
 
 
 def run_library(
-    library: Path,
+    library: str | os.PathLike[str],
     inputs: Arrays,
     *,
     repeat: int = 1,
@@ -170,7 +172,7 @@ def run_library(
     Args:
         library: an exported library, a folder or a tar file.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
-            leading dimension run that many inferences.
+            leading dimension run that many inferences. States may be omitted, see `check_inputs`.
         repeat: how often each inference is run, for timing.
         profile: whether each layer is measured.
         record_commands: whether the times of the commands of each layer are recorded if its
@@ -185,7 +187,7 @@ def run_library(
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
     """
-    machine = find_device(device)
+    library, machine = Path(library), find_device(device)
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]
@@ -201,8 +203,10 @@ def run_library(
                 stream.write(read_weights(library))
             for index in range(count):
                 for array in arrays:
-                    stream.write(array[index].tobytes())
+                    # A state that is passed on is that of the first inference.
+                    stream.write(array[index : index + 1].tobytes())
         arguments = [INPUTS, OUTPUTS, str(count), str(repeat)]
+        arguments += _states_argument(description["inputs"], arrays, count)
         ended = execute(machine, runner, arguments, folder, timeout)
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, lines, ended.stderr)
@@ -220,74 +224,12 @@ def run_library(
     )
 
 
-def check_inputs(
-    expected: Sequence[Mapping[str, Any]], given: Arrays
-) -> tuple[int, bool, list[npt.NDArray[Any]]]:
-    """Check input arrays against the inputs of a library.
-
-    Args:
-        expected: `inputs` of the library's metadata.
-        given: arrays by name; a single-input model accepts any name.
-
-    Returns:
-        The number of inferences, whether the arrays had a leading dimension for them, and the
-        arrays in the model's order with that dimension.
-
-    Raises:
-        InputError: an array has a wrong name, shape or dtype.
-    """
-    names = [item["name"] for item in expected]
-    if len(expected) == 1 and len(given) == 1:
-        given = {names[0]: next(iter(given.values()))}
-    by_name = {item["name"]: item for item in expected}
-    for item in expected:
-        # The C name is what a shell user can type when the model's has strange characters.
-        if item["name"] not in given and item["c_name"] in given:
-            given = {**given, item["name"]: given[item["c_name"]]}
-    missing = [name for name in names if name not in given]
-    if missing:
-        unknown = [name for name in given if name not in by_name]
-        raise InputError(
-            f"input {missing[0]!r} is missing"
-            + (f", and {unknown[0]!r} is no input" if unknown else ""),
-            fix=f"inputs are {', '.join(map(repr, names))}",
-        )
-    extra = [n for n in given if n not in by_name and n not in {i["c_name"] for i in expected}]
-    if extra and len(expected) > 1:
-        raise InputError(
-            f"{extra[0]!r} is no input", fix=f"inputs are {', '.join(map(repr, names))}"
-        )
-    if not expected:
-        return 1, False, []
-    checked = [_check_array(by_name[name], given[name]) for name in names]
-    if not checked:
-        return 1, False, []
-    counts = {len(array) for array, _ in checked}
-    if len(counts) > 1 or len({batched for _, batched in checked}) > 1:
-        raise InputError("the inputs hold different numbers of inferences")
-    return counts.pop(), checked[0][1], [array for array, _ in checked]
-
-
-def _check_array(
-    expected: Mapping[str, Any], array: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], bool]:
-    name, shape = expected["name"], tuple(expected["shape"])
-    if str(array.dtype) != expected["dtype"]:
-        raise InputError(
-            f"input {name!r} is {array.dtype}, the network wants {expected['dtype']}",
-            fix=f"convert it with .astype({expected['dtype']!r})",
-        )
-    if array.shape == shape:
-        return np.ascontiguousarray(array)[np.newaxis], False
-    if array.shape[1:] == shape and array.shape[0] > 0:
-        return np.ascontiguousarray(array), True
-    # One inference for each row of a batch: what a dataset of single images looks like.
-    if shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.shape[0] > 0:
-        return np.ascontiguousarray(array)[:, np.newaxis], True
-    raise InputError(
-        f"input {name!r} has shape {array.shape}, the network wants {shape}",
-        fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
-    )
+def _states_argument(
+    expected: Sequence[Mapping[str, Any]], arrays: Sequence[npt.NDArray[Any]], count: int
+) -> list[str]:
+    """Return the argument STATES: for each state 1 if every inference has it, else 0."""
+    states = [array for item, array in zip(expected, arrays, strict=True) if item.get("next_state")]
+    return ["".join("1" if len(array) == count else "0" for array in states)] if states else []
 
 
 def _memory_of(description: Mapping[str, Any]) -> int:

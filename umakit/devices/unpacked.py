@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices.build import compile_c, library_sources
-from umakit.devices.run import check_inputs
+from umakit.devices.inputs import check_inputs
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata, read_weights, weights_path

@@ -115,9 +115,9 @@ def check_file(
     if stat.S_ISDIR(found.st_mode):
         raise OutputError("is a folder", where=str(output), fix="name the file to write in it")
     if not stat.S_ISREG(found.st_mode):
-        raise OutputError("exists and is no plain file", where=str(output))
+        raise OutputError("exists and is not a regular file", where=str(output))
     if not force and not _reading(output, lambda: kind.wrote(output)) and found.st_size:
-        raise OutputError(f"exists and is no {kind.noun}", where=str(output), fix=FORCE)
+        raise OutputError(f"exists and is not a {kind.noun}", where=str(output), fix=FORCE)
 
 
 def check_folder(
@@ -147,12 +147,12 @@ def check_folder(
     """
     _refuse_inputs(output, inputs, is_folder=True)
     if output.is_symlink():
-        raise OutputError("exists and is no folder", where=str(output))
+        raise OutputError("exists and is not a folder", where=str(output))
     found = status_of(output)
     if found is None:
         return frozenset()
     if not stat.S_ISDIR(found.st_mode):
-        raise OutputError("exists and is no folder", where=str(output))
+        raise OutputError("exists and is not a folder", where=str(output))
     return _reading(output, lambda: _replaced(output, kind, force, files))
 
 
@@ -167,7 +167,9 @@ def _replaced(
     )
     if not recorded:
         raise OutputError(
-            f"exists and is no {kind.noun}", where=str(output), fix="choose another output folder"
+            f"exists and is not a {kind.noun}",
+            where=str(output),
+            fix="choose another output folder",
         )
     for path, digest in recorded.items():
         # A folder or a link in the place of a file is nothing that a file can replace.
@@ -258,7 +260,7 @@ def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> 
             )
     if place in (Path(place.anchor), _home()):
         raise OutputError(
-            "is no folder of its own", where=str(output), fix="choose another output folder"
+            "is not a folder of its own", where=str(output), fix="choose another output folder"
         )
 
 

@@ -58,6 +58,7 @@ class Cell:
         activations: f; g; h, as many as the kind has.
         reverse: whether the last step comes first.
         clip: limit of what activations get, None for no limit.
+        cell_clip: of LSTM: limit of the cell's new state, None for no limit.
         couples_gates: of LSTM: whether the forget gate is 1 minus the input gate.
         resets_after: of GRU: whether the reset gate applies to the product of the state.
     """
@@ -66,6 +67,7 @@ class Cell:
     activations: tuple[Activation, ...]
     reverse: bool = False
     clip: float | None = None
+    cell_clip: float | None = None
     couples_gates: bool = False
     resets_after: bool = False
 
@@ -88,6 +90,7 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
         "activations": ";".join(activation.text for activation in cell.activations),
         "reverse": int(cell.reverse),
         "clip": "" if cell.clip is None else repr(cell.clip),
+        "cell_clip": "" if cell.cell_clip is None else repr(cell.cell_clip),
         "couples_gates": int(cell.couples_gates),
         "resets_after": int(cell.resets_after),
         "optional": " ".join(present),
@@ -99,12 +102,14 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
 def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
     """Return the cell of a call, and the names of its optional operands."""
     attributes, clip = call.attrs, str(call.attrs["clip"])
+    cell_clip = str(attributes["cell_clip"])
     activations = str(attributes["activations"]).split(";")
     cell = Cell(
         str(attributes["kind"]),
         tuple(Activation.of(text) for text in activations),
         reverse=bool(int(attributes["reverse"])),
         clip=float(clip) if clip else None,
+        cell_clip=float(cell_clip) if cell_clip else None,
         couples_gates=bool(int(attributes["couples_gates"])),
         resets_after=bool(int(attributes["resets_after"])),
     )

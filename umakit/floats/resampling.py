@@ -49,7 +49,7 @@ class Table:
     weights: npt.NDArray[np.float64]
 
     @property
-    def gathers(self) -> bool:
+    def is_gather(self) -> bool:
         """Whether each element of the result is one element of the data."""
         return self.weights.shape[1] == 1 and bool((self.weights == 1).all())
 
@@ -111,12 +111,12 @@ def _call(
     builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
 ) -> tvm_api.Var:
     dtype = tvm_api.dtype_of(data)
-    weighted = [table for table in tables if not table.gathers]
+    weighted = [table for table in tables if not table.is_gather]
     operands = [data, *(relax.const(table.places, "int32") for table in tables)]
     operands += [relax.const(table.weights.astype(dtype)) for table in weighted]
     attributes = {
         "axes": [table.axis for table in tables],
-        "weighted": [int(not table.gathers) for table in tables],
+        "weighted": [int(not table.is_gather) for table in tables],
     }
     return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
 

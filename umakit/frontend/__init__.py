@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,7 +37,7 @@ __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
 
 @tvm_api.one_at_a_time
 def import_model(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     *,
     name: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -49,7 +50,7 @@ def import_model(
         source: path of an ONNX, TensorFlow Lite or PyTorch file (`.pt2`) or of a Relax module in
             JSON, which is told by its content, a `torch.export.ExportedProgram`, or a
             `tvm.IRModule` with a Relax function `main`.
-        name: of the model in C; default: the file's stem, or `default`.
+        name: name of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
         rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
@@ -60,7 +61,7 @@ def import_model(
     try:
         return _imported(source, name, parameters, input_shapes, rounding)
     except MemoryError:
-        where = str(source) if isinstance(source, (str, Path)) else ""
+        where = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
         raise ModelError(
             "its constants, or what it computes of constants alone, take more memory than there is",
             where=where,
@@ -68,10 +69,10 @@ def import_model(
         ) from None
 
 
-def model_files(path: str | Path) -> list[Path]:
+def model_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files that a model is read from: its own, and those of an ONNX file's external data.
 
-    What is no model is one file: `import_model` says what is wrong with it.
+    A file that is not a model counts as one file; `import_model` reports what is wrong with it.
     """
     path = Path(path)
     other = is_special(path) or is_torch_file(path) or is_json(path) or _is_tflite(path)
@@ -79,13 +80,15 @@ def model_files(path: str | Path) -> list[Path]:
 
 
 def _imported(
-    source: str | Path | Any,
+    source: str | os.PathLike[str] | Any,
     name: str | None,
     parameters: Mapping[str, Any] | None,
     input_shapes: InputShapes | None,
     rounding: str | None,
 ) -> Model:
     check_input_shapes(input_shapes or {})
+    if isinstance(source, os.PathLike):
+        source = Path(source)
     if isinstance(source, tvm_api.IRModule):
         model = import_relax(source, name or "default", parameters or {}, input_shapes or {})
     elif isinstance(source, (str, Path)):
@@ -111,7 +114,7 @@ def _imported(
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
     """Import a file by its content, whatever it is called."""
     if is_special(path):
-        raise ModelError("is no plain file", where=str(path), fix="copy it into one")
+        raise ModelError("is not a regular file", where=str(path), fix="copy it into one")
     if is_torch_file(path):
         if importlib.util.find_spec("torch") is None:
             raise ModelError(
@@ -133,7 +136,7 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
             if path.suffix != ".tflite" or not path.is_file():
                 raise
             raise ModelError(
-                "is no TensorFlow Lite file: its identifier is not TFL3",
+                "is not a TensorFlow Lite file: its identifier is not TFL3",
                 where=str(path),
                 fix="export it again",
             ) from None
@@ -164,7 +167,7 @@ def _is_exported_program(source: object) -> bool:
 
 
 def _no_model(source: object) -> ModelError:
-    """The error for an object that is no network, or not yet."""
+    """Return the error for an object that is not a supported network."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
         return ModelError(

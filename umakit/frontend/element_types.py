@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types that no generated C has, found before anything is lowered."""
+"""Check for element types that generated C does not support, before anything is lowered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ELEMENT_TYPES = frozenset(
 
 
 def check_element_types(model: Model, where: str) -> None:
-    """Refuse a network that computes with other element types.
+    """Refuse a network that computes with unsupported element types.
 
     Args:
         model: a simplified network.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operator of a network a pass fails for."""
+"""Search for the operator of a network for which a pass fails."""
 
 from __future__ import annotations
 

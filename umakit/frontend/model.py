@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every way of importing a network yields."""
+"""The imported network, which all importers return."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ InputShapes = Mapping[str, Sequence[int]]
 
 
 class QuantizedSemantics(Enum):
-    """What the format of a model says a quantized operator computes.
+    """Meaning of a quantized operator in the format of a model.
 
     `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
-    runtime (ONNX Runtime) computes some in integers; its results are met where it does. `REALS`
+    runtime (ONNX Runtime) computes some in integers; those results are reproduced. `REALS`
     (PyTorch, Relax): real arithmetic between dequantize and quantize, which integers can only
     round; results are within 1 LSB of it.
     """
@@ -37,7 +37,7 @@ class QuantizedSemantics(Enum):
 
 @dataclass(frozen=True)
 class Quantization:
-    """What integers of a tensor stand for: `real = scale * (integer - zero_point)`."""
+    """Scale and zero point of a tensor: `real = scale * (integer - zero_point)`."""
 
     scale: float
     zero_point: int
@@ -48,13 +48,16 @@ class TensorSpecification:
     """Name (as in the user's model), shape and dtype of an input or output.
 
     Attributes:
-        quantization: of integers that stand for real numbers, where the model says so.
+        quantization: scale and zero point of integers that stand for real numbers, if known.
+        next_state: of an input that is a state: the output that yields its value for the next
+            inference. The first inference gets what stands for 0.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     quantization: Quantization | None = None
+    next_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,12 @@ class Model:
         outputs: in the order of the tuple that `main` returns.
         notices: what was decided on the user's behalf, one sentence each.
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
-        arithmetic: whose integer results a quantized network must yield: `tflm` for TensorFlow
+        arithmetic: runtime whose rounding a quantized network reproduces: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
-        semantics: what the model says a quantized operator computes.
-        path: of the model file; empty for an object.
-        quantizations: of the results of quantized nodes with one scale, by name of the node; known
-            after quantized operators have become integer operators.
+        semantics: meaning of quantized operators in the model.
+        path: path of the model file; empty for an object.
+        quantizations: scales and zero points of the results of quantized nodes with one scale, by
+            name of the node; empty before quantized operators have become integer operators.
     """
 
     name: str
@@ -89,14 +92,14 @@ class Model:
 
 
 MOST_ELEMENTS = 2**31 - 1
-"""Of one tensor: generated C counts elements in 32 bits."""
+"""Maximum number of elements of a tensor: generated C counts them in 32 bits."""
 
 
 def check_input_shapes(shapes: InputShapes) -> None:
     """Refuse sizes that no tensor has.
 
     Raises:
-        ModelError: a size is no positive integer, or a tensor would have too many elements.
+        ModelError: a size is not a positive integer, or a tensor would have too many elements.
     """
     for name, shape in shapes.items():
         sizes = list(shape)
@@ -154,12 +157,12 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
     """The specification of a tensor of a Relax type.
 
     Raises:
-        ModelError: the type is no tensor, has a symbolic dimension or no elements.
+        ModelError: the type is not a tensor, has a symbolic dimension or no elements.
     """
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
         raise ModelError(
-            f"the shape of tensor {name!r} is not known at compile time, or it is no tensor",
+            f"the shape of tensor {name!r} is not known at compile time, or it is not a tensor",
             where=where,
             fix="generated C has fixed sizes; export the model with static shapes",
         )
@@ -170,7 +173,7 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
 
 
 def symbolic_notice(input_name: str, dimension: str) -> str:
-    """What is said when a symbolic dimension is bound to 1."""
+    """Return the notice for a symbolic dimension that is bound to 1."""
     return (
         f"input {input_name!r}: symbolic dimension {dimension!r} is bound to 1 "
         "(--input-shapes chooses another size)"
@@ -184,9 +187,9 @@ def file_fingerprint(path: Path) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """The sentence of an error of TVM or torch that says what is wrong, if it has one.
+    """Return the sentence of an error of TVM or torch that says what is wrong, if there is one.
 
-    What Python, or a check inside of TVM, says about its own values is no help to a user.
+    Messages of Python, or of checks inside TVM, about internal values do not help a user.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = re.sub(r"^\S*Error:\s*", "", lines[-1] if lines else "")

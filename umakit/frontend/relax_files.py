@@ -53,11 +53,11 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
 
     Args:
         path: the file, UTF-8.
-        name: of the model in C; default: the file's stem.
+        name: name of the model in C; default: the file's stem.
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:
-        ModelError: the file is no JSON, is no module, was saved by another version of TVM, or
+        ModelError: the file is not JSON, is not a module, was saved by another version of TVM, or
             holds a network that `import_relax` refuses.
     """
     try:
@@ -65,7 +65,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
         _check_graph(json.loads(text), path)
     except (ValueError, RecursionError) as error:
         raise ModelError(
-            f"is no valid JSON: {_place(error)}", where=str(path), fix=HOW_TO_SAVE
+            f"is not valid JSON: {_place(error)}", where=str(path), fix=HOW_TO_SAVE
         ) from None
     _check_in_another_process(path, input_shapes)
     module = load(path)
@@ -102,7 +102,7 @@ def _place(error: Exception) -> str:
     """Where a text stops being JSON."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno} column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is no UTF-8 text"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8"
 
 
 def load(path: Path) -> object:
@@ -125,10 +125,10 @@ def load(path: Path) -> object:
 
 
 def check(path: Path, input_shapes: InputShapes) -> None:
-    """Take every step that a damaged module could end the process in.
+    """Run every step in which a damaged module could end the process.
 
     Raises:
-        Exception: whatever TVM stumbles over; what umakit refuses is left to the import itself.
+        Exception: any error of TVM; networks that umakit refuses are left to the import itself.
     """
     with contextlib.suppress(UmakitError):
         module = load(path)
@@ -137,7 +137,7 @@ def check(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
-    """Import a file where no harm is done: TVM ends its process when objects miss others.
+    """Import a file in another process, because TVM ends its process if objects are missing.
 
     Raises:
         ModelError: the process ended by a signal, or by an error that umakit does not know.
@@ -191,7 +191,7 @@ def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
 
 
 def _check_graph(graph: object, path: Path) -> None:
-    """Refuse JSON of another kind, and modules with parts that are no network.
+    """Refuse JSON of another kind, and modules with parts that do not belong to a network.
 
     Raises:
         ModelError: says which.
@@ -209,5 +209,5 @@ def _check_graph(graph: object, path: Path) -> None:
     for kind in types:
         if not KNOWN_TYPES.fullmatch(str(kind)):
             raise ModelError(
-                f"holds a {kind}, which is no part of a network", where=str(path), fix=HOW_TO_SAVE
+                f"holds a {kind}, which is not part of a network", where=str(path), fix=HOW_TO_SAVE
             )

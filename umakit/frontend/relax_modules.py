@@ -46,7 +46,7 @@ def _check_inference(module: tvm_api.IRModule, where: str) -> None:
                     "statistics of its input",
                     where=where,
                     fix="give umakit torch.export.export(model.eval(), ...) itself; TVM's from_fx "
-                    "and run_ep_decomposition=False import batch norms of any model so",
+                    "and run_ep_decomposition=False import all batch norms in training mode",
                 )
 
 

@@ -16,8 +16,10 @@ from umakit.codegen.driver_names import is_simulated
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
-from umakit.memory import Lifetime, MemoryPlan, PoolPlan, live_set_bound, tensor_lifetimes
+from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.partition.report import OffloadReport
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
 from umakit.version import __version__
@@ -104,6 +106,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     if tensor.quantization:
         view["scale"] = tensor.quantization.scale
         view["zero_point"] = tensor.quantization.zero_point
+    if tensor.next_state:
+        view["next_state"] = tensor.next_state
     return view
 
 

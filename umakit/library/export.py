@@ -34,11 +34,12 @@ from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.build_files import build_files
 from umakit.library.description import constants_size, describe
+from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
-from umakit.memory import MemoryPlan
+from umakit.memory.plan import MemoryPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
@@ -65,6 +66,11 @@ class Library:
     metadata: dict[str, Any]
     report: OffloadReport
     program: Program | None = None
+
+    @property
+    def notices(self) -> list[str]:
+        """What was decided for the user and what is missing in the library, one sentence each."""
+        return list(self.metadata["umakit"]["notices"])
 
 
 def write_library(
@@ -104,6 +110,7 @@ def write_library(
     _add(sources, _driver_files(backends), str(destination))
     _add(sources, _arithmetic(sources.values()), str(destination))
     sources |= _with_found_includes(sources, backends)
+    metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights

@@ -80,7 +80,7 @@ def load_metadata(library: Path) -> dict[str, Any]:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
-            f"is no umakit library: there is no {METADATA}",
+            f"is not a umakit library: there is no {METADATA}",
             where=str(library),
             fix="export one with `uma compile`",
         ) from None
@@ -119,7 +119,7 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         data: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
-        raise LibraryError("is damaged: it is no JSON", where=where, fix=AGAIN) from None
+        raise LibraryError("is damaged: it is not JSON", where=where, fix=AGAIN) from None
     try:
         Metadata.model_validate(data)
     except ValidationError as error:

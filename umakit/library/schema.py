@@ -56,7 +56,12 @@ class Section(BaseModel):
 
 
 class TensorView(Section):
-    """An input or output."""
+    """An input or output.
+
+    Attributes:
+        next_state: of an input that is a state: the name of the output whose value it has in the
+            next inference. In the first inference all its elements are `zero_point`, or 0.
+    """
 
     name: Text
     c_name: Identifier
@@ -65,6 +70,7 @@ class TensorView(Section):
     size_bytes: Count
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     zero_point: Annotated[int, Field(ge=-(2**31), lt=2**32)] = 0
+    next_state: Text = ""
 
     @model_validator(mode="after")
     def _size(self) -> Self:
@@ -107,7 +113,7 @@ class PoolView(Section):
     @model_validator(mode="after")
     def _inside(self) -> Self:
         if self.alignment_bytes & (self.alignment_bytes - 1):
-            raise ValueError("alignment_bytes is no power of two")
+            raise ValueError("alignment_bytes is not a power of two")
         for tensor in self.tensors:
             if tensor.offset_bytes + tensor.size_bytes > self.used_bytes:
                 raise ValueError("a tensor reaches beyond used_bytes")
@@ -238,10 +244,15 @@ class Description(Section):
         c_names = [tensor.c_name for tensor in (*self.inputs, *self.outputs)]
         if len(set(c_names)) != len(c_names):
             raise ValueError("two inputs or outputs have one c_name")
+        yielded = {(tensor.name, tensor.dtype, *tensor.shape) for tensor in self.outputs}
+        for tensor in self.inputs:
+            following = (tensor.next_state, tensor.dtype, *tensor.shape)
+            if tensor.next_state and following not in yielded:
+                raise ValueError("next_state is not an output of the input's shape and dtype")
         targets = {"cpu", *(backend.name for backend in self.backends)}
         for number, layer in enumerate(self.layers):
             if layer.where not in targets:
-                raise ValueError(f"layers.{number}.where is no backend of the library")
+                raise ValueError(f"layers.{number}.where is not a backend of the library")
             if not all(row < len(self.operators) for row in layer.operators):
                 raise ValueError(f"layers.{number}.operators are not in operators")
             if layer.function and not layer.function.startswith(f"{self.interface}_"):

@@ -204,7 +204,7 @@ def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
 
 def _foreign(where: str) -> LibraryError:
     return LibraryError(
-        f"is no umakit library: there is no {METADATA} of one",
+        f"is not a umakit library: there is no {METADATA} of one",
         where=where,
         fix="export one with `uma compile`",
     )
@@ -218,7 +218,7 @@ def _checked_path(member: tarfile.TarInfo, where: str) -> str:
     path = PurePosixPath(member.name)
     is_plain = (member.isreg() and not member.issparse()) or member.isdir()
     if not is_plain:
-        raise LibraryError(f"holds {member.name!r}, which is no plain file", where=where)
+        raise LibraryError(f"holds {member.name!r}, which is not a regular file", where=where)
     is_below = not path.is_absolute() and ".." not in path.parts and "\\" not in member.name
     if not is_below or "\0" in member.name or (member.isreg() and not path.parts):
         raise LibraryError(f"holds {member.name!r}, a path outside of it", where=where)

@@ -221,7 +221,7 @@ def _nodes(
     for view in statements:
         if isinstance(view, tvm_api.tirx.DeclBuffer):
             source = shown.get(tvm_api.buffers_in(view.data)[0])
-            # A view as another dtype is no pointer that a driver could get as it is.
+            # A view as another dtype is not a pointer that a driver could get as it is.
             if source is not None and source.dtype == tvm_api.buffer_dtype(view.buffer):
                 shown[view.buffer] = source
     nodes: list[DriverCall | tvm_api.Stmt] = []

@@ -240,7 +240,7 @@ def _slice_scatter(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api
     shape, given = _shape(data), _shape(values)
     axis = int(call.attrs.axis) % len(shape)
     if start is None or end is None or step is None or start < 0 or step < 1:
-        raise ValueError("a slice that counts from the end, or is no constant")
+        raise ValueError("a slice that counts from the end, or is not a constant")
     replaced = range(*slice(start, max(end, 0), step).indices(shape[axis]))
     if given != (*shape[:axis], len(replaced), *shape[axis + 1 :]):
         raise ValueError("as many values as the slice has elements are needed")

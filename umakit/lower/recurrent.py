@@ -140,10 +140,15 @@ class _Layer:
             after = memory[b, j]
             o = self._apply(0, gates[1] + self._peephole(1, j, after))
             result = o * self._apply(2, after, limited=False)
+            limited = []
+            if self.cell.cell_clip is not None:
+                low, high = (self._number(sign * self.cell.cell_clip) for sign in (-1, 1))
+                limited = [tirx.BufferStore(memory, tirx.min(tirx.max(after, low), high), here)]
             return [
                 *bind.statements,
                 *kept,
                 tirx.BufferStore(memory, f * before + i * candidate, here),
+                *limited,
                 tirx.BufferStore(outputs, result, [t, b, j]),
             ]
 

@@ -66,7 +66,7 @@ class _RegionInliner(tvm_api.PyExprMutator):
         """Add a global function for a composite; return it and the constants to call it with."""
         composite = str(tvm_api.function_attribute(function, "Composite") or "")
         if not composite:
-            raise LoweringError("an accelerator region holds a function that is no composite")
+            raise LoweringError("an accelerator region holds a function that is not a composite")
         lifted, constants = _lift_constants(function)
         variable = self.builder_.add_func(
             lifted.with_attr("Primitive", 1), composite.replace(".", "_")

@@ -314,7 +314,7 @@ def read_records(path: Path) -> Records:
     """
     where = short_path(path)
     if is_special(path):
-        raise RecordsError("is no plain file", where=where, fix=TUNE)
+        raise RecordsError("is not a regular file", where=where, fix=TUNE)
     try:
         text = path.read_text(encoding="utf-8")
         header = json.loads(text)

@@ -42,11 +42,14 @@ class ArraySection(_Section):
     documents the cycles of each.
 
     Attributes:
+        rows: number of rows.
+        columns: number of columns.
+        dataflow: default dataflow of a job.
         drain_cycles: cycles to move the results of a fold out of the array.
         depthwise: whether each column can have its own input.
         pooling_lanes: channels that the pooling stage takes per cycle, 0 for no pooling stage.
-        dataflows: dataflows that a job may select; default `[dataflow]`. `dataflow` is one of
-            them, the default of a job.
+        dataflows: dataflows that a job may select; default `[dataflow]`. They must include
+            `dataflow`.
         preload: whether a fold is filled and drained while its neighbours compute.
         preload_rows: rows of the stationary operand that enter per cycle with preload.
         pack_columns: whether few output channels are computed for several groups of positions at
@@ -204,7 +207,7 @@ def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection])
 
 def _check_power_of_two(number: int) -> int:
     if number & (number - 1):
-        raise ValueError(f"{number} is no power of two")
+        raise ValueError(f"{number} is not a power of two")
     return number
 
 
@@ -212,11 +215,11 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
     Raises:
-        AcceleratorConfigError: the file does not exist or is no TOML, a key is unknown, or a value
+        AcceleratorConfigError: the file does not exist or is not TOML, a key is unknown, or a value
             is out of range; names the key.
     """
     if is_special(path):
-        raise AcceleratorConfigError("is no plain file", where=str(path))
+        raise AcceleratorConfigError("is not a regular file", where=str(path))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

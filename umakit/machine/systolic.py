@@ -197,7 +197,7 @@ def parse_product(text: str) -> Product:
         m, n, k = (int(part) for part in text.split(","))
     except ValueError:
         raise InputError(
-            f"{text!r} is no matrix product", fix="write M,N,K, such as 196,32,72"
+            f"{text!r} is not a matrix product", fix="write M,N,K, such as 196,32,72"
         ) from None
     return Product(m, n, k)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from umakit.errors import MemoryPlanError
 from umakit.memory.planners import Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool
-from umakit.program.lifetimes import Lifetime, live_set_bound
+from umakit.program.live_sets import Lifetime, live_set_bound
 
 NAMED_TENSORS = 4
 """Maximum number of tensors that the error for an overflowing pool lists."""
@@ -107,7 +107,7 @@ class _Assignment:
             return choice
         moves = [
             piece
-            for piece in fullest_set(full.pieces)
+            for piece in peak_live_set(full.pieces)
             if choice[piece.name] + 1 < len(self._candidates[piece.name])
         ]
         moves.sort(key=lambda p: (not self._fits_next(p, choice), -p.size, -p.first, p.name))
@@ -161,7 +161,7 @@ class _Assignment:
         return self._plans[key]
 
 
-def fullest_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:
+def peak_live_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:
     """Return the pieces that are alive at the step with the most live bytes, largest first."""
     best: list[Lifetime] = []
     for piece in pieces:
@@ -172,7 +172,7 @@ def fullest_set(pieces: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def _overflow(full: Filled, label: Label) -> MemoryPlanError:
-    alive = fullest_set(full.pieces)
+    alive = peak_live_set(full.pieces)
     named = ", ".join(f"{label(item.name)} {item.size:,} B" for item in alive[:NAMED_TENSORS])
     more = f" and {len(alive) - NAMED_TENSORS} more" if len(alive) > NAMED_TENSORS else ""
     return MemoryPlanError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from umakit.program.lifetimes import Lifetime, live_set_bound
+from umakit.program.live_sets import Lifetime, live_set_bound
 
 Offsets = dict[str, int]
 Planner = Callable[[Sequence[Lifetime]], Offsets]

@@ -59,7 +59,7 @@ class MemoryPool:
             )
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise MemoryPlanError(
-                f"memory pool {self.name}: alignment {self.alignment} is no power of two"
+                f"memory pool {self.name}: alignment {self.alignment} is not a power of two"
             )
         if self.size is not None and self.size < 1:
             raise MemoryPlanError(f"memory pool {self.name}: a size of {self.size} B")

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from umakit.memory.planners import PLANNERS, arena_size
 from umakit.memory.pools import MemoryPool
-from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import live_set_bound
 from umakit.program.program import Program
 
 
@@ -18,7 +19,7 @@ def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str
     Args:
         program: the program, whose tensors name their scratchpad.
         pools: pools of the build.
-        planner: a name of `umakit.memory.PLANNERS`.
+        planner: a name of `umakit.memory.planners.PLANNERS`.
     """
     lifetimes = tensor_lifetimes(program)
     for pool in pools:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from umakit.errors import MemoryPlanError
-from umakit.memory import MemoryPlan, PoolPlan
+from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.program.program import KernelCall, Program, Role
 
 
@@ -58,7 +58,7 @@ def _check_place(name: str, size: int, plan: MemoryPlan) -> None:
         )
     if offset % home.pool.alignment:
         raise MemoryPlanError(
-            f"offset {offset} is no multiple of {home.pool.alignment}", where=f"tensor {name}"
+            f"offset {offset} is not a multiple of {home.pool.alignment}", where=f"tensor {name}"
         )
 
 

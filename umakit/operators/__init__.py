@@ -3,16 +3,16 @@
 
 To add an integer operator, add a file that calls `registry.register` once. It holds the operator's
 parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX Runtime, its
-CPU kernel, its conversion from TensorFlow Lite (`tflite.register_tflite`) and, if backends are
-offered it, its pattern. No list has to be edited: all modules of the folder are imported here.
+CPU kernel, its conversion from TensorFlow Lite (`tflite.register_all`) and, if backends can
+offload it, its pattern. No list has to be edited: all modules of the folder are imported here.
 
     numeric/   multipliers in fixed point, float32 computed in integers
-    tables/    functions as tables
+    tables/    lookup tables of functions
     kernels/   loops, windows and accumulators of CPU kernels
-    offload/   what patterns of backends have in common
-    islands    where integer operators are recognized
-    registry   what the stages ask about integer operators
-    tflite     what the import of TensorFlow Lite asks
+    offload/   base classes of the patterns of backends
+    islands    real arithmetic between dequantize and quantize, which integer operators replace
+    registry   registry of integer operators, which the stages query
+    tflite     registry of the conversions from TensorFlow Lite
 """
 
 from __future__ import annotations

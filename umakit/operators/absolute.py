@@ -17,7 +17,7 @@ relax = tvm_api.relax
 
 
 def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """The magnitude of each element; of int8 a table, of int16 a change of scale."""
+    """ABS: a table for int8, a change of scale for int16."""
     value = converter.value(operator.inputs[0])
     dtype = converter.tensor(operator.inputs[0]).dtype
     if dtype == "float32":

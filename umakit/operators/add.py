@@ -19,7 +19,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
@@ -35,10 +35,10 @@ class Add(CommonScaleParameters):
 
 
 def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
-    """A call of a sum, or of a difference.
+    """Return a call of a sum or difference.
 
     Raises:
-        NotAnIsland: scales that integers cannot express.
+        NoIntegerForm: integers cannot express the scales.
     """
     result, operands = island.result, island.operands()
     left, right = (operand.scale for operand in operands)
@@ -50,7 +50,7 @@ def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
         twice_largest / (2.0**left_shift * float(result.scale.scale)),
     ]
     if factors[2] >= 1.0:
-        raise NotAnIsland("the result's scale is too small for the operands'")
+        raise NoIntegerForm("the result's scale is too small for the operands'")
     scaled = fixed_points(factors)
     first, second, third = (int(value) for value in scaled.multipliers)
     shifts = [int(value) for value in scaled.shifts]
@@ -67,7 +67,7 @@ def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
 def addition_kernel(
     parameters: Add, shapes: Shapes, dtypes: list[str], sign: int = 1
 ) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output) of a sum, or of a difference with the sign -1."""
+    """Return the kernel (left, right, output) of a sum, or of a difference if `sign` is -1."""
     factor = (parameters.multipliers[2], parameters.shifts[2])
     return binary_kernel(
         parameters, shapes, dtypes, partial(total_of_both, parameters, sign=sign), factor
@@ -77,7 +77,7 @@ def addition_kernel(
 def total_of_both(
     parameters: Add, left: tvm_api.Expr, right: tvm_api.Expr, sign: int = 1
 ) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
-    """Statements, and the sum or difference of two elements on the common scale."""
+    """Return statements, and the sum or difference of two elements on the common scale."""
     statements, (first, second) = on_common_scale(parameters, left, right)
     return statements, first - second if sign < 0 else first + second
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmax` (data): the place of the largest element, the first of several."""
+"""`quantized.argmax` (data): the index of the largest element, the first if there are several."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class ArgMax(Parameters):
-    """The place of the largest element along an axis, the first of several.
+    """Index of the largest element along an axis, the first if there are several.
 
     Attributes:
-        axis: along which.
+        axis: axis along which elements are compared.
     """
 
     operator: ClassVar[str] = "argmax"
@@ -47,9 +47,9 @@ class ArgMax(Parameters):
 
 
 def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """A call of an argmax or argmin of integers; of other data, the call itself.
+    """Return a call of an integer argmax or argmin; for data of other dtypes, the call itself.
 
-    TVM's own finds -1 where all integers are the least there are.
+    TVM's own operator returns -1 if all elements are the least integer of the dtype.
     """
     data_shape, shape = (tvm_api.static_shape(item) for item in (call.args[0], call))
     integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
@@ -68,7 +68,7 @@ def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_
 
 
 def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """A call whose result is cast to int32 has that dtype itself."""
+    """Return a call with an int32 result in place of a cast of its result to int32."""
     call = network.definition(cast.args[0])
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
     if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
@@ -80,12 +80,12 @@ def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_ap
 def extreme_kernel(
     parameters: ArgMax, shapes: Shapes, dtypes: list[str], least: bool = False
 ) -> tvm_api.PrimFunc:
-    """Kernel (data, output) of the place of the largest or least element along an axis.
+    """Return the kernel (data, output) of the index of the largest or least element along an axis.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of the data.
-        least: whether the least element is wanted.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of the data.
+        least: whether to find the least element instead of the largest one.
     """
     shape, zero = shapes[0], int32(0)
     data = buffer("data", shape, dtypes[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmin` (data): the place of the least element, the first of several."""
+"""`quantized.argmin` (data): the index of the least element, the first if there are several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ relax = tvm_api.relax
 
 @dataclass(frozen=True)
 class ArgMin(ArgMax):
-    """The place of the least element."""
+    """Index of the least element along an axis, the first if there are several."""
 
     operator: ClassVar[str] = "argmin"
 

@@ -18,7 +18,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tflite import (
     PADDING_SAME,
@@ -45,7 +45,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     attributes = island.call.attrs
     call = tflm_pool(AveragePool2d, island)
     if bool(getattr(attributes, "count_include_pad", False)) and any(Window.of(attributes).padding):
-        raise NotAnIsland("an average pool counts padding")
+        raise NoIntegerForm("an average pool counts padding")
     return call
 
 
@@ -75,7 +75,7 @@ class QAveragePool2d(AveragePool2d, QPool2d):
 
 @dataclass(frozen=True, eq=False)
 class qavg_pool2d(PoolPattern):
-    """An integer average pool; padding is left out of the mean, ties go away from zero."""
+    """An integer average pool; the mean excludes padding, and ties are rounded away from zero."""
 
     KIND = QAveragePool2d
     OPERATOR = AveragePool2d
@@ -97,7 +97,7 @@ register(
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """AVERAGE_POOL_2D, of integers an island: TVM's own truncates where the mean is rounded."""
+    """AVERAGE_POOL_2D; integer data becomes an island, because TVM's converter truncates means."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
     if converter.tensor(operator.inputs[0]).dtype == "float32":

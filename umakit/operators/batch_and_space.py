@@ -13,10 +13,10 @@ relax = tvm_api.relax
 
 
 def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Blocks of [N, (H, W) or H, C] as batches; borders are padded with what stands for 0.
+    """SPACE_TO_BATCH_ND: blocks of [N, (H, W) or H, C] become batches; the zero point is padded.
 
-    So TensorFlow Lite's space_to_batch_nd.cc says; TensorFlow Lite Micro's leaves the padded value
-    uninitialized.
+    This follows TensorFlow Lite's space_to_batch_nd.cc; TensorFlow Lite Micro's kernel leaves the
+    padded value uninitialized.
     """
     tensor = converter.tensor(operator.inputs[0])
     block, borders = _blocks(converter, operator)
@@ -37,7 +37,7 @@ def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 
 
 def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """The inverse, `batch_to_space_nd.h`; borders are cropped."""
+    """BATCH_TO_SPACE_ND, the inverse (`batch_to_space_nd.h`); borders are cropped."""
     block, borders = _blocks(converter, operator)
     space = len(block)
     batch, *extents, depth = converter.shape(operator.inputs[0])
@@ -60,10 +60,10 @@ def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 def _blocks(
     converter: TfliteConverter, operator: TfliteOperator
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Block sizes, and borders before and after, of the axes between batch and depth.
+    """Return block sizes, and borders before and after, of the axes between batch and depth.
 
     Raises:
-        ModelError: they do not fit the input, or have no meaning.
+        ModelError: they do not fit the input or are invalid.
     """
     space = len(converter.shape(operator.inputs[0])) - 2
     block, borders = (converter.integers(operator, position) for position in (1, 2))

@@ -40,7 +40,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import fixed_points, multiplier_of, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -52,13 +52,13 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class BatchMatmul(Parameters):
-    """Products of matrices that are both data.
+    """Products of two matrices, neither of which is constant.
 
     Attributes:
-        zero_points: of the operands.
-        multiplier, shift: of the accumulators, which have 64 bits for operands of 16; then the
-            multiplier has 15 bits where products are rounded as TensorFlow Lite Micro does.
-        adjoint: 1 for an operand whose last two axes are exchanged, else 0.
+        zero_points: zero points of the operands.
+        multiplier, shift: multiplier and shift of the accumulators. These have 64 bits for 16-bit
+            operands; the multiplier then has 15 bits in the arithmetic of TensorFlow Lite Micro.
+        adjoint: 1 for an operand whose last two axes are swapped, else 0.
     """
 
     operator: ClassVar[str] = "batch_matmul"
@@ -89,7 +89,7 @@ def _derive_for_tflm(island: Island) -> tvm_api.Expr:
 
 
 def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
-    """A dequantized tensor, and 1 if its last two axes are exchanged."""
+    """Return a dequantized tensor, and 1 if its last two axes are swapped, else 0."""
     call = island.definition(expression)
     if tvm_api.operator_name(call) != "permute_dims":
         return island.dequantized(expression), 0
@@ -97,12 +97,12 @@ def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
     rank = len(tvm_api.static_shape(call) or ())
     order = list(range(rank))[::-1] if call.attrs.axes is None else list(call.attrs.axes)
     if [int(axis) for axis in order] != [*range(rank - 2), rank - 1, rank - 2]:
-        raise NotAnIsland("axes of an operand of a product change their order")
+        raise NoIntegerForm("axes of an operand of a product change their order")
     return island.dequantized(call.args[0]), 1
 
 
 def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
-    """None where the right operand is constant."""
+    """Return the call; None if the right operand is constant, which is a fully connected layer."""
     definition = island.definition(island.call.args[1])
     if tvm_api.operator_name(definition) != "dequantize":
         return None
@@ -112,7 +112,7 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
     left, right = island.operands()
     shapes = [tvm_api.static_shape(operand.integers) or () for operand in (left, right)]
     if min(len(shape) for shape in shapes) < 2:
-        raise NotAnIsland("an operand is a vector")
+        raise NoIntegerForm("an operand is a vector")
     arithmetic = arithmetic_of(left.scale, right.scale, result.scale)
     kind: type[np.floating[Any]] = np.float32 if arithmetic is Arithmetic.ORT else np.float64
     factor = kind(left.scale.scale) * kind(right.scale.scale) / kind(result.scale.scale)
@@ -129,14 +129,14 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
 
 
 def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output) of products of matrices, whose leading axes broadcast.
+    """Return the kernel (left, right, output) of matrix products, whose leading axes broadcast.
 
-    Where rows of the right matrix are contiguous, the accumulators of a tile of a row of the
-    result are kept side by side; where its columns are, each accumulator is one run.
+    If rows of the right matrix are contiguous, the elements of a tile of a row of the result are
+    accumulated together; if its columns are, they are accumulated one after the other.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of the operands.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of the operands.
     """
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -182,9 +182,10 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
 
 
 def _accumulators(count: int, wide: bool) -> tvm_api.Buffer:
-    """A local array of accumulators, of 64 bits for products of 16-bit numbers, as references have.
+    """Return a local array of accumulators, of 64 bits if `wide`, as in the references.
 
-    Those do not overflow. Were they unsigned, TVM would take what is cast from them for positive.
+    64-bit accumulators are signed, because they cannot overflow and TVM would assume that values
+    cast from unsigned ones are positive.
     """
     return tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else accumulators(count)
 
@@ -211,7 +212,7 @@ register(
 
 
 MOST_MATMUL_AXES = 5
-"""Of an operand of BATCH_MATMUL."""
+"""Maximum number of axes of an operand of BATCH_MATMUL."""
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CAST of TensorFlow Lite: numbers, not what they stand for."""
+"""CAST of TensorFlow Lite: converts the stored numbers and ignores scales."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = (*RESULTS, "bool")
 
 
 def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """C's conversion of each element; undefined there for float32 out of range, but not here."""
+    """CAST: C's conversion of each element, but defined for float32 values out of range too."""
     result = converter.tensor(operator.outputs[0]).dtype
     return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
 

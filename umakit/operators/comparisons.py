@@ -26,7 +26,7 @@ INT32 = (-(2**31), 2**31 - 1)
 
 
 def comparison(function: Callable[..., tvm_api.Expr]) -> Convert:
-    """A comparison of two inputs whose shapes broadcast."""
+    """Return the conversion of a comparison of two inputs whose shapes broadcast."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         numbers = operator.inputs
@@ -38,7 +38,7 @@ def comparison(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 
 def _on_fixed_point(converter: TfliteConverter, number: int) -> tvm_api.Expr:
-    """What int8 of a tensor stands for, as int32 with fractional bits."""
+    """Return the real values of an int8 tensor as int32 with fractional bits."""
     scale = scale_of(converter, number)
     factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")
     table = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.conv2d` (data, weights, bias, multipliers, shifts): in one or two dimensions.
+"""`quantized.conv2d` (data, weights, bias, multipliers, shifts) in one or two dimensions.
 
 Weights are int8[O, KH, KW, I/groups], the bias int32[O]. For data of int16 the bias may be int64;
 then accumulators have 64 bits and multipliers 15.
@@ -41,7 +41,7 @@ RELAX = ("nn.conv1d", "nn.conv2d")
 
 @dataclass(frozen=True)
 class Conv2d(ConvolutionParameters):
-    """A convolution; depthwise if there are as many groups as input channels."""
+    """A convolution, which is depthwise if it has as many groups as input channels."""
 
     operator: ClassVar[str] = "conv2d"
 
@@ -51,7 +51,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
-    """The fastest of several kernels (data, weights, bias, multipliers, shifts, output)."""
+    """Return the fastest suitable kernel (data, weights, bias, multipliers, shifts, output)."""
     constants, data = constants_of(call), call.args[0]
     shape, dtype = shape_of(data), tvm_api.dtype_of(data)
     zero_point = parameters.input_zero_point
@@ -126,7 +126,8 @@ class qconv2d(ConvolutionPattern):
 
     Attributes:
         groups: numbers of channel groups.
-        input_channel_multiple, output_channel_multiple: as `channel_multiple`, for one of them.
+        input_channel_multiple: what the number of input channels is a multiple of.
+        output_channel_multiple: what the number of output channels is a multiple of.
     """
 
     KIND: ClassVar[type[QConv2d]] = QConv2d
@@ -160,10 +161,10 @@ class qconv2d(ConvolutionPattern):
 class qdepthwise(ConvolutionPattern):
     """An integer depthwise convolution: each input channel is a group of its own.
 
-    Of the weights' axes, `I` has one element.
+    The axis `I` of the weights has one element.
 
     Attributes:
-        multipliers: numbers of output channels for each input channel.
+        multipliers: supported numbers of output channels per input channel.
     """
 
     KIND = QDepthwise

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution and the addition of its result and another tensor, as backends are offered it.
+"""The pattern of a convolution followed by the addition of another tensor to its result.
 
-No network has it: it stands in the place of both operators of a composite, so that an operator
-strategy of convolutions is not asked for it.
+Networks do not contain this operator: it replaces both operators of a composite, so that the
+operator strategy of convolutions is not used for it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ relax = tvm_api.relax
 class QConv2dAdd(QConv2d):
     """A convolution, and the sum of its result and another tensor of the same shape and dtype.
 
-    `output_zero_point` and `clip` are those of the convolution's result, before the addition.
+    `output_zero_point` and `clip` apply to the convolution's result, before the addition.
 
     Attributes:
-        addition: how both are added. Its left operand is the convolution's result and its right
-            one the addend, on whichever side the model has them; its first zero point is
+        addition: parameters of the addition. Its left operand is always the convolution's result
+            and its right one the addend, whatever the order in the model; its first zero point is
             `output_zero_point`. Zero point and clip of the sum are `addition.output_zero_point`
             and `addition.clip`.
     """
@@ -90,10 +90,11 @@ class QConv2dAdd(QConv2d):
 class qconv2d_add(qconv2d):
     """An integer convolution whose result is added to another tensor, in one call of the driver.
 
-    The result must have no other use. The other tensor may be on either side of the addition, and
-    has the shape, layout and dtype of the result; of two convolutions that are added, one is taken,
-    the left one if it can be. Arguments are those of `qconv2d`, about the convolution; register it
-    before `qconv2d`, which takes what is refused here. `requantize` is about the sum.
+    The convolution's result must have no other use. The other tensor may be the left or right
+    operand of the addition and has the shape, layout and dtype of the result; if two convolutions
+    are added, the left one is matched if possible. The arguments are those of `qconv2d` and apply
+    to the convolution, except that `requantize` applies to the sum. Register this pattern before
+    `qconv2d`, which matches convolutions that are refused here.
     """
 
     KIND = QConv2dAdd
@@ -149,7 +150,7 @@ SIDES = ("left", "right")
 
 
 def _addition(parameters: Parameters, match: Match) -> Add:
-    """How the result of an operator and the addend are added, with the result on the left."""
+    """Return the parameters of the addition with the operator's result as its left operand."""
     assert match.addition is not None
     added, addend = Add.of(match.addition), match.addend
     left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)

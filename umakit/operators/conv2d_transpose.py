@@ -40,7 +40,7 @@ from umakit.operators.kernels.loops import (
     total_of,
 )
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tensors import Weights
 from umakit.operators.tflite import (
@@ -72,10 +72,10 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _ordered(weights: Weights, window: Window, attributes: tvm_api.Node) -> Weights:
-    """Weights in the kernel's order, with the output channels of all groups along one axis."""
+    """Return weights in the kernel's order, with the output channels of all groups on one axis."""
     groups = int(attributes.groups)
     if groups != 1 and window.layout != "NCHW":
-        raise NotAnIsland("a transposed convolution has groups")
+        raise NoIntegerForm("a transposed convolution has groups")
     ordered = ordered_weights(weights, window, attributes)
     return _outputs_of_all_groups(ordered, groups) if groups > 1 else ordered
 
@@ -102,14 +102,14 @@ def _loops(
     """Kernel (data, weights, bias, multipliers, shifts, output) of a transposed convolution.
 
     The reference spreads each element over a window of 32-bit accumulators as large as the output;
-    here each output gathers what it gets, in one accumulator.
+    here each output element collects its contributions in one accumulator.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data_shape: [N, H, W, I], or [N, I, H, W] for NCHW.
-        data_dtype: of the data.
-        layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; the
-            window has the holes of the dilation in it (`_with_holes`).
+        data_dtype: dtype of the data.
+        layer: the constants, weights [O, KH, KW, I / groups] or [O, I / groups, KH, KW]; a
+            dilated window is filled with zeros (`_with_holes`).
     """
     height, width = image_size(parameters, data_shape)
     kernel_height, kernel_width = image_size(parameters, layer.weights.shape)
@@ -166,7 +166,7 @@ def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
 
 
 class _Axis:
-    """Rows or columns: which elements of the data reach an output, by which of the window.
+    """Rows or columns: the elements of the data and window that contribute to an output element.
 
     With p = output + padding, element i reaches it through k = p - i * stride in [0, extent).
     Terms are counted by j = p // stride - i, for which k = p % stride + j * stride.
@@ -177,12 +177,12 @@ class _Axis:
         self._stride, self._before = stride, before
 
     def _split(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-        """Quotient and remainder by the stride."""
+        """Return quotient and remainder of a position divided by the stride."""
         place = position + int32(self._before)
         return tirx.truncdiv(place, int32(self._stride)), tirx.truncmod(place, int32(self._stride))
 
     def terms(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-        """First j, and the number of terms, which may be below 0 for none."""
+        """Return the first j and the number of terms; a negative number means none."""
         quotient, remainder = self._split(position)
         first = tirx.max(quotient - int32(self._size - 1), int32(0))
         inside = int32(self._extent - 1 + self._stride) - remainder
@@ -190,7 +190,7 @@ class _Axis:
         return first, end - first
 
     def pair(self, position: tvm_api.Expr, j: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-        """Element of the data and of the window of term j."""
+        """Return the indices of term j in the data and in the window."""
         quotient, remainder = self._split(position)
         return quotient - j, remainder + j * int32(self._stride)
 
@@ -245,10 +245,10 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 def _transposed_padding(
     size: int, result: int, window: int, stride: int, *, same: bool
 ) -> tuple[int, int, int]:
-    """Padding before, after, and what the result is longer than the windows; `padding.h`.
+    """Return the padding before and after, and the output padding, as in `padding.h`.
 
     Raises:
-        ModelError: a result that the windows do not reach.
+        ModelError: the windows do not cover the result.
     """
     steps = -(-result // stride) if same else (result + stride - window) // stride
     before = max(0, (steps - 1) * stride + window - result) // 2

@@ -14,7 +14,7 @@ relax = tvm_api.relax
 
 
 def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """CUMSUM along a constant axis, from either end, with or without the element itself."""
+    """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
     options = converter.options(operator, "CumsumOptions")
     shape = converter.shape(operator.inputs[0])
     axis = one_axis(converter.integers(operator, 1), len(shape))

@@ -40,7 +40,7 @@ from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tflite import (
     QUANTIZED,
@@ -89,10 +89,10 @@ def _has_weights(island: Island) -> bool:
 
 
 def _layer(island: Island, layer: Layer) -> tvm_api.Call:
-    """The call, between reshapes if the data has more than two dimensions."""
+    """Return the call, between reshapes if the data has more than two dimensions."""
     result, source = island.result, layer.source
     if layer.weights.integers.ndim != 2:
-        raise NotAnIsland("the weights are no matrix")
+        raise NoIntegerForm("the weights are not a matrix")
     weights = layer.weights.transposed([1, 0])
     outputs, inputs = weights.integers.shape
     shape = tvm_api.static_shape(source.integers) or ()
@@ -122,7 +122,7 @@ def _loops(
 ) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a fully connected layer.
 
-    The data's zero point is expected in the bias.
+    The bias must include the data's zero point.
     """
     rows, inputs = data_shape
     data = buffer("data", data_shape, data_dtype)
@@ -168,17 +168,17 @@ class QDense(Dense, Weighted):
 
     @property
     def rows(self) -> int:
-        """Of the data."""
+        """Number of rows of the data."""
         return self.data_shape[0]
 
     @property
     def inputs(self) -> int:
-        """Elements of a row of the data."""
+        """Number of elements of a row of the data."""
         return self.weights_shape[1]
 
     @property
     def outputs(self) -> int:
-        """Elements of a row of the result."""
+        """Number of elements of a row of the result."""
         return self.weights_shape[0]
 
     @property
@@ -202,9 +202,10 @@ class qdense(WeightedPattern):
 
     Attributes:
         rows: largest number of rows of the data.
-        input_multiple, output_multiple: what the sizes of a row of data and result are multiples
-            of.
-        weight_layout: for example `IO` or `O/8 I 8o`.
+        input_multiple: what the size of a row of data is a multiple of.
+        output_multiple: what the size of a row of the result is a multiple of.
+        weight_layout: the driver gets the weights in it, for example `IO` or `O/8 I 8o`. Bias,
+            multipliers and shifts are filled up to whole blocks of O as well.
     """
 
     KIND = QDense
@@ -244,11 +245,11 @@ register(
 
 
 WEIGHTS_NOT_SHUFFLED = 0
-"""Of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
+"""Value of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """FULLY_CONNECTED of rows; TVM does not flatten data of more dimensions."""
+    """FULLY_CONNECTED of rows; data of more dimensions are flattened here, unlike in TVM."""
     options = converter.options(operator, "FullyConnectedOptions")
     check_wide_bias(converter, operator, operator.inputs[0], 2, options)
     if options.WeightsFormat() != WEIGHTS_NOT_SHUFFLED:

@@ -14,7 +14,7 @@ ROWS_COLUMNS_INSIDE = [0, 1, 3, 2, 4, 5]
 
 
 def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Blocks of rows and columns from channels of [N, H, W, C]."""
+    """DEPTH_TO_SPACE: channels of [N, H, W, C] become blocks of rows and columns."""
     size = converter.options(operator, "DepthToSpaceOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
     if size < 1 or channels % (size * size):
@@ -28,7 +28,7 @@ def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 
 
 def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Channels from blocks of rows and columns of [N, H, W, C]."""
+    """SPACE_TO_DEPTH: blocks of rows and columns of [N, H, W, C] become channels."""
     size = converter.options(operator, "SpaceToDepthOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
     if size < 1 or rows % size or columns % size:

@@ -19,7 +19,7 @@ from umakit.operators.registry import IntegerOperator, Order, Recognition, regis
 
 @dataclass(frozen=True)
 class DilatedMaxPool2d(Pool2d):
-    """The largest of each window whose elements are apart.
+    """The largest element of each dilated window.
 
     Attributes:
         dilation: rows, columns.

@@ -42,8 +42,8 @@ class Divide(Parameters):
     """The quotient of two tensors whose shapes broadcast; a divisor of 0 counts as 1 LSB.
 
     Attributes:
-        zero_points: of the operands.
-        multiplier, shift: of the quotient.
+        zero_points: zero points of the operands.
+        multiplier, shift: multiplier and shift of the quotient.
     """
 
     operator: ClassVar[str] = "divide"
@@ -54,7 +54,7 @@ class Divide(Parameters):
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Of float32 as it is, of int8 with the reciprocal of the divisor in fixed point."""
+    """DIV: float32 directly, int8 with the reciprocal of the divisor in fixed point."""
     activation = converter.options(operator, "DivOptions").FusedActivationFunction()
     values = [converter.value(number) for number in operator.inputs]
     if converter.tensor(operator.inputs[0]).dtype == "float32":
@@ -84,7 +84,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output)."""
+    """Return the kernel (left, right, output)."""
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

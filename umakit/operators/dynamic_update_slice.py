@@ -13,10 +13,10 @@ relax = tvm_api.relax
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Of (data, update, start int32 or int64[rank]).
+    """DYNAMIC_UPDATE_SLICE of (data, update, start int32 or int64[rank]).
 
-    As in dynamic_update_slice.cc, a start from which the update would reach outside is moved to the
-    nearest one from which it does not.
+    As in dynamic_update_slice.cc, a start from which the update would exceed the data is clamped to
+    the nearest valid one.
     """
     shape, extents, starts = (converter.shape(number) for number in operator.inputs)
     if len(extents) != len(shape) or any(n > size for n, size in zip(extents, shape, strict=True)):
@@ -50,7 +50,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 def _clip(
     converter: TfliteConverter, value: tvm_api.Expr, largest: int, dtype: str
 ) -> tvm_api.Expr:
-    """Integers of a dtype, limited to 0, ..., `largest`."""
+    """Return integers of a dtype, limited to 0, ..., `largest`."""
     least = converter.emit(relax.op.maximum(value, relax.const(0, dtype)))
     return converter.emit(relax.op.minimum(least, relax.const(largest, dtype)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""x where it is positive, exp(x) - 1 elsewhere: a table of 8 bits.
+"""ELU: x if it is positive, else exp(x) - 1, as a table for 8 bits.
 
 Source is TensorFlow Lite Micro's `elu.cc`.
 """
@@ -22,7 +22,7 @@ relax = tvm_api.relax
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Importers write relu(x) + min(exp(x) - 1, 0)."""
+    """Return the table of ELU, which importers write as relu(x) + min(exp(x) - 1, 0)."""
     if tvm_api.operator_name(island.call) != "add":
         return None
     positive, negative = (island.definition(argument) for argument in island.call.args)
@@ -50,7 +50,7 @@ def _table(source: Scale, result: Scale) -> Array:
     """x where it is positive, exp(x) - 1 elsewhere, computed in float32 as `elu.cc` does.
 
     Args:
-        source: of x, int8.
+        source: scale of x, int8.
         result: of the result, int8.
 
     Returns:

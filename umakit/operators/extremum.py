@@ -19,7 +19,7 @@ relax = tvm_api.relax
 
 
 def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
-    """MAXIMUM or MINIMUM of integers of one scale, or of real numbers."""
+    """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return function(*(converter.value(number) for number in operator.inputs))

@@ -21,7 +21,7 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
 
 
 def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """ZEROS_LIKE; the integer 0, whatever the zero point."""
+    """ZEROS_LIKE: the integer 0, even if the zero point is not 0."""
     tensor = converter.tensor(operator.outputs[0])
     return relax.const(np.zeros(tensor.shape, tensor.dtype), tensor.dtype)
 

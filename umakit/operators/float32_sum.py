@@ -22,7 +22,7 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 class Float32Sum(Float32Pair):
     """ONNX Runtime's QLinearAdd on x86-64 with AVX2: fma(a, A / C, fma(b, B / C, constant)).
 
-    Differences, too, with a negative second factor.
+    A difference has a negative second factor.
     """
 
     operator: ClassVar[str] = "float32_sum"

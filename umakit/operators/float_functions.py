@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of each element that TensorFlow Lite Micro computes of float32 alone."""
+"""Elementwise functions that TensorFlow Lite Micro supports for float32 only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ relax = tvm_api.relax
 
 
 def function(of: Callable[..., tvm_api.Expr]) -> Convert:
-    """An operator that is one Relax operator of its input."""
+    """Return the conversion of an operator to one Relax operator."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return of(converter.value(operator.inputs[0]))
@@ -38,7 +38,7 @@ def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 
 def limited(low: float, high: float) -> Convert:
-    """An operator that keeps its input between two numbers."""
+    """Return the conversion of an operator that limits its input to a range."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))

@@ -16,7 +16,7 @@ def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
 
 
 def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """FLOOR_MOD: C's `fmod`, plus the divisor where its sign is another; `floor_mod.h`."""
+    """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
     emit = converter.emit
     left, right = (converter.value(number) for number in operator.inputs)
     rest = emit(relax.op.mod(left, right))

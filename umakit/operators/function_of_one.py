@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any function of one integer tensor, as ONNX Runtime computes it in float32.
 
-What stands between a dequantize and a quantize of one tensor becomes a table (`lookup`), straight
-lines between the values of a table (`interpolation`, of 16 bits), or a change of scale.
+The operators between a dequantize and a quantize of one tensor become a table (`lookup`), linear
+interpolation in a table (`interpolation`, for 16 bits), or a change of scale.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from umakit.operators.interpolation import Interpolation
 from umakit.operators.islands import Island, Result
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognition, register
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
@@ -28,9 +28,9 @@ HALF_AN_LSB = 0.51
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """The quantize of a constant or of such a function; None for anything else.
+    """Return the quantize of a constant or of a function of one tensor; None for anything else.
 
-    Constants, which an exporter may leave as quantize(weights), are folded.
+    An exporter may leave constants as quantize(weights); they are folded.
     """
     result = island.result
     argument, scale = result.call.args[0], result.scale
@@ -39,7 +39,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
         return tvm_api.relax.const(quantized(constant, scale))
     try:
         function = FunctionOfOne(argument, island.definition)
-    except NotAnIsland:
+    except NoIntegerForm:
         return None
     table = quantized(function.values, scale)
     if is_identity(table, function.source.scale):
@@ -51,7 +51,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_api.Call:
-    """A change of scale with limits, or a table with straight lines."""
+    """Return a change of scale with limits, or a table with linear interpolation."""
     source, target = function.source.scale, result.scale
     clip = int(table.min()), int(table.max())
     there = replace(result, clip=clip)

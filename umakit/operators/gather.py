@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GATHER and GATHER_ND of TensorFlow Lite; positions out of range are found at run time."""
+"""GATHER and GATHER_ND of TensorFlow Lite; positions out of range are detected at run time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ relax = tvm_api.relax
 
 
 def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """GATHER of (data, positions int32) along an axis, for each place of the batch dimensions."""
+    """GATHER of (data, positions int32) along an axis, for each index of the batch dimensions."""
     options = converter.options(operator, "GatherOptions")
     data, indices = _data_and_positions(converter, operator)
     rank, of_indices = (len(converter.shape(number)) for number in operator.inputs)
@@ -43,10 +43,10 @@ def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
 def _data_and_positions(
     converter: TfliteConverter, operator: TfliteOperator
 ) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-    """Both inputs.
+    """Return data and positions.
 
     Raises:
-        ModelError: positions that are not int32.
+        ModelError: the positions are not int32.
     """
     data, indices = operator.inputs
     if converter.tensor(indices).dtype != "int32":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.global_avg_pool` (data [N, C, ...]): means of whole images.
 
-As ONNX Runtime's `MlasQLinearGlobalAveragePoolNchw` computes them.
+The arithmetic is that of ONNX Runtime's `MlasQLinearGlobalAveragePoolNchw`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 
 tirx = tvm_api.tirx
@@ -42,7 +42,7 @@ class GlobalAveragePool(Parameters):
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
-        multiplier, shift: of the accumulators.
+        multiplier, shift: multiplier and shift of the accumulators.
     """
 
     operator: ClassVar[str] = "global_avg_pool"
@@ -53,7 +53,7 @@ class GlobalAveragePool(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """None for means over other axes than those of whole images."""
+    """Return the call; None for means that are not over all positions of an image."""
     result, source = island.result, island.operand()
     shape = tvm_api.static_shape(source.integers) or ()
     axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or range(len(shape)))
@@ -64,7 +64,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     count = math.prod(shape[2:])
     factor = source.scale.scale / np.float32(result.scale.scale * np.float32(count))
     if not factor < LARGEST_FACTOR or count >= 2**23:
-        raise NotAnIsland("the result's scale is too small for the data's")
+        raise NoIntegerForm("the result's scale is too small for the data's")
     scaled = fixed_point([float(factor)])
     parameters = GlobalAveragePool(
         **result.common(Arithmetic.ORT),
@@ -76,7 +76,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data [N, C, ...], output)."""
+    """Return the kernel (data [N, C, ...], output)."""
     (shape,) = shapes
     data = buffer("data", shape, dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

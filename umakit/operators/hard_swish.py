@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""x * min(max(x + 3, 0), 6) / 6: a table of 8 bits.
+"""HARD_SWISH: x * min(max(x + 3, 0), 6) / 6 as a table for 8 bits.
 
 Sources are TensorFlow Lite Micro's `hard_swish.h` and `hard_swish_common.cc`.
 """
@@ -33,11 +33,11 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _argument(call: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
-    """x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6), None if it is none.
+    """Return x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6); None for other expressions.
 
     Args:
         call: a Relax call.
-        definition: what a variable is bound to.
+        definition: finds the expression that a variable is bound to.
     """
     sixth = with_scalar(call, "multiply", definition)
     if sixth is None or not math.isclose(sixth[1], 1 / 6, rel_tol=1e-6):
@@ -60,14 +60,14 @@ def _table(source: Scale, result: Scale) -> Array:
     """x * min(max(x + 3, 0), 6) / 6 in 16-bit fixed point.
 
     Args:
-        source: of x, int8.
+        source: scale of x, int8.
         result: of the result, int8.
 
     Returns:
         int8[256], for x = -128, ..., 127.
 
     Raises:
-        ValueError: the reference does not take the scales.
+        ValueError: the reference does not support the scales.
     """
     # In float64, as the released runtime computes, though hard_swish_common.cc reads like float32.
     fine = float(source.scale) / 128
@@ -95,7 +95,7 @@ def _table(source: Scale, result: Scale) -> Array:
 
 
 def _short_multiplier(factor: float) -> tuple[int, int]:
-    """A multiplier of 15 bits (`DownScaleInt32ToInt16Multiplier`) and its shift."""
+    """Return a 15-bit multiplier (`DownScaleInt32ToInt16Multiplier`) and its shift."""
     multiplier, shift = quantize_multiplier(factor)
     return min((multiplier + 2**15) >> 16, 2**15 - 1), shift
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.interpolation` (data of 16 bits, table of the result's dtype): straight lines."""
+"""`quantized.interpolation` (16-bit data, table of the result's dtype): linear interpolation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class Interpolation(Parameters):
-    """A function of each element of 16 bits: straight lines between tabulated values.
+    """A function of each 16-bit element by linear interpolation between tabulated values.
 
     Attributes:
-        step_bits: two tabulated values are for integers that are 2**step_bits apart.
+        step_bits: adjacent tabulated values belong to integers that are 2**step_bits apart.
     """
 
     operator: ClassVar[str] = "interpolation"
@@ -30,11 +30,11 @@ class Interpolation(Parameters):
 
 
 def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output) of straight lines between a table's values.
+    """Return the kernel (data, table, output) of linear interpolation in a table.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data, which has 16 bits, and table.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of the 16-bit data and of the table.
     """
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Islands: real arithmetic between dequantize and quantize, of which integer operators are derived.
+"""Islands: real arithmetic between dequantize and quantize, from which integer operators derive.
 
 Importers write a quantized operator as `quantize(operator(dequantize(x), ...))`. An operator's file
 says with a `Recognition` in which islands it is recognized; its derivation gets an `Island` and
 returns the call of the integer operator, None where the island is another operator's, or raises
-`NotAnIsland` with the reason why there is no integer form.
+`NoIntegerForm` with the reason why there is no integer form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import CommonFields
-from umakit.operators.refusals import FloatInTheModel, NotAnIsland
+from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
 from umakit.operators.tensors import (
     INTEGERS,
     Array,
@@ -36,15 +36,15 @@ ACTIVATIONS = ("nn.relu", "nn.relu6", "clip")
 
 @dataclass(frozen=True)
 class Result:
-    """The value that a quantize rounds, without the activation in front of it.
+    """The value that a quantize rounds, before the activation in front of the quantize.
 
     Attributes:
         call: the operator's call.
-        scale: of the integers.
-        clip: least and largest integer that the activation lets through.
+        scale: scale of the integers.
+        clip: least and largest integer after the activation.
         activation: whether there was one.
-        shape: of the result.
-        span: of the operator; it names the quantize's node as that of the result.
+        shape: shape of the result.
+        span: span of the operator; it names the quantize's node as that of the result.
     """
 
     call: tvm_api.Call
@@ -66,23 +66,24 @@ class Result:
 
     @classmethod
     def of(cls, call: tvm_api.Call, scale: Scale) -> Result:
-        """A call whose whole value is the result, without an activation."""
+        """Return the result for a call without an activation."""
         shape = tvm_api.static_shape(call) or ()
         return cls(call, scale, scale.limits, False, shape, call.span)
 
 
 @dataclass(frozen=True)
 class Network:
-    """What a derivation may ask about the network around its island.
+    """The network around an island, as far as a derivation needs it.
 
     Attributes:
         builder: Relax's block builder, where further calls are emitted.
         definition: finds what variables are bound to.
-        arithmetic: whose results are to be met, `TFLM` or `ORT`.
+        arithmetic: runtime whose rounding is reproduced, `TFLM` or `ORT`.
         within_nodes: whether an island must come from a single node of the user's model. In
             TensorFlow Lite, explicit dequantize and quantize operators surround operators that
             compute in floating point.
-        means_reals: whether the model defines real results, so that biases may be real numbers.
+        means_reals: whether the model defines its results in real arithmetic, so that biases may
+            be real numbers.
         rounded_biases: names of layers whose real biases became integers; derivations append.
     """
 
@@ -97,25 +98,25 @@ class Network:
         """The scale of a quantize or dequantize call.
 
         Raises:
-            NotAnIsland: a dtype that the arithmetic does not have, or a scale that is no constant.
+            NoIntegerForm: the arithmetic does not have the dtype, or the scale is not a constant.
         """
         tflm = self.arithmetic is Arithmetic.TFLM
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def check_node(self, call: tvm_api.Expr, span: tvm_api.Span | None) -> None:
-        """Refuse a call of another node than that of the quantize, where islands are single nodes.
+        """Refuse a call of a node other than the island's, if an island must be a single node.
 
         Raises:
-            FloatInTheModel: it is one.
+            FloatInTheModel: the call belongs to another node.
         """
         if self.within_nodes and tvm_api.name_of(call) != tvm_api.result_name(span):
             raise FloatInTheModel("the model computes it in floating point")
 
     def clipping(self, value: tvm_api.Expr) -> tuple[float, float] | None:
-        """Least and largest value that an activation lets through; None for other operators.
+        """Return the least and largest value of an activation; None for other operators.
 
         Raises:
-            NotAnIsland: bounds that are no constants.
+            NoIntegerForm: bounds that are not constants.
         """
         operator = tvm_api.operator_name(value)
         if operator == "nn.relu":
@@ -127,13 +128,13 @@ class Network:
         try:
             low, high = (tvm_api.float_argument(argument) for argument in value.args[1:3])
         except ValueError as error:
-            raise NotAnIsland(str(error)) from None
+            raise NoIntegerForm(str(error)) from None
         return low, high
 
 
 @dataclass(frozen=True)
 class Island:
-    """A quantize and what it rounds, as a derivation gets it.
+    """A quantize and the expression that it rounds: the input of a derivation.
 
     Attributes:
         result: the quantized value.
@@ -145,18 +146,18 @@ class Island:
 
     @property
     def call(self) -> tvm_api.Call:
-        """Of the operator whose result is quantized."""
+        """The call of the operator whose result is quantized."""
         return self.result.call
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """Whose results are to be met, `TFLM` or `ORT`."""
+        """Runtime whose rounding is reproduced, `TFLM` or `ORT`."""
         return self.network.arithmetic
 
     def with_result(
         self, *, call: tvm_api.Call | None = None, shape: tuple[int, ...] | None = None
     ) -> Island:
-        """The same island with another call, whose node names it, or shape of its result."""
+        """Return the same island with another call, whose node names it, or shape of its result."""
         result = self.result
         span = result.span if call is None else tvm_api.span_with_result(call.span, result.span)
         call = result.call if call is None else call
@@ -164,64 +165,64 @@ class Island:
         return replace(self, result=replace(result, call=call, shape=shape, span=span))
 
     def arithmetic_of(self, *sources: Quantized) -> Arithmetic:
-        """How products of operands become integers of the result; see `arithmetic_of`."""
+        """Return how products of operands are rounded to the result; see `arithmetic_of`."""
         if self.arithmetic is Arithmetic.TFLM:
             return self.arithmetic
         return arithmetic_of(*(source.scale for source in sources), self.result.scale)
 
     def definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
-        """What a variable is bound to; anything else is its own definition."""
+        """Return the expression that a variable is bound to; other expressions unchanged."""
         return self.network.definition(expression)
 
     def emit(self, call: tvm_api.Call) -> tvm_api.Var:
-        """A variable for a call that becomes part of the network."""
+        """Add a call to the network and return its variable."""
         return self.network.builder.emit(call)
 
     def operand(self, position: int = 0) -> Quantized:
-        """An operand of the operator, as integers.
+        """Return an operand of the operator as integers.
 
         Raises:
-            NotAnIsland: it is no dequantized integer tensor.
+            NoIntegerForm: it is not a dequantized integer tensor.
         """
         return self.dequantized(self.call.args[position])
 
     def operands(self) -> list[Quantized]:
-        """All operands of the operator, as integers."""
+        """Return all operands of the operator as integers."""
         return [self.dequantized(argument) for argument in self.call.args]
 
     def dequantized(self, expression: tvm_api.Expr) -> Quantized:
-        """An expression of real numbers as the integers that were dequantized.
+        """Return the integers from which an expression of real numbers was dequantized.
 
         Raises:
-            NotAnIsland: it is no dequantized integer tensor.
+            NoIntegerForm: it is not a dequantized integer tensor.
         """
         call = self.definition(expression)
         if tvm_api.operator_name(call) != "dequantize":
-            raise NotAnIsland("an operand is no dequantized integer tensor")
+            raise NoIntegerForm("an operand is not a dequantized integer tensor")
         return self.integers_of(call)
 
     def integers_of(self, call: tvm_api.Expr) -> Quantized:
-        """The integers of a dequantize call."""
+        """Return the integers of a dequantize call."""
         self.check_node(call)
         scale = self.network.scale(call, tvm_api.dtype_of(call.args[0]))
         return Quantized(call.args[0], scale)
 
     def check_node(self, call: tvm_api.Expr) -> None:
-        """Refuse a call of another node, where islands are single nodes."""
+        """Refuse a call of another node if an island must be a single node."""
         self.network.check_node(call, self.result.span)
 
     def weights(self, expression: tvm_api.Expr, *, symmetric: bool) -> Weights:
-        """A constant, dequantized tensor.
+        """Return the integers and scales of a constant, dequantized tensor.
 
         Args:
-            expression: of the real numbers.
-            symmetric: whether TensorFlow Lite Micro's kernel takes zero points for 0.
+            expression: the dequantized tensor.
+            symmetric: whether TensorFlow Lite Micro's kernel assumes that zero points are 0.
         """
         symmetric = symmetric and self.arithmetic is Arithmetic.TFLM
         return dequantized_weights(expression, self.definition, symmetric=symmetric)
 
     def bias(self, expression: tvm_api.Expr) -> Weights | Array:
-        """Dequantized integers, or the real numbers of a constant."""
+        """Return the integers of a dequantized bias, or the real numbers of a constant one."""
         array = tvm_api.constant_array(self.definition(expression))
         if self.network.means_reals and array is not None and array.dtype == np.float32:
             return array
@@ -229,15 +230,15 @@ class Island:
 
 
 def arithmetic_of(*scales: Scale) -> Arithmetic:
-    """How products become integers of which the last scale is the result's, for ONNX Runtime."""
+    """Return how ONNX Runtime rounds products; the last scale is that of the result."""
     return Arithmetic.EVEN if any(scale.bits > 8 for scale in scales) else Arithmetic.ORT
 
 
 def check_tflm(arithmetic: Arithmetic) -> None:
-    """Refuse other results than TensorFlow Lite Micro's.
+    """Refuse an arithmetic other than TensorFlow Lite Micro's.
 
     Raises:
-        NotAnIsland: others are wanted.
+        NoIntegerForm: the arithmetic is another one.
     """
     if arithmetic is not Arithmetic.TFLM:
-        raise NotAnIsland("integers are known only as TensorFlow Lite Micro computes them")
+        raise NoIntegerForm("integers are known only as TensorFlow Lite Micro computes them")

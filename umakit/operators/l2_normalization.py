@@ -53,7 +53,7 @@ class L2Normalization(Parameters):
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Of float32 with a least norm of 1e-6; of int8 in fixed point."""
+    """L2_NORMALIZATION: float32 with a minimum norm of 1e-6, int8 in fixed point."""
     if converter.options(operator, "L2NormOptions").FusedActivationFunction():
         raise ModelError("it has a fused activation")
     value = converter.value(operator.inputs[0])
@@ -78,7 +78,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, output)."""
+    """Return the kernel (data, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

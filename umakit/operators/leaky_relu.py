@@ -43,11 +43,11 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class LeakyRelu(Parameters):
-    """x where it is positive, slope * x elsewhere.
+    """x if it is positive, else slope * x.
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
-        multipliers, shifts: of positive and of negative elements.
+        multipliers, shifts: multipliers and shifts of positive and of negative elements.
         negated: 1 if the slope is negative, else 0.
     """
 
@@ -75,7 +75,7 @@ def _table(source: Scale, result: Scale, slope: float) -> Array:
     """int8[256] for x = -128, ..., 127.
 
     Raises:
-        ValueError: factors that have no fixed-point multiplier.
+        ValueError: a factor has no fixed-point multiplier.
     """
     ratio, factor = _factors(source, result, slope)
     positive, negative = quantize_multiplier(ratio), quantize_multiplier(abs(factor))
@@ -92,7 +92,7 @@ def _table(source: Scale, result: Scale, slope: float) -> Array:
 
 
 def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
-    """What positive and negative integers are multiplied with."""
+    """Return the factors of positive and of negative integers."""
     # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
     ratio = float(source.scale) / float(result.scale)
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
@@ -116,7 +116,7 @@ def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
 
 
 def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, output)."""
+    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

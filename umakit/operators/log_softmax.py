@@ -62,8 +62,8 @@ class LogSoftmax(Parameters):
     """The logarithm of softmax over the last axis, with scale 1/16 and zero point 127.
 
     Attributes:
-        least: differences to the largest element below it are not taken.
-        multiplier, shift: of logarithms in fixed point, for integers of the data's scale.
+        least: smallest difference to the largest element that takes part in the sum.
+        multiplier, shift: from logarithms in fixed point to integers of the data's scale.
     """
 
     operator: ClassVar[str] = "log_softmax"
@@ -74,7 +74,7 @@ class LogSoftmax(Parameters):
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Of float32 as it is, of int8 in fixed point."""
+    """LOG_SOFTMAX: float32 directly, int8 in fixed point."""
     value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
     if converter.tensor(operator.inputs[0]).dtype == "float32":
         return relax.op.nn.log_softmax(value, -1)
@@ -102,7 +102,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, exponentials, differences, output)."""
+    """Return the kernel (data, exponentials, differences, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     exponentials, differences = (
@@ -153,10 +153,10 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
 def _logarithm(
     parameters: LogSoftmax, total: tvm_api.PrimExpr
 ) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr, tvm_api.PrimExpr]:
-    """Statements, the logarithm of a sum, and the difference that results end below.
+    """Return statements, the logarithm of a sum, and the difference below which results saturate.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         total: int32 expression with `SUM_BITS` integer bits, positive.
     """
     # In memory: TVM would put the formulas of variables in their place again and again.

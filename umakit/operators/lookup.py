@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.lookup` (data of 8 bits, table[256] of the result's dtype): any function of elements.
 
-In networks whose results are ONNX Runtime's, all that stands between a dequantize and a quantize
-of one tensor is such a function; see `tables.functions`.
+In ONNX networks, any operators between a dequantize and a quantize of one tensor are such a
+function; see `tables.functions`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from umakit.operators.islands import Island, check_tflm
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tensors import Array, Quantized, Scale
 
@@ -30,10 +30,10 @@ tirx = tvm_api.tirx
 class Lookup(Parameters):
     """A function of each element, as a table that starts with the least integer.
 
-    The table's values are clipped already.
+    The values of the table are already clipped.
 
     Attributes:
-        function: its name, for example `logistic`; empty where it has none.
+        function: name of the function, for example `logistic`; empty if it has none.
     """
 
     operator: ClassVar[str] = "lookup"
@@ -56,21 +56,21 @@ def tflm_activation(
     table_of: Callable[[Scale, Scale], Array],
     of_16_bits: Callable[[Island, Quantized], tvm_api.Expr] | None = None,
 ) -> tvm_api.Expr:
-    """A call for an activation function as TensorFlow Lite Micro computes it.
+    """Return a call for an activation function as TensorFlow Lite Micro computes it.
 
-    One of 8 bits is a table; that of uint8 is that of int8, 128 higher.
+    A function of 8 bits is a table; the table for uint8 is that for int8 plus 128.
 
     Args:
-        name: of the function.
-        island: where it is recognized.
-        source: its only operand.
+        name: name of the function.
+        island: the function with its quantize.
+        source: the only operand.
         table_of: (scale of the operand, scale of the result), both of int8 -> int8[256]; raises
-            ValueError for scales that the kernel does not take.
+            ValueError for scales that the kernel does not support.
         of_16_bits: (island, operand) -> call, for int16.
 
     Raises:
-        NotAnIsland: other results than TensorFlow Lite Micro's are wanted, or scales or dtypes
-            that its kernel does not take.
+        NoIntegerForm: the arithmetic is not TensorFlow Lite Micro's, or its kernel does not
+            support the scales or dtypes.
     """
     check_tflm(island.arithmetic)
     result = island.result
@@ -81,8 +81,8 @@ def tflm_activation(
         if dtypes in ({"int8"}, {"uint8"}):
             return _table_call(name, island, source, table_of)
     except ValueError as error:
-        raise NotAnIsland(str(error)) from None
-    raise NotAnIsland(f"there is no {name} of {source.scale.dtype} to {result.scale.dtype}")
+        raise NoIntegerForm(str(error)) from None
+    raise NoIntegerForm(f"there is no {name} of {source.scale.dtype} to {result.scale.dtype}")
 
 
 def _table_call(
@@ -99,7 +99,7 @@ def _table_call(
 
 
 def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output)."""
+    """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
     table = buffer("table", [256], parameters.output_dtype)

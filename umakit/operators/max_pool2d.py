@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.max_pool2d` (data): max pools, also of integers that no quantize stands behind."""
+"""`quantized.max_pool2d` (data): max pools, also of integers that are not quantized afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerCall, IntegerOperator, Recognition, register
 from umakit.operators.tensors import Scale
 from umakit.operators.tflite import (
@@ -47,12 +47,12 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr:
 
 
 def _derive_global(island: Island) -> tvm_api.Expr:
-    """The largest of whole images, as a pool of one window."""
+    """Return the maximum over whole images as a pool with one window."""
     result = island.result
     shape = tvm_api.static_shape(result.call.args[0]) or ()
     axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or ())
     if len(shape) < 3 or axes != list(range(2, len(shape))) or len(result.shape) < len(shape):
-        raise NotAnIsland("the maximum is not over all positions of a channel")
+        raise NoIntegerForm("the maximum is not over all positions of a channel")
 
     def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
         _, _, rows, columns = tvm_api.static_shape(data) or (0, 0, 0, 0)
@@ -74,7 +74,7 @@ def _of_integers(call: tvm_api.Call, network: Network) -> tvm_api.Expr:
     result = Result.of(call, Scale(np.float32(1), 0, dtype))
     try:
         parameters = plain_pool(MaxPool2d, result, call, network.arithmetic)
-    except NotAnIsland:
+    except NoIntegerForm:
         return call
     return parameters.call([call.args[0]], call.span)
 

@@ -36,7 +36,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
 
@@ -46,7 +46,7 @@ tirx = tvm_api.tirx
 
 
 MOST_OF_A_SUM = 2**30
-"""Of the terms of a mean, which are added in 32 bits with and without their zero point."""
+"""Largest absolute sum of the terms of a mean, added in 32 bits with and without zero point."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Mean(Parameters):
     """The mean over some axes, with another scale.
 
     Attributes:
-        axes: over which, ascending.
+        axes: reduced axes, ascending.
         input_zero_point: the integer that stands for 0 in the data.
-        multiplier, shift: of the sum; the number of its terms is in them.
+        multiplier, shift: multiplier and shift of the sum; the number of its terms is in them.
     """
 
     operator: ClassVar[str] = "mean"
@@ -68,12 +68,12 @@ class Mean(Parameters):
 
 
 def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
-    """A call of a mean, or of a sum.
+    """Return a call of a mean or sum.
 
     The number of terms of a mean becomes part of the multiplier.
 
     Raises:
-        NotAnIsland: too many terms, or scales that integers cannot express.
+        NoIntegerForm: there are too many terms, or integers cannot express the scales.
     """
     result, source = island.result, island.operand()
     arithmetic = island.arithmetic_of(source)
@@ -84,7 +84,7 @@ def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
     terms = math.prod(shape[axis] for axis in axes)
     magnitude = source.scale.magnitude * terms
     if not 0 < magnitude < MOST_OF_A_SUM:
-        raise NotAnIsland(f"a mean or sum is over {terms} elements")
+        raise NoIntegerForm(f"a mean or sum is over {terms} elements")
     factor = float(source.scale.scale) / float(result.scale.scale)
     if arithmetic is Arithmetic.TFLM:
         multiplier, shift = _mean_multiplier(factor, terms if averages else 1)
@@ -103,23 +103,23 @@ def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
 
 
 def _mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
-    """Multiplier and shift of a sum of so many terms, as TensorFlow Lite Micro computes them."""
+    """Return multiplier and shift of a mean of `terms` terms, as in TensorFlow Lite Micro."""
     try:
         multiplier, output_shift = quantize_multiplier(factor)
     except ValueError as error:
-        raise NotAnIsland(str(error)) from None
+        raise NoIntegerForm(str(error)) from None
     shift = min(terms.bit_length() - 1, 32, 31 + output_shift)
     return (multiplier << shift) // terms, output_shift - shift
 
 
 def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, output) of a mean or sum over some axes.
+    """Return the kernel (data, output) of a mean or sum over some axes.
 
-    Accumulators of the last axis's elements are kept side by side where that axis stays.
+    If the last axis is not reduced, a tile of its elements is accumulated together.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of the data.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of the data.
     """
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
@@ -180,7 +180,7 @@ register(
 
 
 def over_axes(function: Callable[..., tvm_api.Expr]) -> Convert:
-    """MEAN or SUM over constant axes."""
+    """Return the conversion of MEAN or SUM over constant axes."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         axes, keep = reduced_axes(converter, operator)
@@ -190,7 +190,7 @@ def over_axes(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 
 def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[list[int], bool]:
-    """Axes, and whether they stay with one element."""
+    """Return the reduced axes, and whether they are kept with one element."""
     keep = bool(converter.options(operator, "ReducerOptions").KeepDims())
     rank = len(converter.shape(operator.inputs[0]))
     given = converter.integers(operator, 1)

@@ -2,7 +2,7 @@
 """`quantized.mean_pool2d` (data, multipliers int32[n], shifts int8[n]): average pools of ONNX.
 
 There is one multiplier for each number of elements of a window. ONNX Runtime computes averages in
-float32; results are the exact ones, rounded once, and differ by at most one LSB, next to ties.
+float32; here the exact mean is rounded once, so results close to a tie may differ by one LSB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
 from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tensors import Quantized
 
@@ -42,7 +42,7 @@ class MeanPool2d(Pool2d):
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
-        counts_padding: whether the sum is divided by the size of the whole window, and not by the
+        counts_padding: whether the sum is divided by the size of the whole window instead of the
             number of its elements inside the image.
     """
 
@@ -61,11 +61,11 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     result = image.result
     window = Window.of(result.call.attrs)
     if window.dilation != (1, 1):
-        raise NotAnIsland("an average pool is dilated")
+        raise NoIntegerForm("an average pool is dilated")
     arithmetic = arithmetic_of(source.scale, result.scale)
     most = math.prod(window.size)
     if source.scale.magnitude * most >= 2**31:
-        raise NotAnIsland(f"an average is over {most} elements")
+        raise NoIntegerForm(f"an average is over {most} elements")
     factor = float(source.scale.scale) / float(result.scale.scale)
     pairs = [
         multiplier_of(factor / count, source.scale.magnitude * most, arithmetic)
@@ -91,11 +91,11 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
 
 
 def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, multipliers, shifts, output) of a mean with another scale than the data's.
+    """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data, multipliers and shifts.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data, multipliers and shifts.
     """
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

@@ -12,7 +12,7 @@ from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_al
 relax = tvm_api.relax
 
 REFLECT = 0
-"""Of the schema's enumeration `MirrorPadMode`; 1 is SYMMETRIC, which repeats the border."""
+"""Value of the schema's enumeration `MirrorPadMode`; 1 is SYMMETRIC, which repeats the border."""
 
 
 def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:

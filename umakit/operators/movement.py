@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move numbers: on integers they do the same if all have one scale.
+"""Operators that only move elements; they apply to integers directly if all have one scale.
 
-For ONNX Runtime's results, integers of another scale are converted first.
+In the arithmetic of ONNX Runtime, integers of another scale are converted first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from umakit.floats import resampling
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import Quantized
 
@@ -28,7 +28,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     if island.result.activation or any(
         operand.scale != island.result.scale for operand in operands
     ):
-        raise NotAnIsland("it changes the scale or clips")
+        raise NoIntegerForm("it changes the scale or clips")
     return _moved(island, [operand.integers for operand in operands])
 
 
@@ -36,12 +36,12 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr:
     integers = [integers_of_result(island, operand) for operand in _operands(island)]
     operator = tvm_api.operator_name(island.call)
     if operator == resampling.OPERATOR and not resampling.moves_only(island.call):
-        raise NotAnIsland("ONNX Runtime interpolates in floating point")
+        raise NoIntegerForm("ONNX Runtime interpolates in floating point")
     return _moved(island, integers)
 
 
 def _operands(island: Island) -> list[Quantized]:
-    """What is moved: the first operand, or the elements of a tuple."""
+    """Return the tensors that are moved: the first operand, or the elements of a tuple."""
     first = island.call.args[0]
     items = first.fields if isinstance(first, tvm_api.RelaxTuple) else [first]
     return [island.dequantized(item) for item in items]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint, fixed_point
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 
 Array = npt.NDArray[Any]
 
@@ -26,22 +26,22 @@ def fixed_points(factors: Sequence[float]) -> FixedPoint:
     """`fixed_point` of factors.
 
     Raises:
-        NotAnIsland: a factor has no fixed-point multiplier.
+        NoIntegerForm: a factor has no fixed-point multiplier.
     """
     try:
         return fixed_point(factors)
     except ValueError as error:
-        raise NotAnIsland(str(error)) from None
+        raise NoIntegerForm(str(error)) from None
 
 
 def multiplier_of(factor: float, at_most: int, arithmetic: Arithmetic) -> tuple[int, int]:
     """Multiplier and shift of values whose magnitude does not exceed `at_most`.
 
     Raises:
-        NotAnIsland: a factor that the arithmetic does not take.
+        NoIntegerForm: the arithmetic does not support the factor.
     """
     if arithmetic is Arithmetic.ORT and not factor < LARGEST_FACTOR:
-        raise NotAnIsland("the result's scale is too small for the operands'")
+        raise NoIntegerForm("the result's scale is too small for the operands'")
     exact = arithmetic is Arithmetic.EVEN
     scaled = exact_multipliers([factor], at_most) if exact else fixed_points([factor])
     return int(scaled.multipliers[0]), int(scaled.shifts[0])
@@ -51,18 +51,18 @@ def exact_multipliers(factors: Sequence[float] | Array, at_most: int) -> FixedPo
     """Multipliers for `Arithmetic.EVEN`, of as many bits as products of 62 bits leave room for.
 
     Args:
-        factors: what values are multiplied with.
-        at_most: what the values' magnitude does not exceed.
+        factors: factors by which values are multiplied.
+        at_most: upper limit of the magnitude of the values.
 
     Raises:
-        NotAnIsland: the products would have more bits, or would have to be shifted left.
+        NoIntegerForm: the products would have more bits, or would have to be shifted left.
     """
     bits = min(31, 62 - at_most.bit_length())
     scaled = fixed_points([float(factor) for factor in factors])
     reduced = (scaled.multipliers.astype(np.int64) + ((1 << (31 - bits)) >> 1)) >> (31 - bits)
     shifts = scaled.shifts.astype(np.int64) + (31 - bits)
     if bits < FEWEST_MULTIPLIER_BITS or (shifts > 30).any():
-        raise NotAnIsland("the result's scale is too small for the operands'")
+        raise NoIntegerForm("the result's scale is too small for the operands'")
     return FixedPoint(np.minimum(reduced, 2**31 - 1).astype(np.int32), shifts.astype(np.int8))
 
 
@@ -70,19 +70,19 @@ def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
     """Multipliers of 15 bits for 64-bit accumulators (`MultiplyByQuantizedMultiplier`, common.cc).
 
     Raises:
-        NotAnIsland: the reference does not take the shifts.
+        NoIntegerForm: the reference does not support the shifts.
     """
     if (scaled.shifts >= MOST_OF_WIDE_SHIFTS).any():
-        raise NotAnIsland("the result's scale is too small for the products'")
+        raise NoIntegerForm("the result's scale is too small for the products'")
     reduced = np.minimum((scaled.multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
     return FixedPoint(reduced.astype(np.int32), scaled.shifts)
 
 
 def check_headroom(magnitude: int, shift: int, arithmetic: Arithmetic) -> None:
-    """Refuse left shifts that the reference makes in 32 bits and that need more.
+    """Refuse left shifts that overflow the 32 bits in which the reference computes them.
 
     Raises:
-        NotAnIsland: the largest value has no 32 bits after the shift.
+        NoIntegerForm: the largest value does not fit in 32 bits after the shift.
     """
     if arithmetic is Arithmetic.TFLM and magnitude << max(shift, 0) >= 2**31:
-        raise NotAnIsland("the result's scale is too small for the operands'")
+        raise NoIntegerForm("the result's scale is too small for the operands'")

@@ -28,8 +28,8 @@ class Multiply(Parameters):
     """The product of two tensors.
 
     Attributes:
-        zero_points: of the operands.
-        multiplier, shift: of the result.
+        zero_points: zero points of the operands.
+        multiplier, shift: multiplier and shift of the result.
     """
 
     operator: ClassVar[str] = "multiply"
@@ -54,7 +54,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output) of a product."""
+    """Return the kernel (left, right, output) of a product."""
     left_zero, right_zero = parameters.zero_points
 
     def combine(left: tvm_api.Expr, right: tvm_api.Expr) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:

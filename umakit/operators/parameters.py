@@ -22,7 +22,7 @@ P = TypeVar("P", bound="Parameters")
 Pair = tuple[int, int]
 
 PREFIX = "quantized."
-"""What operators' names start with, where Relax's own `relax.` is left out."""
+"""Prefix of the operators' names, after Relax's own `relax.`."""
 
 
 class CommonFields(TypedDict):
@@ -40,8 +40,8 @@ class Parameters:
     """What is common to all: how results become integers.
 
     Attributes:
-        output_shape: of the result.
-        output_dtype: of the result, `int8` or `uint8`.
+        output_shape: shape of the result.
+        output_dtype: dtype of the result, `int8` or `uint8`.
         output_zero_point: the integer that stands for 0 in the result.
         clip: least and largest result; the range of the dtype, or less for a fused activation.
         rounding: how products become integers, a value of `Arithmetic`.
@@ -65,12 +65,19 @@ class Parameters:
         """The parameters of a call of this operator."""
         return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
 
+    @classmethod
+    def result_type(cls, call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+        """The Relax type of a call's result, for Relax's operator registry."""
+        return tvm_api.tensor_type(
+            [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
+        )
+
     def call(self, operands: Sequence[tvm_api.Expr], span: tvm_api.Span | None) -> tvm_api.Call:
         """A call of the operator.
 
         Args:
             operands: Relax expressions.
-            span: of the call, with the name of the node in the user's model.
+            span: span of the call, with the name of the node in the user's model.
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
 
@@ -101,7 +108,7 @@ class WindowParameters(Parameters):
     Attributes:
         strides: rows, columns.
         padding: top, left, bottom, right; padded places stand for 0.
-        layout: of data and result, `NHWC` or `NCHW`.
+        layout: layout of data and result, `NHWC` or `NCHW`.
     """
 
     strides: Pair
@@ -114,9 +121,9 @@ class CommonScaleParameters(Parameters):
     """What sums and differences have in common: both operands are brought to one scale first.
 
     Attributes:
-        zero_points: of the operands.
+        zero_points: zero points of the operands.
         left_shift: by which operands are shifted first, for precision.
-        multipliers, shifts: of left operand, right operand and result.
+        multipliers, shifts: multipliers and shifts of left operand, right operand and result.
     """
 
     zero_points: Pair
@@ -131,7 +138,7 @@ class ConvolutionParameters(WindowParameters):
 
     Attributes:
         dilation: rows, columns.
-        groups: of channels.
+        groups: number of channel groups.
         input_zero_point: the integer that stands for 0 in the data.
     """
 
@@ -160,13 +167,7 @@ def _plain(value: Any) -> Any:
     return int(value)
 
 
-def _result_type(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
-    return tvm_api.tensor_type(
-        [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
-    )
-
-
 def register_relax_operators(kinds: Sequence[type[Parameters]]) -> None:
     """Make Relax operators of kinds of parameters."""
     for kind in kinds:
-        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), _result_type)
+        tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), kind.result_type)

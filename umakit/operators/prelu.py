@@ -28,7 +28,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tensors import Definition, Quantized
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -40,11 +40,11 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class Prelu(Parameters):
-    """x where it is positive, slope * x elsewhere, with slopes that are a tensor.
+    """x if it is positive, else slope * x, with a tensor of slopes.
 
     Attributes:
-        zero_points: of data and slopes.
-        multipliers, shifts: of positive elements, and of products of negative ones with slopes.
+        zero_points: zero points of data and slopes.
+        multipliers, shifts: for positive elements, and for products of negative ones with slopes.
     """
 
     operator: ClassVar[str] = "prelu"
@@ -55,7 +55,7 @@ class Prelu(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Importers write relu(x) + min(x, 0) * slopes."""
+    """Return the call; importers write a PReLU as relu(x) + min(x, 0) * slopes."""
     positive, negative = (island.definition(argument) for argument in island.call.args)
     if tvm_api.operator_name(positive) != "nn.relu":
         return None
@@ -67,7 +67,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
-    """Slopes of an expression min(x, 0) * slopes, None if it is none."""
+    """Return the slopes of an expression min(x, 0) * slopes; None for other expressions."""
     if tvm_api.operator_name(call) != "multiply":
         return None
     least = with_scalar(definition(call.args[0]), "minimum", definition)
@@ -83,10 +83,10 @@ def _call(
     """A `quantized.prelu` call.
 
     Raises:
-        NotAnIsland: scales that integers cannot express.
+        NoIntegerForm: scales that integers cannot express.
     """
     if slopes.scale.dtype != ("int8" if source.scale.dtype == "int16" else source.scale.dtype):
-        raise NotAnIsland(f"its slopes are {slopes.scale.dtype}")
+        raise NoIntegerForm(f"its slopes are {slopes.scale.dtype}")
     ratio = float(source.scale.scale) / float(result.scale.scale)
     product = float(source.scale.scale) * float(slopes.scale.scale) / float(result.scale.scale)
     scaled = fixed_points([ratio, product])
@@ -105,7 +105,7 @@ def _call(
 
 
 def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, slopes, output)."""
+    """Return the kernel (data, slopes, output)."""
     data, slopes = buffers(("data", "slopes"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

@@ -31,7 +31,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tensors import Array, Scale
 
@@ -80,7 +80,7 @@ def _derive(island: Island) -> tvm_api.Expr:
         exponent, reciprocal = 0, float(np.floor(np.float32(1) / result.scale.scale))
     numerator = round(reciprocal * 2.0**exponent)
     if exponent < 0 or not 0 < numerator < 2**MOST_NUMERATOR_BITS + 1:
-        raise NotAnIsland("softmax's result has a scale that 8 or 16 bits do not suit")
+        raise NoIntegerForm("softmax's result has a scale that 8 or 16 bits do not suit")
     parameters = Probabilities(
         **result.common(Arithmetic.ORT), axis=axis, numerator=numerator, exponent=exponent
     )
@@ -101,13 +101,13 @@ def _exponentials(scale: Scale) -> Array:
 
 
 def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output) of a softmax over an axis.
+    """Return the kernel (data, table, output) of a softmax over an axis.
 
     Each element takes a division of 64 bits. Sums and products stay below 2**62.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data and table.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data and table.
     """
     shape = shapes[0]
     before, length, after = (

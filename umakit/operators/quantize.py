@@ -10,11 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
+from umakit.operators.multipliers import check_headroom
+from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import FLOATS, IntegerOperator, Recognition, Shapes, register
+from umakit.operators.requantize import Requantize
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
@@ -22,6 +26,7 @@ from umakit.operators.tflite import (
     imported,
     register_all,
 )
+from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
 
 tirx = tvm_api.tirx
 
@@ -44,7 +49,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, scale, output) from float32 to integers, ties away from zero."""
+    """Return the kernel (data, scale, output) from float32 to integers, ties away from zero."""
     shape = shapes[0]
     data, scale = buffer("data", shape, "float32"), buffer("scale", [1], "float32")
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -81,7 +86,30 @@ register(
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """QUANTIZE, of integers a change of scale; the islands decide how reals are rounded."""
+    if converter.tensor(operator.outputs[0]).dtype == "int32":
+        return _with_32_bits(converter, operator)
     return converter.island(operator, lambda data: data)
+
+
+def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """A change of scale to int32, which has no zero point.
+
+    Raises:
+        ModelError: it has one, or no scale; or the ratio of the scales is too large.
+    """
+    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    if result.zero_point:
+        raise ModelError("its result of 32 bits has a zero point")
+    with as_refusals():
+        multiplier, shift = quantize_multiplier(float(source.scale) / float(result.scale))
+        check_headroom(source.magnitude, shift, TFLM)
+    parameters = Requantize(
+        **result_fields(converter, operator),
+        input_zero_point=source.zero_point,
+        multiplier=multiplier,
+        shift=shift,
+    )
+    return parameters.call([converter.value(operator.inputs[0])], None)
 
 
 TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)
@@ -89,6 +117,7 @@ TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)
 register_all(
     ("QUANTIZE",), convert, ("float32", "int8"), ("float32", "int16"), ("int8", "int8"),
     ("int8", "uint8"), ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"),
-    ("int16", "int16"), ("float32", "uint8"), ("uint8", "uint8"),
+    ("int16", "int16"), ("float32", "uint8"), ("uint8", "uint8"), ("int8", "int32"),
+    ("int16", "int32"), asymmetric=(("int16", "int32"),),
 )  # fmt: skip
 register_all(("DEQUANTIZE",), imported, *TO_FLOAT, asymmetric=TO_FLOAT)

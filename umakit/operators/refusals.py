@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why there is no integer form of a quantized operator."""
+"""Exceptions of derivations: a quantized operator has no integer form."""
 
 
-class NotAnIsland(Exception):
-    """Operators around a quantize that are not an integer operator; the message says why."""
+class NoIntegerForm(Exception):
+    """The operators before a quantize cannot be computed in integers; the message says why."""
 
 
-class FloatInTheModel(NotAnIsland):
-    """The same, because the model asks for floating point."""
+class FloatInTheModel(NoIntegerForm):
+    """There is no integer form because the model itself specifies floating point."""

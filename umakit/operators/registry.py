@@ -20,7 +20,7 @@ from umakit.operators.parameters import PREFIX, Parameters, register_relax_opera
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], tvm_api.Expr | None]
 """Returns a Relax expression, None where the island is another operator's, or raises
-`NotAnIsland`."""
+`NoIntegerForm`."""
 
 Kernel = Callable[[Any, tvm_api.Call], tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]]
 """(parameters, call) -> prim func, and the Relax expressions that it is called with.
@@ -39,7 +39,7 @@ replaced."""
 
 
 class Order(IntEnum):
-    """In which order recognitions of one Relax operator are asked.
+    """Order in which the recognitions of one Relax operator are tried.
 
     `SPECIAL` ones return None for islands that are not theirs; at most one is `GENERAL`.
     """
@@ -50,13 +50,13 @@ class Order(IntEnum):
 
 @dataclass(frozen=True)
 class Recognition:
-    """In which islands an integer operator is recognized.
+    """The islands in which an integer operator is recognized.
 
     Attributes:
         relax: names of the Relax operators whose result is quantized, without activation, for
             example `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
-        derive: makes the call.
-        arithmetics: whose results are met.
+        derive: returns the call, or None if the island belongs to another operator.
+        arithmetics: arithmetics for which `derive` is called.
         order: among recognitions of the same operator.
     """
 
@@ -68,11 +68,11 @@ class Recognition:
 
 @dataclass(frozen=True)
 class IntegerCall:
-    """A Relax operator that is applied to integers, for which an integer operator takes its place.
+    """A Relax operator that is applied to integers and is replaced by an integer operator.
 
     Attributes:
         relax: name of the Relax operator, for example `argmax`.
-        replace: (call, network) -> expression; the call itself where it stays.
+        replace: (call, network) -> expression; the call itself if it is not replaced.
         without_quantize: whether networks without a quantize have it too.
     """
 
@@ -83,17 +83,17 @@ class IntegerCall:
 
 @dataclass(frozen=True)
 class IntegerOperator:
-    """What there is to know about an integer operator.
+    """An integer operator, with all that the stages need to know about it.
 
     Attributes:
-        name: without `relax.quantized.`, for example `conv2d`; of an operator that is computed by
-            another one, for example by a table, a name for messages.
+        name: name without `relax.quantized.`, for example `conv2d`; for an operator that is
+            computed by another one, for example by a table, a name for messages.
         parameters: the attributes of `relax.quantized.NAME`; None where another one computes it.
         kernel: on the CPU.
         recognitions: islands in which it is recognized, with the derivation of its parameters.
-        integer_calls: Relax operators on integers that it takes the place of.
-        takes_clip: whether a clip behind it becomes part of its parameters.
-        macs: (call, shape of the result) -> multiply-accumulates; None for none.
+        integer_calls: Relax operators on integers that it replaces.
+        takes_clip: whether a clip of its result becomes part of its parameters.
+        macs: (call, shape of the result) -> number of multiply-accumulates; None for none.
         patterns: classes that `umakit.patterns` offers to backends.
         composites: parameters of those patterns.
     """
@@ -113,7 +113,7 @@ _OPERATORS: dict[str, IntegerOperator] = {}
 
 
 def register(operator: IntegerOperator) -> None:
-    """Make an operator known; called once by an operator's file.
+    """Register an operator; called once by the operator's file.
 
     Raises:
         ValueError: the name is taken, or two recognitions are `GENERAL` for the same islands.
@@ -131,26 +131,26 @@ def register(operator: IntegerOperator) -> None:
 
 
 def operators() -> tuple[IntegerOperator, ...]:
-    """All of them, by name."""
+    """Return all integer operators by name."""
     return tuple(_OPERATORS[name] for name in sorted(_OPERATORS))
 
 
 def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
-    """The operator of a Relax call, None for other operators."""
+    """Return the integer operator of a Relax call; None for other operators."""
     name = tvm_api.operator_name(call)
     return _OPERATORS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
 
 
 def parameters_class(name: str) -> Any:
-    """The class of the parameters of an operator, by its name such as `conv2d`.
+    """Return the class of the parameters of an operator, by its name such as `conv2d`.
 
-    It is `Any`, as who calls it with fields knows which class the name stands for.
+    The type is `Any` because only the caller knows which class the name stands for.
     """
     return _OPERATORS[name].parameters
 
 
 def recognitions(relax: str, arithmetic: Arithmetic) -> list[Recognition]:
-    """Recognitions of islands that end with a Relax operator, in the order to ask them in."""
+    """Return the recognitions of islands that end with a Relax operator, in order of trial."""
     found = [
         recognition
         for operator in operators()
@@ -161,12 +161,12 @@ def recognitions(relax: str, arithmetic: Arithmetic) -> list[Recognition]:
 
 
 def integer_calls(relax: str) -> list[IntegerCall]:
-    """What may take the place of a Relax operator that is applied to integers."""
+    """Return the replacements of a Relax operator that is applied to integers."""
     return [item for item in _integer_calls() if item.relax == relax]
 
 
 def roots_without_quantize() -> set[str]:
-    """Relax operators on integers that are replaced in networks without a quantize, too."""
+    """Return the Relax operators on integers that are replaced in networks without a quantize."""
     return {item.relax for item in _integer_calls() if item.without_quantize}
 
 
@@ -176,7 +176,7 @@ def _integer_calls() -> Iterator[IntegerCall]:
 
 
 def offered() -> dict[str, type[Any]]:
-    """What `umakit.patterns` offers, by name: patterns and the parameters of their composites."""
+    """Return the members of `umakit.patterns` by name: patterns and parameters of composites."""
     return {
         kind.__name__: kind
         for operator in operators()
@@ -185,12 +185,12 @@ def offered() -> dict[str, type[Any]]:
 
 
 def composites() -> dict[str, type[Any]]:
-    """Parameters of composites, by name."""
+    """Return the parameter classes of composites, by name."""
     return {kind.__name__: kind for operator in operators() for kind in operator.composites}
 
 
 def legalizations() -> dict[str, Rule]:
-    """Rules for `LegalizeOps` by operator: the CPU kernels."""
+    """Return the rules for `LegalizeOps` by operator, which make the CPU kernels."""
     return {
         f"relax.{PREFIX}{operator.name}": _rule(operator.parameters, operator.kernel)
         for operator in operators()
@@ -203,6 +203,8 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
         function, operands = kernel(kind.of(call), call)
         name = tvm_api.operator_name(call).replace(".", "_")
         variable = builder.add_func(function, name)
-        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), call.ty)
+        several = isinstance(call.ty, tvm_api.relax.TupleType)
+        types = list(call.ty.fields) if several else call.ty
+        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), types)
 
     return rule

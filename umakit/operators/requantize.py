@@ -24,7 +24,7 @@ class Requantize(Parameters):
 
     Attributes:
         input_zero_point: the integer that stands for 0 in the data.
-        multiplier, shift: of the ratio of the scales.
+        multiplier, shift: multiplier and shift of the ratio of the scales.
     """
 
     operator: ClassVar[str] = "requantize"
@@ -38,7 +38,7 @@ def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -
     """Parameters of a change of scale, perhaps with an activation.
 
     Raises:
-        NotAnIsland: scales that integers cannot express.
+        NoIntegerForm: scales that integers cannot express.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
     multiplier, shift = multiplier_of(factor, source.scale.magnitude, arithmetic)
@@ -58,7 +58,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, output)."""
+    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))

@@ -25,7 +25,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 
@@ -61,14 +61,14 @@ def _derive(island: Island) -> tvm_api.Expr:
     attributes = result.call.attrs
     mode = str(attributes.coordinate_transformation_mode)
     if str(attributes.method) != "linear" or mode not in MODES:
-        raise NotAnIsland(f"there is no integer form of a {attributes.method} resizing, {mode}")
+        raise NoIntegerForm(f"there is no integer form of a {attributes.method} resizing, {mode}")
     if source.scale != result.scale or source.scale.dtype != "int8":
-        raise NotAnIsland("an image of int8 keeps its scale")
+        raise NoIntegerForm("an image of int8 keeps its scale")
     align, half_pixel = MODES[mode]
     shape = tvm_api.static_shape(source.integers) or ()
     for size, extent in zip(shape[1:3], result.shape[1:3], strict=True):
         if _leaves_the_image(size, extent, align=bool(align), half_pixel=bool(half_pixel)):
-            raise NotAnIsland(f"positions of {extent} elements are too coarse for {size}")
+            raise NoIntegerForm(f"positions of {extent} elements are too coarse for {size}")
     parameters = ResizeBilinear(
         **result.common(island.arithmetic), align_corners=align, half_pixel_centers=half_pixel
     )
@@ -79,7 +79,7 @@ def _scale_of_axis(size: int, result: int, *, align: bool) -> int:
     """Distance of positions in the operand, with 10 fractional bits.
 
     Args:
-        size: of the operand's axis.
+        size: size of the operand's axis.
         result: of the result's.
         align: whether corners are aligned.
     """
@@ -92,7 +92,7 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
     """Whether rounded positions reach behind the operand's last element.
 
     Args:
-        size: of the operand's axis.
+        size: size of the operand's axis.
         result: of the result's.
         align: whether corners are aligned.
         half_pixel: whether positions are those of the centers of pixels.
@@ -103,11 +103,11 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
 
 
 def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
+    """Return the kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of the data [N, H, W, C].
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of the data [N, H, W, C].
     """
     batch, height, width, channels = shapes[0]
     _, rows, columns, _ = parameters.output_shape
@@ -140,13 +140,13 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
 def _neighbours(
     parameters: ResizeBilinear, place: tvm_api.PrimExpr, sizes: tuple[int, int], name: str
 ) -> tuple[list[tvm_api.Stmt], list[tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]]]:
-    """Statements, and the two neighbours of a place with their weights.
+    """Return statements, and the two neighbours of a place with their weights.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         place: in the result.
         sizes: of the operand's and the result's axis.
-        name: of the axis.
+        name: name of the axis.
     """
     size, result = sizes
     scale = _scale_of_axis(size, result, align=bool(parameters.align_corners))

@@ -12,7 +12,7 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.conversions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import Array
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
@@ -25,7 +25,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     attributes, shape = island.call.attrs, tvm_api.static_shape(island.call.args[0]) or ()
     moved = integers_of_result(island, island.operand())
     if str(attributes.method) != "nearest_neighbor" or str(attributes.layout) != "NCHW":
-        raise NotAnIsland("ONNX Runtime interpolates in floating point")
+        raise NoIntegerForm("ONNX Runtime interpolates in floating point")
     mode = str(attributes.coordinate_transformation_mode)
     method = str(attributes.rounding_method)
     for axis in (2, 3):
@@ -40,10 +40,10 @@ def _places(size: int, result: int, mode: str, method: str) -> Array:
     """Which elements of an axis a nearest-neighbour resize takes, int64[result].
 
     Raises:
-        NotAnIsland: a mode, or a ratio of sizes, whose rounding is not known to be exact.
+        NoIntegerForm: a mode, or a ratio of sizes, whose rounding is not known to be exact.
     """
     if mode not in ("half_pixel", "asymmetric") or result % size:
-        raise NotAnIsland("a resize is not by a whole number, or in an uncommon mode")
+        raise NoIntegerForm("a resize is not by a whole number, or in an uncommon mode")
     factor = result // size
     # Twice the coordinate times the factor: exact.
     doubled = np.arange(result) * 2 + (1 - factor if mode == "half_pixel" else 0)
@@ -56,7 +56,7 @@ def _places(size: int, result: int, mode: str, method: str) -> Array:
         "round_prefer_ceil": (doubled + factor) // whole,
     }.get(method)
     if rounded is None:
-        raise NotAnIsland(f"a resize rounds by {method}")
+        raise NoIntegerForm(f"a resize rounds by {method}")
     return np.clip(rounded, 0, size - 1).astype(np.int64)
 
 
@@ -91,7 +91,7 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
 
     Args:
         place: in the result.
-        size: of the operand.
+        size: size of the operand.
         result: its size.
         align: whether corners are aligned.
         half_pixel: whether a pixel's position is that of its center.

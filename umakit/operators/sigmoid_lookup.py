@@ -25,7 +25,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.statements import Statements
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import Quantized
@@ -34,12 +34,12 @@ tirx = tvm_api.tirx
 
 
 LAST_SEGMENT = 254
-"""Of the table of 256 values; beyond it functions are constant."""
+"""Index of the last segment of the table of 256 values; beyond it the functions are constant."""
 
 
 @dataclass(frozen=True)
 class SigmoidLookup(Parameters):
-    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, between the values of a table of the former.
+    """1 / (1 + exp(-x)) or tanh(x) of 16 bits, interpolated in a table of 1 / (1 + exp(-x)).
 
     Attributes:
         function: `logistic` or `tanh`.
@@ -55,15 +55,15 @@ class SigmoidLookup(Parameters):
 
 
 def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
-    """A call for `logistic` or `tanh`.
+    """Return a call for `logistic` or `tanh`.
 
     Raises:
-        NotAnIsland: a scale of the result that the kernel does not take.
-        ValueError: a scale of the operand that it does not take.
+        NoIntegerForm: the kernel does not support the scale of the result.
+        ValueError: the kernel does not support the scale of the operand.
     """
     result = island.result
     if power_of_two(float(result.scale.scale)) != -15:
-        raise NotAnIsland(f"its result has another scale than {2.0**-15}")
+        raise NoIntegerForm(f"its result has another scale than {2.0**-15}")
     multiplier, shift = sigmoid_argument(float(source.scale.scale), tanh=name == "tanh")
     parameters = SigmoidLookup(
         **result.common(island.arithmetic), function=name, multiplier=multiplier, shift=shift
@@ -73,47 +73,67 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
 
 
 def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
+    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data and table.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data and table.
     """
     shape = shapes[0]
     data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    tanh = parameters.function == "tanh"
-    bits = 8 if tanh else 9
-    rounding = 1 << (parameters.shift - 1) if parameters.shift else 0
+    argument = (parameters.multiplier, parameters.shift)
 
     def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         steps = Statements()
-        product = int32(data[tuple(unflatten(i, shape))]) * int32(parameters.multiplier)
-        position = steps.bind("position", (product + int32(rounding)) >> int32(parameters.shift))
-        distance = steps.bind(
-            "distance", tirx.Select(position < int32(0), int32(0) - position, position)
-        )
-        segment = steps.bind("segment", distance >> int32(bits))
-        index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
-        base = steps.bind("base", int32(table[index]))
-        slope = int32(table[index + int32(1)]) - base
-        rest = distance & int32((1 << bits) - 1)
-        between = (base << int32(bits)) + rest * slope
-        limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
-        value = steps.bind(
-            "value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), between)
-        )
-        if tanh:
-            right = value - int32((1 << 23) - (1 << 7))
-            left = int32((1 << 23) + (1 << 7) - 1) - value
-        else:
-            right, left = value + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - value
-        sided = tirx.Select(position < int32(0), left, right)
-        result = steps.bind("result", sided >> int32(8 if tanh else 10))
+        value = int32(data[tuple(unflatten(i, shape))])
+        result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
         place = unflatten(i, parameters.output_shape)
         return sequence(*steps.list, store_shifted(output, place, result, 0, parameters))
 
     return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def between(
+    steps: Statements,
+    table: tvm_api.Buffer,
+    value: tvm_api.PrimExpr,
+    argument: tuple[int, int],
+    *,
+    tanh: bool,
+) -> tvm_api.PrimExpr:
+    """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
+
+    Args:
+        steps: receives the statements that bind intermediate values.
+        table: of `sigmoid_table`.
+        value: int32 expression of 16 bits.
+        argument: multiplier and shift, see `SigmoidLookup`.
+        tanh: whether to compute tanh(x).
+    """
+    multiplier, shift = argument
+    bits = 8 if tanh else 9
+    rounding = 1 << (shift - 1) if shift else 0
+    product = value * int32(multiplier)
+    position = steps.bind("position", (product + int32(rounding)) >> int32(shift))
+    distance = steps.bind(
+        "distance", tirx.Select(position < int32(0), int32(0) - position, position)
+    )
+    segment = steps.bind("segment", distance >> int32(bits))
+    index = steps.bind("index", tirx.min(segment, int32(LAST_SEGMENT)))
+    base = steps.bind("base", int32(table[index]))
+    slope = int32(table[index + int32(1)]) - base
+    rest = distance & int32((1 << bits) - 1)
+    inside = (base << int32(bits)) + rest * slope
+    limit = 0xFFFF << 8 if tanh else 0x7FFF << 10
+    found = steps.bind("value", tirx.Select(segment > int32(LAST_SEGMENT), int32(limit), inside))
+    if tanh:
+        right = found - int32((1 << 23) - (1 << 7))
+        left = int32((1 << 23) + (1 << 7) - 1) - found
+    else:
+        right, left = found + int32(1 << 9), int32((1 << 25) + (1 << 9) - 1) - found
+    sided = tirx.Select(position < int32(0), left, right)
+    return steps.bind("result", sided >> int32(8 if tanh else 10))
 
 
 register(

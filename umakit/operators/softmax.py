@@ -33,7 +33,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tables.exponentials import exponential_table
 from umakit.operators.tflite import (
@@ -67,21 +67,21 @@ def _derive(island: Island) -> tvm_api.Expr:
     low, _ = result.scale.limits
     scale = 1 / 65536 if result.scale.dtype == "int16" else 1 / 256
     if not has_scale(result.scale, scale) or result.scale.zero_point != low:
-        raise NotAnIsland(f"softmax's result has a scale other than 1/{1 / scale:.0f}")
+        raise NoIntegerForm(f"softmax's result has a scale other than 1/{1 / scale:.0f}")
     try:
         table = exponential_table(float(source.scale.scale))
     except ValueError as error:
-        raise NotAnIsland(str(error)) from None
+        raise NoIntegerForm(str(error)) from None
     parameters = Softmax(**result.common(island.arithmetic))
     return parameters.call([source.integers, tvm_api.relax.const(table)], result.span)
 
 
 def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, table, output) of a softmax over the last axis.
+    """Return the kernel (data, table, output) of a softmax over the last axis.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data [..., n] and table.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data [..., n] and table.
     """
     data_shape, data_dtype = shapes[0], dtypes[0]
     *outer, length = data_shape

@@ -32,7 +32,7 @@ from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
 from umakit.operators.tables.sixteen_bits import softmax_tables
 
@@ -40,11 +40,11 @@ tirx = tvm_api.tirx
 
 
 LARGEST_DIFFERENCE = 65535
-"""Of two integers of 16 bits."""
+"""Largest difference of two 16-bit integers."""
 
 
 LONGEST_ROW = 65535
-"""Of a softmax of 16 bits, whose exponentials are added in 31."""
+"""Largest number of elements of a row: 16-bit exponentials are added in 31 bits."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class SoftmaxLookup(Parameters):
     """Softmax of 16 bits over the last axis, between the values of two tables.
 
     Attributes:
-        multiplier, shift: of differences to the largest element of a row; 65535 steps are 10.
+        multiplier, shift: for differences to the largest element of a row, so that 65535 stands
+            for 10.
     """
 
     operator: ClassVar[str] = "softmax_lookup"
@@ -68,9 +69,9 @@ def _derive(island: Island) -> tvm_api.Expr | None:
         return None
     check_last_axis(result)
     if result.scale.dtype != "int16" or not has_scale(result.scale, 1 / 32768):
-        raise NotAnIsland("softmax's result has a scale other than 1/32768")
+        raise NoIntegerForm("softmax's result has a scale other than 1/32768")
     if result.shape[-1] > LONGEST_ROW:
-        raise NotAnIsland(f"softmax is over {result.shape[-1]} elements")
+        raise NoIntegerForm(f"softmax is over {result.shape[-1]} elements")
     # 65535 steps of the table are 10.
     scaled = fixed_points([float(source.scale.scale) / (10.0 / 65535.0)])
     check_headroom(LARGEST_DIFFERENCE, int(scaled.shifts[0]), arithmetic)
@@ -84,13 +85,13 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
+    """Return the kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
     Exponentials are computed twice, so that no memory is needed for them.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of data and tables.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of data and tables.
     """
     softmax = _Softmax(parameters, shapes, dtypes)
     body = loop("row", math.prod(shapes[0][:-1]), softmax.row)

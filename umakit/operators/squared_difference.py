@@ -27,7 +27,7 @@ LEFT_SHIFTS = {"int8": 7, "int16": 0}
 """Bits that integers are shifted before they get a common scale."""
 
 MOST_BITS = 30
-"""Of a squared difference on the common scale."""
+"""Maximum number of bits of a squared difference on the common scale."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SquaredDifference(CommonScaleParameters):
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Of float32 and int32 as they are, of integers with scales in fixed point."""
+    """SQUARED_DIFFERENCE: float32 and int32 directly, quantized integers in fixed point."""
     values = [converter.value(number) for number in operator.inputs]
     dtype = converter.tensor(operator.inputs[0]).dtype
     if dtype not in LEFT_SHIFTS:
@@ -66,7 +66,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output)."""
+    """Return the kernel (left, right, output)."""
 
     def combine(*elements: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
         statements, (left, right) = on_common_scale(parameters, *elements)

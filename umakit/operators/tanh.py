@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tanh(x): a table of 8 bits, `quantized.sigmoid_lookup` of 16.
+"""tanh(x): a table for 8 bits, `quantized.sigmoid_lookup` for 16 bits.
 
 Sources are TensorFlow Lite Micro's `tanh.h` and `tanh.cc`.
 """
@@ -29,8 +29,8 @@ def _table(source: Scale, result: Scale) -> Array:
     """int8[256], for x = -128, ..., 127.
 
     Raises:
-        NotAnIsland: another scale of the result than the kernel's.
-        ValueError: the reference does not take the operand's scale.
+        NoIntegerForm: the kernel has another scale of the result.
+        ValueError: the reference does not support the operand's scale.
     """
     check_result(result, 1 / 128, 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators of TensorFlow Lite files are imported, and how: one registration for each.
+"""Registry of the operators of TensorFlow Lite files that can be imported.
 
 An operator's file registers how it is converted to Relax, and with which dtypes and scales. The
 import asks here; nothing else lists operators. Files get what they ask for through the protocol
@@ -33,10 +33,10 @@ ANY = ("float32", *QUANTIZED, *WHOLE, "bool")
 """Dtypes of operators that only move elements."""
 
 PADDING_SAME = 0
-"""Of the schema's enumeration `Padding`; 1 is VALID."""
+"""Value of the schema's enumeration `Padding`; 1 is VALID."""
 
 TYPE_INT32 = 2
-"""Of the schema's enumeration `TensorType`."""
+"""Value of the schema's enumeration `TensorType`."""
 
 MOST_STEPS = 2**15
 """Largest stride, dilation or window."""
@@ -54,6 +54,7 @@ class TfliteTensor:
         dynamic: axes that the file says may have another size.
         scales: float32 of quantization; empty when there is none.
         zero_points: int64, as many.
+        variable: whether the tensor keeps its values from one inference to the next.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TfliteTensor:
     dynamic: tuple[int, ...]
     scales: npt.NDArray[Any]
     zero_points: npt.NDArray[Any]
+    variable: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,13 @@ class TfliteOperator:
 
 
 class TfliteConverter(Protocol):
-    """What a conversion gets to read its operator and to build Relax expressions."""
+    """Interface with which a conversion reads its operator and builds Relax expressions."""
 
     def value(self, number: int) -> tvm_api.Expr:
         """The Relax expression of a tensor, which may be a constant."""
 
     def tensor(self, number: int) -> TfliteTensor:
-        """What the file says about a tensor."""
+        """The description of a tensor in the file."""
 
     def shape(self, number: int) -> tuple[int, ...]:
         """The shape of a tensor."""
@@ -125,31 +127,37 @@ class TfliteConverter(Protocol):
     def imported(
         self, operator: TfliteOperator, values: Mapping[int, tvm_api.Expr] | None = None
     ) -> tvm_api.Expr:
-        """What TVM's own converter makes of an operator; `values` stand for some tensors."""
+        """The result of TVM's own converter; `values` replaces some tensors."""
 
 
 Convert = Callable[[TfliteConverter, TfliteOperator], tvm_api.Expr | list[tvm_api.Expr]]
-"""(converter, operator) -> the expression of its result, a list for several results."""
+"""(converter, operator) -> the expression of its result, a list for several results.
+
+New values of the variable tensors that it changes follow, in the order of
+`TfliteConversion.states`.
+"""
 
 Dtypes = str | tuple[str, str]
-"""Of data and result; one name where both are equal."""
+"""Dtypes of data and result; one name if both are equal."""
 
 
 @dataclass(frozen=True)
 class TfliteConversion:
-    """How an operator is imported, and what it takes.
+    """The conversion of an operator, and the dtypes and scales that it supports.
 
     Attributes:
         code: `CONV_2D`, ...
         convert: to Relax.
-        dtypes: of data and first result, all that are taken.
-        data: which input is the data.
-        same_dtype: whether all inputs have the dtype of the data.
-        same_scale: whether the kernel leaves scales alone, so that inputs and results must have
-            one.
-        weights: whether input 1 is weights, which have 8 bits for data of 16.
+        dtypes: supported dtypes of data and first result.
+        data: position of the input that is the data.
+        same_dtype: whether all inputs must have the dtype of the data.
+        same_scale: whether the kernel ignores scales, so that inputs and results must have the
+            same one.
+        weights: whether input 1 is weights, which have 8 bits for 16-bit data.
         scaled: whether tensors of 8 and 16 bits must have a scale.
         asymmetric: pairs of dtypes for which int16 may have a zero point.
+        operand_dtypes: further dtypes that the other inputs may have.
+        states: positions of the inputs that are variable tensors, which the operator updates.
     """
 
     code: str
@@ -161,10 +169,12 @@ class TfliteConversion:
     weights: bool = False
     scaled: bool = True
     asymmetric: tuple[tuple[str, str], ...] = ()
+    operand_dtypes: tuple[str, ...] = ()
+    states: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """The dtypes of data and first result that are taken together."""
+        """The supported pairs of dtypes of data and first result."""
         return frozenset((item, item) if isinstance(item, str) else item for item in self.dtypes)
 
     def takes(self, dtype: str) -> bool:
@@ -178,7 +188,7 @@ class TfliteConversion:
 
 
 class Facts(TypedDict, total=False):
-    """What `TfliteConversion` says besides the dtypes."""
+    """Fields of `TfliteConversion` besides the dtypes."""
 
     data: int
     same_dtype: bool
@@ -186,13 +196,15 @@ class Facts(TypedDict, total=False):
     weights: bool
     scaled: bool
     asymmetric: tuple[tuple[str, str], ...]
+    operand_dtypes: tuple[str, ...]
+    states: tuple[int, ...]
 
 
 _CONVERSIONS: dict[str, TfliteConversion] = {}
 
 
 def register(*conversions: TfliteConversion) -> None:
-    """Add conversions; a file of an operator does so when it is imported."""
+    """Register conversions; the file of an operator does so when it is imported."""
     for conversion in conversions:
         assert conversion.code not in _CONVERSIONS, conversion.code
         _CONVERSIONS[conversion.code] = conversion
@@ -210,7 +222,7 @@ CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 
 
 def imported(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """An operator that TVM's own converter imports as TensorFlow Lite computes it."""
+    """Convert an operator by TVM's own converter, for those that equal TensorFlow Lite's."""
     return converter.imported(operator)
 
 
@@ -219,7 +231,7 @@ def check_steps(options: Any, *names: str) -> None:
 
     Args:
         options: of an operator.
-        names: of the options, for example `StrideH`.
+        names: names of the options, for example `StrideH`.
 
     Raises:
         ModelError: one is below 1 or absurdly large.
@@ -231,10 +243,10 @@ def check_steps(options: Any, *names: str) -> None:
 
 
 def one_axis(axes: list[int], rank: int) -> int:
-    """The only axis that an input says, counted from the front.
+    """Return the only axis in an input, counted from the front.
 
     Raises:
-        ModelError: it says several, or one that is not there.
+        ModelError: there are several axes, or the axis does not exist.
     """
     if len(axes) != 1 or not -rank <= axes[0] < rank:
         raise ModelError(f"its axis is {axes}")
@@ -253,16 +265,16 @@ def check_wide_bias(
     position: int,
     options: Any = None,
 ) -> None:
-    """Refuse biases of other accumulators than those of kernels of 16-bit data.
+    """Refuse biases of 16-bit data whose dtype is not that of the kernel's accumulators.
 
-    They have 64 bits, or those of the bias where the kernel has a choice, as in TensorFlow Lite
-    Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
+    Accumulators have 64 bits, or the dtype of the bias if the kernel supports both, as in
+    TensorFlow Lite Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
 
     Args:
-        converter: of the operator.
+        converter: converter of the operator.
         operator: a linear operator.
         data: its data.
-        position: of the bias among the inputs.
+        position: position of the bias among the inputs.
         options: with `QuantizedBiasType`, where the kernel has a choice.
 
     Raises:

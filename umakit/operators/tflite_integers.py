@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What conversions share that make an integer operator themselves, without an island."""
+"""Parts shared by conversions that build an integer operator directly, without an island."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from umakit.errors import ModelError
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import CommonFields
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Array, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator
 
@@ -24,18 +24,18 @@ TFLM = Arithmetic.TFLM
 
 @contextmanager
 def as_refusals() -> Iterator[None]:
-    """Reasons why there is no integer form are refusals of the operator."""
+    """Turn `NoIntegerForm` into a refusal of the operator."""
     try:
         yield
-    except (NotAnIsland, ValueError) as reason:
+    except (NoIntegerForm, ValueError) as reason:
         raise ModelError(str(reason)) from None
 
 
 def scale_of(converter: TfliteConverter, number: int) -> Scale:
-    """The only scale of a tensor.
+    """Return the only scale of a tensor.
 
     Raises:
-        ModelError: it has several.
+        ModelError: the tensor has several scales.
     """
     tensor = converter.tensor(number)
     if tensor.scales.size != 1:
@@ -46,10 +46,10 @@ def scale_of(converter: TfliteConverter, number: int) -> Scale:
 def result_fields(
     converter: TfliteConverter, operator: TfliteOperator, activation: int = 0
 ) -> CommonFields:
-    """The fields that all `Parameters` have, of an operator's result.
+    """Return the fields that all `Parameters` have, for an operator's result.
 
     Args:
-        converter: of the operator.
+        converter: converter of the operator.
         operator: with a quantized result.
         activation: that is fused, a number of the schema.
     """
@@ -66,18 +66,30 @@ def result_fields(
 def lookup(
     converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
 ) -> tvm_api.Expr:
-    """A function of the first input, int8, as a table.
+    """Return a function of the first input, int8, as a table.
 
     Args:
-        converter: of the operator.
+        converter: converter of the operator.
         operator: the operator.
         table: 256 results for -128, ..., 127; limited to the dtype here.
-        function: its name.
+        function: name of the function.
     """
     fields = result_fields(converter, operator)
     values = np.clip(table, *fields["clip"]).astype(fields["output_dtype"])
     parameters = Lookup(**fields, function=function)
     return parameters.call([converter.value(operator.inputs[0]), relax.const(values)], None)
+
+
+def bias_without_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
+    """Return a bias from which the products of weights with the zero point are subtracted.
+
+    Args:
+        bias: int32[n], which wraps around, or int64[n].
+        weights: of n rows.
+        zero_point: zero point of the data or state.
+    """
+    totals: Array = bias.astype(np.int64) - zero_point * weights.astype(np.int64).sum(axis=1)
+    return totals.astype(bias.dtype)
 
 
 def smaller_than_one(factor: float, what: str) -> tuple[int, int]:

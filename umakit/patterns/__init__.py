@@ -7,8 +7,9 @@
     self._register_tir_pass(PassPhase.TIR_PHASE_0, patterns.driver_calls(qconv2d="my_npu_qconv2d"))
 
 Bias, activation and the change of scale are part of the operators; what remains of that kind behind
-one is taken in. Every argument of a pattern is a constraint. One that fails is told to the user in
-the offload table with its values; None stands for anything. Sizes are `3` or `(3, 3)` for one, a
+one is taken in. Arguments of a pattern are constraints, but for those that say what the driver
+gets; `help(qconv2d)` describes them. A constraint that fails is told to the user in the offload
+table with its values; None stands for anything. Sizes are `3` or `(3, 3)` for one, a
 list like `[1, (3, 5)]` for several.
 
 The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass

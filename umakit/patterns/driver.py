@@ -57,7 +57,7 @@ def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
     layer = parameters_of(function)
     if layer is None:
         raise LoweringError(
-            "is no integer operator of umakit.patterns",
+            "is not an integer operator of umakit.patterns",
             where=tir.composite_name(function) or "a prim func",
             fix="build its driver call with tir.driver_call",
         )
@@ -95,7 +95,7 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str = "int8") -> s
         BackendError: the pattern is not one of `umakit.patterns`.
     """
     if not isinstance(pattern, OperatorPattern):
-        raise BackendError("is no pattern of umakit.patterns", where=name)
+        raise BackendError("is not a pattern of umakit.patterns", where=name)
     broadcast = bool(getattr(pattern, "broadcast", False))
     layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
     pointers = [

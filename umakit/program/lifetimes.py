@@ -3,26 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+from umakit.program.live_sets import Lifetime
 from umakit.program.program import Program, Role
 
 IN_ARENA = (Role.INTERMEDIATE, Role.SCRATCH)
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A piece of memory that is in use from its first to its last step, both inclusive."""
-
-    name: str
-    size: int
-    first: int
-    last: int
-
-    def meets(self, other: Lifetime) -> bool:
-        """Whether both pieces are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
 
 
 def tensor_lifetimes(program: Program) -> list[Lifetime]:
@@ -35,17 +19,6 @@ def tensor_lifetimes(program: Program) -> list[Lifetime]:
                 first.setdefault(name, step)
                 last[name] = max(last.get(name, step), step + call.overlapped)
     return [Lifetime(name, program.tensors[name].size, first[name], last[name]) for name in first]
-
-
-def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """Return the largest total size alive at one step in bytes, a lower bound of all plans."""
-    return max(
-        (
-            sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
-            for item in lifetimes
-        ),
-        default=0,
-    )
 
 
 def tensor_users(program: Program) -> dict[str, frozenset[str]]:

@@ -45,6 +45,7 @@ class Tensor:
         name: a C identifier, unique in the program.
         label: its name in the user's model; of a constant, what it is: `weights of conv1`.
         pool: name of the scratchpad that it is assigned to; empty if the memory plan may choose.
+        next_state: label of the output that an input gets in the next inference; empty for none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Tensor:
     role: Role
     quantization: Quantization | None = None
     pool: str = ""
+    next_state: str = ""
 
     @property
     def elements(self) -> int:
@@ -210,7 +212,7 @@ def build_program(
         reserved: names that the C interface uses for other things than tensors.
 
     Raises:
-        LoweringError: the network holds control flow, or a call that is no kernel.
+        LoweringError: the network holds control flow, or a call that is not a kernel.
     """
     return _Builder(model, lowered, report, reserved).build()
 
@@ -276,6 +278,7 @@ class _Builder:
             role,
             specification.quantization,
             pool,
+            specification.next_state,
         )
         return name
 

@@ -39,7 +39,7 @@ def quantize_to_integers(model: Model) -> Model:
     module, recognizer = recognize_islands(model.module, arithmetic, model.semantics)
     left, rounded = recognizer.left, recognizer.rounded_biases
     for operator in left:
-        if exact and not operator.intended:
+        if exact and not operator.float_in_model:
             raise ModelError(
                 f"quantized operator {operator.operator} has no integer form: {operator.reason}",
                 where=f"{model.name}, node {operator.name!r}",

@@ -2,8 +2,8 @@
 """Recognition of quantized operators: quantize(operator(dequantize(...))) becomes integers only.
 
 Importers write a quantized operator as an island of real arithmetic between dequantize and
-quantize. Which integer operator computes it is asked of the registry, by the name of the Relax
-operator at the island's end: the first derivation that does not return None has it.
+quantize (see `umakit.operators.islands`). The registry is asked for the derivations of the Relax
+operator at the end of the island; the first derivation that does not return None wins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from umakit import tvm_api
 from umakit.frontend.model import Quantization, QuantizedSemantics
 from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import FloatInTheModel, NotAnIsland
+from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
 from umakit.operators.registry import (
     FLOATS,
     QUANTIZE,
@@ -30,29 +30,29 @@ class LeftInFloat:
     """An operator that still computes in floating point.
 
     Attributes:
-        name: of the node in the user's model.
+        name: name of the node in the user's model.
         operator: for example `nn.conv2d`.
-        reason: why.
-        intended: whether the model itself asks for floating point there.
+        reason: why it has no integer form.
+        float_in_model: whether the model itself specifies floating point for it.
     """
 
     name: str
     operator: str
     reason: str
-    intended: bool
+    float_in_model: bool
 
 
 @tvm_api.mutator
 class IslandRecognizer(tvm_api.PyExprMutator):
-    """Rewrites `main`; afterwards dead code is left over.
+    """Rewrites the islands of `main` as integer operators, and leaves dead code behind.
 
     Args:
         module: the network.
-        arithmetic: whose results are to be met.
-        semantics: of quantized operators. Where they mean integers, an island must come from a
+        arithmetic: runtime whose rounding is reproduced, `TFLM` or `ORT`.
+        semantics: meaning of quantized operators. With `INTEGERS`, an island must come from a
             single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
-            operators surround operators that compute in floating point. Where they mean reals, an
-            operator without an integer form in one arithmetic takes that of the other.
+            operators surround operators that compute in floating point. With `REALS`, an
+            operator without an integer form in one arithmetic gets that of the other.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         self.set_var_remap(binding.var, emitted)
 
     def visit_tuple_getitem_(self, item: tvm_api.TupleGetItem) -> tvm_api.Expr:
-        """A part of a split tensor, as a slice; it needs no tuple."""
+        """Replace an element of a split tensor by a slice, which needs no tuple."""
         item = self.visit_expr_post_order(item)
         split = self._definition(item.tuple_value)
         if self._network.arithmetic is not Arithmetic.ORT:
@@ -104,7 +104,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return call
 
     def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
-        """A clip of an integer operator's result becomes part of that operator."""
+        """Make a clip of an integer operator's result part of that operator."""
         value = self._definition(call.args[0])
         if not isinstance(value, tvm_api.Call):
             return call
@@ -123,25 +123,25 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         """Note what the integers of a node's result stand for, for readers of generated C."""
         try:
             scale = self._network.scale(call, tvm_api.dtype_of(call))
-        except NotAnIsland:
+        except NoIntegerForm:
             return
         name = tvm_api.name_of(call)
         if name:
             self.quantizations[name] = Quantization(float(scale.scale), int(scale.zero_point))
 
     def _quantize(self, call: tvm_api.Call) -> tvm_api.Expr:
-        reasons: list[NotAnIsland] = []
+        reasons: list[NoIntegerForm] = []
         for arithmetic in self._arithmetics:
             try:
                 return self._integer_form(call, replace(self._network, arithmetic=arithmetic))
-            except NotAnIsland as reason:
+            except NoIntegerForm as reason:
                 reasons.append(reason)
         inner = self._definition(call.args[0])
         operator = tvm_api.operator_name(inner) or "quantize"
         name = tvm_api.span_name(self._span(call)) or str(call.args[0])
-        intended = isinstance(reasons[0], FloatInTheModel)
-        self.left.append(LeftInFloat(name, operator, str(reasons[0]), intended))
-        if not intended:
+        float_in_model = isinstance(reasons[0], FloatInTheModel)
+        self.left.append(LeftInFloat(name, operator, str(reasons[0]), float_in_model))
+        if not float_in_model:
             # ONNX Runtime and PyTorch round ties to even, as Relax does.
             return call
         scale = self._network.scale(call, tvm_api.dtype_of(call))
@@ -149,10 +149,10 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return call if derived is None else derived
 
     def _integer_form(self, call: tvm_api.Call, network: Network) -> tvm_api.Expr:
-        """The integer operator of a quantize.
+        """Return the integer operator that computes a quantized value.
 
         Raises:
-            NotAnIsland: there is none.
+            NoIntegerForm: there is no integer form of the operator.
         """
         if recognitions(QUANTIZE, network.arithmetic):
             scale = network.scale(call, tvm_api.dtype_of(call))
@@ -164,11 +164,11 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         operator = tvm_api.operator_name(result.call)
         derived = self._derived(operator, Island(result, network))
         if derived is None:
-            raise NotAnIsland(f"there is no integer form of {operator}")
+            raise NoIntegerForm(f"there is no integer form of {operator}")
         return derived
 
     def _derived(self, relax: str, island: Island) -> tvm_api.Expr | None:
-        """What the first recognition makes of an island that it is for; None if none is."""
+        """Return the result of the first derivation that does not return None, or None."""
         for recognition in recognitions(relax, island.arithmetic):
             derived = recognition.derive(island)
             if derived is not None:
@@ -176,7 +176,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return None
 
     def _result(self, call: tvm_api.Call, network: Network) -> Result:
-        """The value that a quantize rounds, without activations in front of it."""
+        """Return the value that a quantize rounds, before any activations."""
         scale = network.scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
@@ -188,9 +188,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             value = self._definition(value.args[0])
         shape = tvm_api.static_shape(call)
         if not isinstance(value, tvm_api.Call) or not tvm_api.operator_name(value):
-            raise NotAnIsland("an input or constant of the network is float here")
+            raise NoIntegerForm("an input or constant of the network is float here")
         if shape is None:
-            raise NotAnIsland("the quantized value has no static shape")
+            raise NoIntegerForm("the quantized value has no static shape")
         return Result(value, scale, (low, high), activation, shape, self._span(call))
 
     def _span(self, call: tvm_api.Call) -> tvm_api.Span | None:
@@ -204,7 +204,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return tvm_api.span_with_result(worker.span, call.span)
 
     def _definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
-        """What a variable is bound to; anything else is its own definition."""
+        """Return the expression that a variable is bound to; other expressions unchanged."""
         if isinstance(expression, tvm_api.Var):
             bound = self.lookup_binding(expression)
             if isinstance(bound, tvm_api.Var):
@@ -219,7 +219,7 @@ def recognize_islands(
     """Rewrite the islands of `main` as integer operators.
 
     Returns:
-        The module, and the recognizer: its attributes name islands that have no integer form here,
+        The module, and the recognizer: its attributes name operators without an integer form,
         layers whose float bias became integers, and quantizations of results.
     """
     recognizer = IslandRecognizer(module, arithmetic, semantics)

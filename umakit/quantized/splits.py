@@ -7,7 +7,7 @@ from umakit import tvm_api
 
 
 def part_of_split(item: tvm_api.TupleGetItem, split: tvm_api.Expr) -> tvm_api.Expr:
-    """One element of a tuple as a slice of what was split; the element itself of other tuples.
+    """Return an element of a split tensor as a slice; elements of other tuples unchanged.
 
     Args:
         item: a Relax TupleGetItem.

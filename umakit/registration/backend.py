@@ -13,6 +13,7 @@ that call stages.
 from __future__ import annotations
 
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -254,7 +255,7 @@ class Backend(ABC):
         includes: Callable[[], str] | None = None,
         replace_call_extern: ReplaceCallExtern | None = None,
     ) -> None:
-        """Add to the generated C.
+        """Add `#include`s to the generated C, and choose the text of its driver calls.
 
         Args:
             fmt: only `c`.
@@ -285,7 +286,17 @@ class Backend(ABC):
             headers: `.h` files relative to the backend's folder.
             reentrant: whether the functions keep no state, in memory or in hardware, so that runs
                 need not exclude each other: C functions of a library for the CPU, for example.
+
+        Raises:
+            BackendError: one name in the place of a list of names.
         """
+        for argument, names in (("sources", sources), ("headers", headers)):
+            if isinstance(names, (str, os.PathLike)):
+                raise BackendError(
+                    f"_register_driver got one name as {argument}, it takes a list of names",
+                    where=self.target_name,
+                    fix=f"write {argument}=[{os.fspath(names)!r}]",
+                )
         self.driver = Driver(tuple(sources), tuple(headers), reentrant)
 
     def _register_transfers(self, load: str, store: str) -> None:

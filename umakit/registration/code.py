@@ -77,7 +77,7 @@ def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
 def _checked(backend: Backend, what: str, text: object) -> str:
     if not isinstance(text, str):
         raise BackendError(
-            f"{what} returned {type(text).__name__}, which is no text", where=backend.target_name
+            f"{what} returned {type(text).__name__}, which is not text", where=backend.target_name
         )
     return text
 

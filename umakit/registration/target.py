@@ -44,7 +44,7 @@ def check_target_name(name: str) -> None:
     """Refuse a name that cannot be a target.
 
     Raises:
-        TargetAttributeError: it is no C identifier, or TVM has a target kind or tag of that name.
+        TargetAttributeError: it is not a C identifier, or TVM has a target kind or tag of the name.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise TargetAttributeError(f"target name {name!r} is not a C identifier")
@@ -65,7 +65,7 @@ def check_attribute(
     """
     where = f"target {target_name!r}"
     if not name.isidentifier():
-        raise TargetAttributeError(f"attribute name {name!r} is no identifier", where=where)
+        raise TargetAttributeError(f"attribute name {name!r} is not an identifier", where=where)
     if default is None:
         raise TargetAttributeError(f"attribute {name!r}: None is not supported", where=where)
     if not isinstance(default, (str, int, bool)):
@@ -149,7 +149,7 @@ def target_attributes(target: tvm_api.Target) -> dict[str, AttributeValue]:
     """Return the attributes of an accelerator's target: the defaults with the target's overrides.
 
     Raises:
-        TargetAttributeError: the target is no registered accelerator.
+        TargetAttributeError: the target is not a registered accelerator.
     """
     is_private = not target.tag and ACCELERATOR_KEY in target.keys
     attributes = {} if is_private else dict(_lookup(str(target.tag)).attributes)

@@ -92,19 +92,19 @@ class QuantizedNetwork:
         Raises:
             InputError: the kernel is larger than the image, or the channels do not divide.
         """
-        window, strides, spread = _pair(kernel), _pair(stride), _pair(dilation)
+        window, strides, dilations = _pair(kernel), _pair(stride), _pair(dilation)
         channels = self.channels
         groups = channels if depthwise else 1
         if filters % groups:
-            raise InputError(f"{filters} filters are no multiple of {channels} channels")
-        pads = self._slide(window, strides, spread, padding)
+            raise InputError(f"{filters} filters are not a multiple of {channels} channels")
+        pads = self._slide(window, strides, dilations, padding)
         self._size = (*self._size[:2], filters)
         parameters = parameters_class("conv2d")(
             **self._common(self._shape(self._size)),
             input_zero_point=self._zero_point,
             strides=strides,
             padding=pads,
-            dilation=spread,
+            dilation=dilations,
             groups=groups,
             layout=self._layout,
         )

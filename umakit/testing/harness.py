@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,7 @@ def compile_and_run(
     backend: UMABackend | Sequence[UMABackend] | None = None,
     *,
     interface_api: str = "c",
-    test_dir: str | Path | None = None,
+    test_dir: str | os.PathLike[str] | None = None,
 ) -> AOTReport:
     """Compile models to C, run them on the host and compare with the expected outputs.
 

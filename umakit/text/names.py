@@ -141,6 +141,8 @@ def c_identifier(name: str) -> str:
 def symbol_part(name: str) -> str:
     """Return a name that is valid after a prefix in a C symbol and as a file name.
 
+    For example, `conv/1:0` becomes `conv_1_0`.
+
     Unlike `c_identifier` it keeps keywords such as `default`. It has at most `LONGEST_PART`
     characters: a longer name is cut and ends in a digest.
     """
@@ -151,7 +153,8 @@ def symbol_part(name: str) -> str:
 def plain_file_name(name: str) -> str:
     """Return the name of a file in an export, unchanged if no build system has to quote it.
 
-    In other names special characters become underscores, and a digest keeps them distinct.
+    In other names special characters become underscores, and a digest keeps them distinct:
+    `my_npu.h` stays, `my npu.h` becomes `my_npu_2ef026f5.h`.
 
     Args:
         name: without folders.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.devices.run import check_inputs
+from umakit.devices.inputs import check_inputs
 from umakit.frontend.model import Model, TensorSpecification
 
 Array = npt.NDArray[Any]
@@ -32,20 +32,41 @@ KEEPS_VALUES = frozenset(
 def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
     """Split the user's arrays into single inferences; arrays that are not inputs are ignored.
 
+    A state that is passed on is in the first inference only.
+
     Raises:
         InputError: an array has a wrong name, shape or dtype.
     """
     names = {item.name for item in model.inputs}
     expected = [
-        {"name": item.name, "c_name": item.name, "shape": list(item.shape), "dtype": item.dtype}
+        {
+            "name": item.name, "c_name": item.name, "shape": list(item.shape), "dtype": item.dtype,
+            "zero_point": item.quantization.zero_point if item.quantization else 0,
+            "next_state": item.next_state,
+        }
         for item in model.inputs
-    ]
+    ]  # fmt: skip
     chosen = {name: array for name, array in arrays.items() if name in names} or dict(arrays)
     count, _, batches = check_inputs(expected, chosen)
     return [
-        {item.name: batch[number] for item, batch in zip(model.inputs, batches, strict=True)}
+        {
+            item.name: batch[number]
+            for item, batch in zip(model.inputs, batches, strict=True)
+            if number < len(batch)
+        }
         for number in range(count)
     ]
+
+
+def first_states(model: Model) -> dict[str, Array]:
+    """Return the states of the first inference by name: the integers or floats that stand for 0."""
+    return {
+        item.name: np.full(
+            item.shape, item.quantization.zero_point if item.quantization else 0, item.dtype
+        )
+        for item in model.inputs
+        if item.next_state
+    }
 
 
 def random_inferences(model: Model) -> list[dict[str, Array]]:
@@ -57,7 +78,7 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
     """Return random inputs of an inference, which depend only on the seed.
 
     Quantized integers are uniform over their dtype, floats that are quantized first cover the range
-    of that scale, other floats are normally distributed; indices are in range.
+    of that scale, other floats are normally distributed; indices are in range. States are omitted.
     """
     ranges, sizes = _quantized_ranges(model), _indexed_sizes(model)
     return {
@@ -68,6 +89,7 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
             min(SMALL_INTEGERS, sizes.get(item.name, SMALL_INTEGERS)),
         )
         for item in model.inputs
+        if not item.next_state
     }
 
 

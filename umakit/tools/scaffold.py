@@ -38,7 +38,7 @@ def check_name(name: str) -> None:
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ScaffoldError(
-            f"{name!r} is no name for a backend",
+            f"{name!r} is not a name for a backend",
             fix="use lower-case letters, digits and underscores, starting with a letter",
         )
     if len(name) > LONGEST_NAME:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of each attribute of each ONNX operator: honoured, refused or without meaning here.
+"""Decision on each attribute of each ONNX operator: honoured, refused or without effect here.
 
 `DECISIONS` has every operator that the importer takes, and for each of them every attribute of
 every version of its schema in the package onnx; a test compares the two.
@@ -94,10 +94,10 @@ BY_TVM: Mapping[str, Decision] = {
     "Unique": Decision("axis sorted"),
     "Unsqueeze": Decision("axes"),
 }
-"""By operator of the standard domain that TVM's importer alone converts."""
+"""Decisions by name, for the standard operators that only TVM's importer converts."""
 
 DECISIONS: Mapping[str, Decision] = {**BY_TVM, **CONVERTER_DECISIONS}
-"""By operator of the standard domain; what is not here is refused."""
+"""Decisions by name, for all supported standard operators; other operators are refused."""
 
 NOT_TAKEN: Mapping[str, str] = {
     "Attention": "TVM knows the operator of that name of ONNX Runtime only",
@@ -119,7 +119,7 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
 
     Args:
         proto: a checked model; its nodes have names.
-        path: of the model, for messages.
+        path: path of the model, for messages.
 
     Raises:
         ModelError: names the operator, the node, the attribute and the file.

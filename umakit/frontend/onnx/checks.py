@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ONNX files must not hold, found before TVM stumbles over it."""
+"""Checks of ONNX files for content that TVM's importer cannot handle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 def check_names(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse names of nodes and values that are not UTF-8, as ONNX demands of all strings.
 
-    Python gets such strings as bytes, and everything behind would stumble over them.
+    Python gets such strings as bytes, with which later stages would fail.
 
     Raises:
         ModelError: shows the first one.
@@ -60,7 +60,7 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
     Args:
         proto: loaded without external data.
-        path: of the model.
+        path: path of the model.
 
     Raises:
         ModelError: names the tensor and the file.
@@ -85,7 +85,7 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def external_files(path: Path) -> list[Path]:
-    """The files next to an ONNX file that hold tensors of it; none for what is no ONNX file.
+    """The files next to an ONNX file that hold tensors of it; none for what is not an ONNX file.
 
     Files of tensors that umakit does not look at, such as those of training, are among them.
     """
@@ -104,7 +104,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def _tensors_anywhere(message: Any) -> Iterator[onnx.TensorProto]:
-    """All tensors in a message: of functions and of training too."""
+    """Return all tensors in a message, including those of functions and training."""
     waiting = [message]
     while waiting:
         message = waiting.pop()
@@ -120,13 +120,13 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
     try:
         offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
     except ValueError:
-        raise ModelError(f"{what} at a place that is no number", where=str(path)) from None
+        raise ModelError(f"{what} at a place that is not a number", where=str(path)) from None
     if offset < 0 or length < 0 or offset + length > file.stat().st_size:
         raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
 
 
 def check_values(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse inputs and outputs that are no tensors.
+    """Refuse inputs and outputs that are not tensors.
 
     Raises:
         ModelError: names the input or output and the file.
@@ -172,7 +172,7 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_scales(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse quantization that is no constant.
+    """Refuse quantization that is not a constant.
 
     Raises:
         ModelError: names operator, node and file.
@@ -192,7 +192,7 @@ def _check_scale(
     for name, what in zip(node.input[1:3], ("scale", "zero point"), strict=False):
         if name and name not in constants:
             raise ModelError(
-                f"the {what} {name!r} of {node.op_type} is no constant",
+                f"the {what} {name!r} of {node.op_type} is not a constant",
                 where=where,
                 fix="quantize statically: quantize_static, not quantize_dynamic",
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of a resized axis lie on the axis that it is made of.
+"""Coordinates of the elements of a resized axis on the original axis.
 
 Formulas: ONNX operator specification of Resize (opsets 10 to 19). Coordinates are computed in
 float32 and in the order of ONNX Runtime's `upsamplebase.h`, so that nearest neighbours are the same
@@ -33,7 +33,7 @@ class Axis:
     """One axis of a resize.
 
     Attributes:
-        number: of the axis.
+        number: number of the axis.
         size, result: elements before and after.
         scale: what the model says; or `result / size` where it gives sizes, in float32.
         width: the result's size that corners are aligned with, which is `size * scale` and not
@@ -86,7 +86,7 @@ COORDINATES: dict[str, Callable[[Axis, Array], Array]] = {
     "tf_half_pixel_for_nn": lambda axis, x: (x + HALF) / axis.scale,
     "tf_crop_and_resize": _cropped,
 }
-"""By `coordinate_transformation_mode`: (axis, float32 places in the result) -> float32 places in
+"""Functions by `coordinate_transformation_mode`: (axis, float32 places in the result) -> places in
 the operand."""
 
 
@@ -105,7 +105,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""By `nearest_mode`."""
+"""Rounding functions by `nearest_mode`."""
 
 
 def coordinates(axis: Axis, mode: str) -> Array:

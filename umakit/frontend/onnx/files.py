@@ -46,7 +46,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 
     Args:
         path: the `.onnx` file.
-        name: of the model in C; default: the file's stem.
+        name: name of the model in C; default: the file's stem.
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:
@@ -125,7 +125,7 @@ def _load(path: Path) -> onnx.ModelProto:
 
 
 def _check_by_onnx(proto: onnx.ModelProto) -> None:
-    """Run the checker of the package onnx on what it needs not object to.
+    """Run the checker of the package onnx, without checks that refuse valid files.
 
     It wants shapes of outputs, which are inferred later; and GroupNormalization of opset 18, which
     later versions of ONNX call deprecated, is checked as that of opset 21.
@@ -145,7 +145,7 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
 
 
 def name_nodes(proto: onnx.ModelProto) -> None:
-    """Nodes without a name, or with one that is taken, are called after type and number."""
+    """Name nodes that have no name, or a name that is taken, after their type and number."""
     taken: set[str] = set()
     for number, node in enumerate(all_nodes(proto.graph)):
         if not node.name or node.name in taken:
@@ -154,7 +154,7 @@ def name_nodes(proto: onnx.ModelProto) -> None:
 
 
 def name_blank_constants(proto: onnx.ModelProto) -> None:
-    """Constants whose names are white space get others, because TVM's importer refuses those."""
+    """Rename constants whose names are white space, which TVM's importer refuses."""
     graph = proto.graph
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     renamed: dict[str, str] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX graph becomes a Relax function, one node at a time."""
+"""Import of an ONNX graph as a Relax function, one node at a time."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 raise not_supported(node, inputs, self.opset, str(self._path)) from error
 
     def _inputs_of(self, node: onnx.NodeProto) -> tuple[Any | None, ...]:
-        """What a node reads, None for inputs that are left out."""
+        """Return the inputs of a node, None for inputs that are left out."""
         return tuple(self._nodes.get(name) if name else None for name in node.input)
 
     def _convert_if(self, node: onnx.NodeProto) -> None:
-        """One branch where the condition is constant, or both and a choice between results.
+        """Convert an If: one branch if the condition is constant, else both and a selection.
 
         C programs run straight through: both branches are computed, which is safe as long as
         nothing in them can fail.
@@ -183,7 +183,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._node_of_result.setdefault(str(value.name), node.name)
 
     def _check_types(self, node: onnx.NodeProto) -> None:
-        """Refuse a node that is imported as another shape or dtype than ONNX defines."""
+        """Refuse a node whose imported result has another shape or dtype than ONNX defines."""
         for name in node.output:
             value = self._nodes.get(name)
             if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):

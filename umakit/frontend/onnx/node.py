@@ -64,7 +64,7 @@ class Node:
         """The values of an input that must be constant, None where it is left out.
 
         Args:
-            position: of the input.
+            position: position of the input.
             what: its name in the specification.
 
         Raises:

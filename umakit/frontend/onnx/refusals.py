@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about an ONNX node that cannot be imported, in the terms of ONNX."""
+"""Messages about ONNX nodes that cannot be imported, in the terms of ONNX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECIDES_SHAPES = frozenset(
 
 
 SIZES = "sizes of a tensor"
-"""How values are called that are known when the model is imported, but are no tensors."""
+"""How values are called that are known when the model is imported, but are not tensors."""
 
 
 def not_supported(
@@ -29,7 +29,7 @@ def not_supported(
     Args:
         node: the operator.
         inputs: Relax expressions, None for those that are left out.
-        opset: of the model.
+        opset: opset of the model.
         file: path of the model.
     """
     schema = schema_of(node, opset)

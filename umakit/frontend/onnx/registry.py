@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of `operators` register what they import, and what becomes of its attributes."""
+"""Registry of the converters in `operators`, and of the decisions on their attributes."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Decision:
 
 
 CONVERTERS: dict[str, Converter] = {}
-"""By operator of the standard domain."""
+"""Converters by standard operator."""
 
 CONVERTER_DECISIONS: dict[str, Decision] = {}
-"""By operator of the standard domain: what becomes of its attributes."""
+"""Decisions on attributes, by standard operator."""
 
 
 def converts(

@@ -71,7 +71,7 @@ class Rewriter:
         """
         tensor = self._constants.get(self.input(position))
         if tensor is None:
-            raise self.refuse(f"has a {what} that is no constant")
+            raise self.refuse(f"has a {what} that is not a constant")
         values: Array = onnx.numpy_helper.to_array(tensor)
         return values
 
@@ -113,7 +113,7 @@ Rewrite = Callable[[Rewriter], None]
 """Adds the nodes that take a node's place."""
 
 REWRITES: dict[tuple[str, str], Rewrite] = {}
-"""By domain and operator."""
+"""Rewriting functions by domain and operator."""
 
 
 def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
@@ -143,7 +143,7 @@ def rewrite_nodes(
 
     Args:
         graph: with named nodes; it is changed.
-        path: of the model, for messages.
+        path: path of the model, for messages.
         outside: constants that the graph sees around it.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of an ONNX graph: those of its inputs, and what ONNX itself infers from them."""
+"""Shapes of an ONNX graph: those of its inputs, and those that ONNX infers from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umakit.frontend.model import InputShapes, symbolic_notice
 
 
 def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller gives: those that are no initializers."""
+    """The inputs that a caller gives: those that are not initializers."""
     constants = {tensor.name for tensor in proto.graph.initializer}
     return [value for value in proto.graph.input if value.name not in constants]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What networks compute of the sizes of their tensors, which are known when they are imported.
+"""Computations on the sizes of tensors, which are known when a network is imported.
 
-Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. Nodes of it are
-computed here, so that what decides about sizes is a constant.
+Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. The nodes of this
+arithmetic are computed here, so that all sizes are constants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPUTED = frozenset(
 """Operators whose results have no rounding that depends on who computes them."""
 
 MOST_ELEMENTS = 4096
-"""Of an operand or a result; more of them are no sizes."""
+"""Maximum number of elements of an operand or result; larger tensors are not sizes."""
 
 BROADCAST_SINCE = 7
 """The opset from which on operands of different shapes are broadcast."""
@@ -44,7 +44,7 @@ def computed(
     Args:
         node: of the standard domain.
         operands: values of its inputs, None for those that are left out.
-        opset: of the model.
+        opset: opset of the model.
         of_sizes: whether one of the operands comes from the size of a tensor. Otherwise only
             int64 and bool are computed, which are indices and sizes that the file has itself.
     """
@@ -64,7 +64,7 @@ def computed(
 
 
 def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
-    """Divisions by 0, conversions of what is no number, slices that Python takes otherwise.
+    """Divisions by 0, conversions of what is not a number, slices that Python takes otherwise.
 
     They are refused or done elsewhere.
     """

@@ -34,7 +34,7 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
 
     Args:
         proto: a model whose nodes have names.
-        path: of the model, for messages.
+        path: path of the model, for messages.
 
     Raises:
         ModelError: names the node or tensor, and the file.
@@ -114,7 +114,7 @@ VALUES: dict[str, Callable[[onnx.AttributeProto], npt.NDArray[Any] | None]] = {
     "value_string": lambda a: None,
     "value_strings": lambda a: None,
 }
-"""By attribute of Constant: its value, None for text; that of `value` stays as it is."""
+"""Conversion to a tensor by attribute of Constant, None for text; `value` is one already."""
 
 
 def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:

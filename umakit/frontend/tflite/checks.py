@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of a TensorFlow Lite file whose dtypes or scales kernels do not take are refused."""
+"""Refusal of TensorFlow Lite operators whose dtypes or scales the kernels do not support."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     label = operator_label(graph, operator)
     quantized = [tensor for tensor in tensors if tensor.dtype in QUANTIZED]
     conversion = _conversion(operator, bool(quantized), label, where)
+    _check_states(graph, operator, conversion, label, where)
     for tensor in tensors:
-        foreign = tensor.dtype in QUANTIZED and not conversion.takes(tensor.dtype)
+        taken = conversion.takes(tensor.dtype) or tensor.dtype in conversion.operand_dtypes
+        foreign = tensor.dtype in QUANTIZED and not taken
         if tensor.dtype.startswith("type") or foreign:
             raise ModelError(
                 f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
@@ -67,15 +69,36 @@ def _conversion(
     conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
         kind = "a quantized operator" if quantized else "an operator"
-        supported = [
-            code for code, item in CONVERSIONS.items() if not quantized or item.takes_quantized
-        ]
         raise ModelError(
             f"{label} is not supported as {kind}",
             where=where,
-            fix=f"supported are {', '.join(sorted(supported))}",
+            fix="docs/tflite.md of umakit lists the supported operators and their dtypes",
         )
     return conversion
+
+
+def _check_states(
+    graph: TfliteGraph,
+    operator: TfliteOperator,
+    conversion: TfliteConversion,
+    label: str,
+    where: str,
+) -> None:
+    """Refuse variable tensors that the operator does not keep a state in, and the reverse."""
+    for position, number in enumerate(operator.inputs):
+        if number < 0 or graph.tensors[number].variable == (position in conversion.states):
+            continue
+        name = graph.tensors[number].name
+        if position in conversion.states:
+            raise ModelError(f"{label}: its state {name!r} is not a variable tensor", where=where)
+        raise ModelError(
+            f"{label}: tensor {name!r} is a variable, which outlives an inference",
+            where=where,
+            fix="make the state an input and an output of the model",
+        )
+    for position in conversion.states:
+        if position >= len(operator.inputs) or operator.inputs[position] < 0:
+            raise ModelError(f"{label} lacks its state, input {position}", where=where)
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
@@ -86,7 +109,7 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
     low, high = (0, 0) if tensor.dtype == "int16" and symmetric else (limits.min, limits.max)
     if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
         raise ModelError(
-            f"{label}: tensor {tensor.name!r} has a zero point that is no {tensor.dtype}"
+            f"{label}: tensor {tensor.name!r} has a zero point that is not {tensor.dtype}"
             + (" of symmetric quantization" if low == high else ""),
             where=where,
         )
@@ -132,6 +155,6 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """How messages call an operator."""
+    """Return the name of an operator in messages."""
     names = [graph.tensors[number].name for number in operator.outputs]
     return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"

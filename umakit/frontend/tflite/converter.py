@@ -99,7 +99,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0 or not self._graph.tensors[number].constant:
-            raise ModelError(f"its input {position} is no constant")
+            raise ModelError(f"its input {position} is not a constant")
         (wrapper,) = self.get_tensors([number])
         values: npt.NDArray[Any] = self.get_tensor_value(wrapper)
         return values
@@ -108,7 +108,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The values of a constant input of integers, in one row.
 
         Raises:
-            ModelError: it is no constant, or holds no integers.
+            ModelError: it is not a constant, or holds no integers.
         """
         values = self.constant(operator, position)
         if values.dtype.kind != "i":
@@ -172,11 +172,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     # --- TVM's hooks --------------------------------------------------------------------------
 
     def get_expr(self, input_tensor_idx: int) -> tvm_api.Expr:
-        """The value of a tensor that is no constant."""
+        """The value of a tensor that is not a constant."""
         return self.values[int(input_tensor_idx)]
 
     def has_expr(self, input_tensor_idx: int) -> bool:
-        """Whether a tensor was computed, and is no constant of the file."""
+        """Whether a tensor was computed, and is not a constant of the file."""
         number = int(input_tensor_idx)
         return number in self.values and not self._graph.tensors[number].constant
 

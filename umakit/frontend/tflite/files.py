@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from umakit.frontend.simplify import quiet
 from umakit.frontend.tflite.checks import check_operator, operator_label
 from umakit.frontend.tflite.converter import Converter
 from umakit.frontend.tflite.graph import TfliteGraph, read_graph
-from umakit.operators.tflite import TfliteOperator, TfliteTensor
-from umakit.text.names import symbol_part
+from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
+from umakit.text.names import symbol_part, unique
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -36,7 +37,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
 
     Args:
         path: the `.tflite` file.
-        name: of the model in C; default: the file's stem.
+        name: name of the model in C; default: the file's stem.
         input_shapes: sizes by input name; they must be those of the file.
 
     Raises:
@@ -52,12 +53,17 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
         check_operator(graph, operator, str(path))
     notices = _check_inputs(graph, input_shapes, str(path))
     module = _module(graph, str(path))
+    inputs, outputs = (
+        [_specification(graph.tensors[number], str(path)) for number in numbers]
+        for numbers in (graph.inputs, graph.outputs)
+    )
+    old, new, sentences = _states(graph, str(path))
     return Model(
         symbol_part(name or path.stem),
         module,
-        tuple(_specification(graph.tensors[number], str(path)) for number in graph.inputs),
-        tuple(_specification(graph.tensors[number], str(path)) for number in graph.outputs),
-        tuple(notices),
+        (*inputs, *old),
+        (*outputs, *new),
+        (*notices, *sentences),
         arithmetic="tflm",
         semantics=QuantizedSemantics.INTEGERS,
     )
@@ -72,6 +78,29 @@ def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
     if tensor.scales.size == 1:
         quantization = Quantization(float(tensor.scales[0]), int(tensor.zero_points[0]))
     return TensorSpecification(tensor.name, tensor.shape, tensor.dtype, quantization)
+
+
+def _states(
+    graph: TfliteGraph, where: str
+) -> tuple[list[TensorSpecification], list[TensorSpecification], list[str]]:
+    """Inputs and outputs for variable tensors, and a notice that names them.
+
+    A library keeps nothing between inferences: the caller passes on what TensorFlow Lite keeps.
+    """
+    taken = {tensor.name.lower() for tensor in graph.tensors}
+    inputs, outputs, notices = [], [], []
+    for number in graph.states:
+        state = _specification(graph.tensors[number], where)
+        name = unique(f"{state.name}_next", taken)
+        inputs.append(replace(state, next_state=name))
+        outputs.append(replace(state, name=name))
+    if inputs:
+        names = ", ".join(repr(state.name) for state in inputs)
+        notices.append(
+            f"TensorFlow Lite keeps {names} between inferences: here they are inputs, their next "
+            "values outputs; `uma run` passes them on"
+        )
+    return inputs, outputs, notices
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
@@ -99,7 +128,7 @@ def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[s
 
 
 def short_names(graph: TfliteGraph) -> dict[int, str]:
-    """What operators are called, by the number of their result.
+    """Return the names of operators by the number of their result.
 
     TensorFlow joins the names of all operators that became one, with semicolons: the first, which
     is the one whose result it is, says enough if no other operator has it.
@@ -120,14 +149,15 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
     """The Relax module of a checked graph; calls carry the name of the tensor they write."""
     builder = tvm_api.relax.BlockBuilder()
     converter = Converter(graph, builder)
+    numbers = (*graph.inputs, *graph.states)
     parameters = [
         tvm_api.relax.Var(
             f"input{position}",
             tvm_api.tensor_type(graph.tensors[number].shape, graph.tensors[number].dtype),
         )
-        for position, number in enumerate(graph.inputs)
+        for position, number in enumerate(numbers)
     ]
-    for number, parameter in zip(graph.inputs, parameters, strict=True):
+    for number, parameter in zip(numbers, parameters, strict=True):
         converter.values[number] = parameter
     ends: dict[str, str] = {}
     error: ModelError | None = None
@@ -159,16 +189,21 @@ def _convert_all(
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variables = _convert(converter, graph, operator, position, where)
-        for number, variable in zip(operator.outputs, variables, strict=True):
+        for variable in variables:
+            ends[str(variable.name)] = names[operator.outputs[0]]
+        for number, variable in zip(operator.outputs, variables, strict=False):
             ends[str(variable.name)] = names[number]
-    values = [converter.value(number) for number in graph.outputs]
+    values = [converter.value(number) for number in (*graph.outputs, *graph.states)]
     return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
 
 
 def _convert(
     converter: Converter, graph: TfliteGraph, operator: TfliteOperator, position: int, where: str
 ) -> list[Any]:
-    """Convert an operator and bind its results to variables that mark where they end."""
+    """Convert an operator and bind its results to variables that mark where they end.
+
+    Its variable tensors stand for their new values from here on.
+    """
     label = operator_label(graph, operator)
     try:
         value = converter.convert(operator)
@@ -181,10 +216,11 @@ def _convert(
             fix="export the model with other ones, or without the operator",
         ) from error
     values = value if isinstance(value, list) else [value]
-    if len(values) != len(operator.outputs):
+    states = [operator.inputs[place] for place in CONVERSIONS[operator.code].states]
+    if len(values) != len(operator.outputs) + len(states):
         raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)
     variables = []
-    for number, item in zip(operator.outputs, values, strict=True):
+    for number, item in zip((*operator.outputs, *states), values, strict=True):
         expected = graph.tensors[number]
         shape, dtype = tvm_api.static_shape(item), tvm_api.dtype_of(item)
         if (shape, dtype) != (expected.shape, expected.dtype):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,10 @@ from umakit.operators.tflite import TfliteOperator, TfliteTensor
 IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
 NEWER_CODE_FIELD = 10
-"""Of an OperatorCode: where its table says where `builtin_code` is."""
+"""Offset, in the vtable of an OperatorCode, of the entry for the field `builtin_code`."""
 
 MOST_ELEMENTS = 2**31 - 1
-"""Of one tensor: generated C counts elements in 32 bits."""
+"""Maximum number of elements of a tensor: generated C counts them in 32 bits."""
 
 DTYPES = {
     tflite.TensorType.FLOAT32: "float32",
@@ -40,12 +41,20 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class TfliteGraph:
-    """The only subgraph of a model; `model` and `subgraph` are the flatbuffer's own objects."""
+    """The only subgraph of a model; `model` and `subgraph` are the flatbuffer's own objects.
+
+    Attributes:
+        tensors, operators: in the file's order.
+        inputs, outputs: tensor numbers.
+        states: variable tensors that operators use, which are neither inputs nor outputs.
+        model, subgraph: of the flatbuffer.
+    """
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    states: tuple[int, ...]
     model: Any
     subgraph: Any
 
@@ -61,7 +70,7 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
         ModelError: it is truncated, damaged, or no TensorFlow Lite file.
     """
     if data[4:8] != IDENTIFIER:
-        raise ModelError("is no TensorFlow Lite file: its identifier is not TFL3", where=where)
+        raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
     try:
         return _Reader(data, where).graph()
     except ModelError:
@@ -107,8 +116,9 @@ class _Reader:
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs, len(tensors))
         if not operators or not outputs:
             raise ModelError("holds no operators or no outputs", where=self._where)
+        states = self._states(tensors, operators, {*inputs, *outputs})
         graph = TfliteGraph(
-            tuple(tensors), tuple(operators), inputs, outputs, self._model, subgraph
+            tuple(tensors), tuple(operators), inputs, outputs, states, self._model, subgraph
         )
         self._check_order(graph)
         return graph
@@ -147,17 +157,32 @@ class _Reader:
             raise ModelError(
                 f"tensor {name!r} is sparse", where=self._where, fix="export it densely"
             )
-        if table.IsVariable():
-            raise ModelError(
-                f"tensor {name!r} is a variable, which outlives an inference",
-                where=self._where,
-                fix="make the state an input and an output of the model",
-            )
         signature = [table.ShapeSignature(i) for i in range(self._count(self._signature(table)))]
         dynamic = tuple(axis for axis, extent in enumerate(signature) if extent == -1)
         scales, zero_points = self._quantization(table, name)
         constant = self._is_constant(table, name, shape, dtype)
-        return TfliteTensor(name, shape, dtype, constant, dynamic, scales, zero_points)
+        variable = bool(table.IsVariable())
+        if variable and constant:
+            raise ModelError(
+                f"tensor {name!r} is a variable with values of its own, which are not supported",
+                where=self._where,
+                fix="a variable starts with what stands for 0",
+            )
+        return TfliteTensor(name, shape, dtype, constant, dynamic, scales, zero_points, variable)
+
+    def _states(
+        self,
+        tensors: Sequence[TfliteTensor],
+        operators: Sequence[TfliteOperator],
+        interface: set[int],
+    ) -> tuple[int, ...]:
+        """Variable tensors that operators use, in the order of their first use."""
+        used = dict.fromkeys(number for operator in operators for number in operator.inputs)
+        for number in interface:
+            if tensors[number].variable:
+                name = tensors[number].name
+                raise _damaged(self._where, f"the variable {name!r} is an input or an output")
+        return tuple(number for number in used if number >= 0 and tensors[number].variable)
 
     def _signature(self, table: Any) -> int:
         return int(table.ShapeSignatureLength())
@@ -195,7 +220,7 @@ class _Reader:
         zero_points = np.array([given.ZeroPoint(i) for i in range(count)], np.int64)
         if not np.isfinite(scales).all() or (scales < 0).any() or len(scales) != count:
             raise ModelError(
-                f"tensor {name!r} has scales that are no positive numbers, or other zero points "
+                f"tensor {name!r} has scales that are not positive numbers, or other zero points "
                 "than scales",
                 where=self._where,
             )
@@ -227,7 +252,7 @@ class _Reader:
         written = {number for number, t in enumerate(graph.tensors) if t.constant}
         if written & set(graph.inputs) or len(set(graph.inputs)) != len(graph.inputs):
             raise _damaged(self._where, "an input is a constant or listed twice")
-        written |= set(graph.inputs)
+        written |= {*graph.inputs, *graph.states}
         for operator in graph.operators:
             for number in operator.inputs:
                 if number >= 0 and number not in written:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of PyTorch: which are exported programs, and how these are read without running code.
+"""Files of PyTorch: detecting exported programs, and reading them without running code.
 
 `torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
 it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it
@@ -41,7 +41,7 @@ DAMAGES = (
 )  # fmt: skip
 ENCRYPTED = 1
 MOST_ELEMENTS = 2**31 - 1
-"""Of one weight: generated C counts elements in 32 bits."""
+"""Maximum number of elements of a weight: generated C counts them in 32 bits."""
 
 SMALL_ARCHIVE, LARGEST_RATIO = 2**26, 64
 """Bytes that an archive may hold whatever its size, and how often its size it may hold else."""
@@ -125,8 +125,8 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
         raise ModelError(
             "is a damaged archive", where=str(path), fix="copy or export it again"
         ) from None
-    kind = "is no exported program of PyTorch: perhaps a pickled checkpoint, which is code and is "
-    kind += "not opened"
+    kind = "is not an exported program of PyTorch: perhaps a pickled checkpoint, which is code and "
+    kind += "is not opened"
     if "models/model.json" in members and "archive_version" in members:
         return members
     if "serialized_exported_program.json" in members:

@@ -33,7 +33,7 @@ relax = tvm_api.relax
 register_all()
 
 ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
-"""What a quantized layer ends with; it is called after the layer."""
+"""Activations at the end of a quantized layer; their calls get the name of the layer."""
 
 DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
@@ -47,7 +47,7 @@ class Converter(Importer):  # type: ignore[misc]
 
     Args:
         program: what torch decomposed.
-        names: of its nodes.
+        names: names of its nodes.
     """
 
     def __init__(self, program: StaticProgram, names: Names) -> None:

@@ -24,10 +24,10 @@ NODES = (
 NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 CONSTANTS = frozenset(("int_oo", "oo", "zoo", "nan"))
 SYMBOL = re.compile(r"[a-z]{1,4}_?\d{1,6}")
-"""What torch calls a symbolic size: `s77`, `u0`, `zf3`."""
+"""Names that torch gives symbolic sizes: `s77`, `u0`, `zf3`."""
 
 PLAIN_TEXT = re.compile(r"(?![\w.+-]*[eE][+-]?\d{5})[\w.+-]{1,64}", re.ASCII)
-"""What names of symbols and digits of numbers are made of: nothing that could be called."""
+"""Text of symbols and numbers, in which nothing can be called."""
 
 LONGEST, MOST_NODES, LARGEST, LARGEST_POWER = 20_000, 2_000, 2**63, 64
 

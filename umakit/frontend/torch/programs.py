@@ -34,7 +34,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
 
     Args:
         source: a `.pt2` file or a `torch.export.ExportedProgram`.
-        name: of the model in C; default: the file's stem, or `default`.
+        name: name of the model in C; default: the file's stem, or `default`.
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:
@@ -76,14 +76,14 @@ def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]
     """What the outputs are called: keys of a dictionary joined by `_`, else the graph's names.
 
     Raises:
-        ModelError: an output is no tensor, or the program writes a buffer or an input.
+        ModelError: an output is not a tensor, or the program writes a buffer or an input.
     """
     check_no_state(program, where)
     specs = program.graph_signature.output_specs
     for spec in specs:
         if not isinstance(spec.arg, TensorArgument):
             raise ModelError(
-                f"output {spec.arg.name or spec.arg.value!r} is no tensor",
+                f"output {spec.arg.name or spec.arg.value!r} is not a tensor",
                 where=where,
                 fix="return tensors only",
             )

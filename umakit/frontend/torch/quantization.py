@@ -79,13 +79,13 @@ def is_quantized_operator(node: Node, kind: str) -> bool:
 
 @dataclass(frozen=True)
 class Grid:
-    """What integers stand for.
+    """Scale, zero point, axis and dtype of quantized integers.
 
     Attributes:
         scale: float32, of no dimension or one.
         zero_point: the integers that stand for 0, likewise.
-        axis: of the channels; -1 if there is one scale.
-        dtype: of the integers.
+        axis: axis of the channels; -1 if there is one scale.
+        dtype: dtype of the integers.
     """
 
     scale: Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ATen operators are converted to Relax, and how.
+"""Registry of the conversions from ATen operators to Relax.
 
 A file of `operators` registers the operators of one family with `converts`, or with `left_to_tvm`
 where TVM's own converter is right. An operator that is not registered is refused.
@@ -86,7 +86,7 @@ class OperatorConverter:
 
 
 CONVERTERS: dict[str, OperatorConverter] = {}
-"""By name with overload, such as `add.Tensor`; with namespace where that is not `aten`."""
+"""Converters by name with overload (`add.Tensor`), with namespace unless it is `aten`."""
 
 NOT_DECOMPOSED: set[str] = set()
 """Operators of `CONVERTERS` that torch must not decompose into others."""
@@ -98,7 +98,7 @@ def converts(
     """Register a conversion.
 
     Args:
-        names: of operators with overload, separated by spaces.
+        names: names of operators with overload, separated by spaces.
         arguments: names of the arguments that the conversion looks at, separated by spaces.
         decomposed: whether torch may decompose the operators, where it can.
     """
@@ -117,7 +117,7 @@ def left_to_tvm(names: str, arguments: str) -> None:
     """Register operators whose converters by TVM are right.
 
     Args:
-        names: of operators with overload, separated by spaces.
+        names: names of operators with overload, separated by spaces.
         arguments: names of the arguments that TVM's converter looks at, separated by spaces.
     """
     converts(names, arguments)(lambda graph, node, given: graph.by_tvm(node))

@@ -56,7 +56,7 @@ TEXT_ARGUMENTS = frozenset(
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
-"""Of a node: what its name and its place in the source are taken from."""
+"""Metadata of a node from which its name and source line are taken."""
 
 
 class Refused(Exception):
@@ -67,7 +67,7 @@ def plain_program(content: Any) -> dict[str, Any]:
     """The content of `models/model.json` with known fields and checked values only.
 
     Raises:
-        Refused: says what the file holds that is no part of a network.
+        Refused: says what the file holds that is not part of a network.
     """
     program: dict[str, Any] = _checked(content, schema.ExportedProgram, "the program")
     module = program["graph_module"]
@@ -94,7 +94,7 @@ def plain_payloads(content: Any) -> dict[str, Any]:
     """The content of a table of weights or constants, checked as `plain_program` does.
 
     Raises:
-        Refused: says what is no part of a network.
+        Refused: says what is not part of a network.
     """
     table: dict[str, Any] = _checked(content, schema.PayloadConfig, "the table of its weights")
     return table
@@ -207,7 +207,7 @@ def _text(text: str, place: str) -> str:
     if not rule(text):
         shown = text if len(text) < 200 else f"{text[:200]}..."
         if place == "SymExpr.expr_str":
-            raise Refused(f"size {shown!r} is no arithmetic")
+            raise Refused(f"size {shown!r} is not arithmetic")
         what = {"Node.target": "operator", "PayloadMeta.path_name": "file"}.get(place, place)
         raise Refused(f"{what} {shown!r} of the program is not loaded")
     return text
@@ -331,4 +331,4 @@ RULES: dict[str, Callable[[str], bool]] = {
     "TokenArgument.name": _never,
     "UserInputMutationSpec.user_input_name": _is_identifier,
 }
-"""Which texts each field of torch's schema may hold, by `Class.field`; keys for dictionaries."""
+"""Rule for the text of each field of torch's schema, by `Class.field`; for keys of dictionaries."""

@@ -131,7 +131,7 @@ def make_static(
 
     Args:
         program: an exported program in inference mode.
-        shapes: of its inputs, by name.
+        shapes: shapes of its inputs, by name.
         fail: (node, what) -> the error to raise about a node.
         where: the file, for errors.
 

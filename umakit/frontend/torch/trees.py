@@ -27,7 +27,7 @@ DEEPEST = 64
 
 
 class UnknownTree(Exception):
-    """A tree specification that is no tree of tuples, lists and dictionaries; says why."""
+    """A tree specification that is not a tree of tuples, lists and dictionaries; says why."""
 
 
 def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
@@ -43,7 +43,7 @@ def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
     try:
         protocol, tree = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        raise UnknownTree("is no tree") from None
+        raise UnknownTree("is not a tree") from None
     if protocol != PROTOCOL or isinstance(protocol, bool):
         raise UnknownTree(f"has the protocol {protocol!r}, not {PROTOCOL}")
     return json.dumps([PROTOCOL, _plain(tree, fields, 0)])
@@ -51,19 +51,19 @@ def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
 
 def _plain(tree: Any, fields: Mapping[str, list[str]], depth: int) -> dict[str, Any]:
     if not isinstance(tree, dict) or tree.keys() < {"type", "context", "children_spec"}:
-        raise UnknownTree("is no tree")
+        raise UnknownTree("is not a tree")
     kind, context, children = tree["type"], tree["context"], tree["children_spec"]
     if not isinstance(children, list) or depth > DEEPEST:
-        raise UnknownTree("is no tree")
+        raise UnknownTree("is not a tree")
     if kind is None:
         if context is not None or children:
-            raise UnknownTree("is no tree")
+            raise UnknownTree("is not a tree")
         return {"type": None, "context": None, "children_spec": []}
     below = [_plain(child, fields, depth + 1) for child in children]
     if kind in SEQUENCES:
         return {"type": "builtins.tuple", "context": "null", "children_spec": below}
     if not isinstance(kind, str):
-        raise UnknownTree("is no tree")
+        raise UnknownTree("is not a tree")
     keys = _keys(kind, context, fields)
     if len(keys) != len(children) or len(set(keys)) != len(keys):
         raise UnknownTree(f"has a {kind} whose keys are not one for each value")
@@ -83,11 +83,11 @@ def _keys(kind: str, context: Any, fields: Mapping[str, list[str]]) -> list[Any]
         try:
             keys = json.loads(context)
         except (ValueError, TypeError, RecursionError):
-            raise UnknownTree("is no tree") from None
+            raise UnknownTree("is not a tree") from None
     if kind not in MAPPINGS:
         keys = _field_names(kind, keys)
     if not isinstance(keys, list):
-        raise UnknownTree("is no tree")
+        raise UnknownTree("is not a tree")
     for key in keys:
         if isinstance(key, dict) and "__enum__" in key:
             raise UnknownTree(
@@ -95,7 +95,7 @@ def _keys(kind: str, context: Any, fields: Mapping[str, list[str]]) -> list[Any]
                 "module is not imported"
             )
         if type(key) not in (str, int, bool):
-            raise UnknownTree(f"has the key {key!r}, which is no text and no integer")
+            raise UnknownTree(f"has the key {key!r}, which is neither text nor an integer")
     return keys
 
 

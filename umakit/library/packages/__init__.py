@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Package formats of a library for other build systems: tar and Arduino."""
+"""Package formats of a library, for other build systems."""

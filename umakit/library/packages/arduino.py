@@ -15,10 +15,12 @@ from typing import Any
 
 from umakit.errors import LibraryError, OutputError
 from umakit.files.manifest import NAME
-from umakit.files.outputs import FolderKind
-from umakit.files.staging import as_bytes
+from umakit.files.outputs import FolderKind, check_folder
+from umakit.files.staging import as_bytes, write_folder
 from umakit.library.build_files import numeric_version
 from umakit.library.layout import LICENSE, METADATA, NOTICE
+from umakit.library.metadata import load_metadata
+from umakit.library.packages.files import read_files
 from umakit.library.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
 from umakit.library.version_0_1_0 import arduino_names
 from umakit.text.rendering import render
@@ -30,6 +32,26 @@ DESCRIPTION = f"extras/{METADATA}"
 
 C_TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
 INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
+
+
+def write_package(library: Path, destination: Path, force: bool) -> None:
+    """Write a library as an Arduino library, atomically.
+
+    Args:
+        library: folder or tar file of an exported library.
+        destination: folder to write; of an earlier one, the files that umakit wrote are replaced.
+        force: whether files in the way that were changed, or that something else wrote, are
+            replaced too.
+
+    Raises:
+        LibraryError: the library has no form for Arduino, or a file of it cannot be read.
+        OutputError: Arduino does not accept the name, or the folder must not be replaced or
+            cannot be written.
+    """
+    check_arduino_name(destination)
+    check_folder(destination, ARDUINO_FOLDER, [library], force=force)
+    files = arduino_files(read_files(library), load_metadata(library), str(library))
+    write_folder(destination, files, ARDUINO_FOLDER, [library], force=force)
 
 
 def arduino_files(
@@ -130,7 +152,7 @@ def check_arduino_name(destination: Path) -> None:
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise OutputError(
-            f"is no name for an Arduino library: {name!r}",
+            f"is not a name for an Arduino library: {name!r}",
             where=str(destination),
             fix="use up to 63 letters, digits and _ . - and no spaces",
         )

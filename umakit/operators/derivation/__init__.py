@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What derivations of several operators share: windows, constants of layers, conversions."""
+"""Parts that the derivations of several operators share: windows, constants, conversions."""

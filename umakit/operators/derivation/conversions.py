@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers of another scale, where an operator needs its operand in that of its result."""
+"""Conversion of operands to the scale of the result, for operators that need it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from umakit.operators.tensors import Quantized
 
 
 def integers_of_result(island: Island, source: Quantized) -> tvm_api.Expr:
-    """Integers of the result's scale, within what its activation lets through.
+    """Return an operand converted to the result's scale and limited to its activation's range.
 
-    Rounded as ONNX Runtime does: by a table for 8 bits, once and to even for 16.
+    The rounding is that of ONNX Runtime: a table for 8 bits, once and ties to even for 16 bits.
 
     Args:
-        island: of the operator.
-        source: its operand.
+        island: the operator with its quantize.
+        source: operand of the operator.
     """
     result = island.result
     if source.scale == result.scale and result.clip == result.scale.limits:

@@ -29,19 +29,19 @@ def convolution_call(
     *,
     ordered: Ordered = ordered_weights,
 ) -> tvm_api.Call | None:
-    """A call (data, weights, bias, multipliers, shifts) of a convolution.
+    """Return a call (data, weights, bias, multipliers, shifts) of a convolution.
 
     Args:
-        kind: of convolution.
-        operators: Relax's names of it.
+        kind: kind of convolution.
+        operators: Relax's names of the operator.
         island: ends with one of the operators or with `add`.
-        ordered: makes the kernel's weights of the model's.
+        ordered: (weights, window, attributes) -> weights in the kernel's order.
 
     Returns:
-        The call; None for a sum of something else than a convolution and a bias.
+        The call; None for a sum that is not a convolution plus a bias.
 
     Raises:
-        NotAnIsland: attributes, dtypes or scales that the integer operator does not have.
+        NoIntegerForm: the integer operator does not support the attributes, dtypes or scales.
     """
     found = read_layer(island, operators)
     if found is None:

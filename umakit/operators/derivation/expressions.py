@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators with a constant scalar, of which importers make up activation functions."""
+"""Operators with a constant scalar, from which importers compose activation functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from umakit.operators.tensors import Definition
 def with_scalar(
     call: tvm_api.Expr, operator: str, definition: Definition
 ) -> tuple[tvm_api.Expr, float] | None:
-    """Operand and number of an operator with a constant scalar as its second operand."""
+    """Return the first operand and the constant scalar that is the second operand."""
     if tvm_api.operator_name(call) != operator:
         return None
     number = tvm_api.constant_array(definition(call.args[1]))

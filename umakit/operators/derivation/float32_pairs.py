@@ -2,9 +2,9 @@
 """Sums and products of two quantized tensors, equal to ONNX Runtime's float32 arithmetic.
 
 Each float32 constant is an integer multiple of a common power of two, so the same steps can be
-taken in 64-bit integers that are rounded to 24 bits where float32 would be. Most of the time that
-is not needed: all pairs of integers are tried here, and where a constant exists with which the
-exact sum gives the same result for each pair, the kernel computes just that.
+taken in 64-bit integers that are rounded to 24 bits where float32 would be. That is rarely needed:
+all pairs of integers are tried here, and if there is a constant with which the exact sum gives the
+same result for each pair, the kernel computes that sum.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import CommonFields, Pair, Parameters
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import Shapes
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
 from umakit.operators.tensors import Array, Scale
 
 tirx = tvm_api.tirx
 MOST_BITS = 60
-"""Of intermediate results."""
+"""Maximum number of bits of an intermediate result."""
 
 MOST_FRACTION_BITS = 40
 FEWEST_FRACTION_BITS = 24
@@ -51,14 +51,14 @@ class Float32Pair(Parameters):
     """Two tensors combined as float32 would, in fixed point.
 
     Attributes:
-        offsets: what is added to left and right before anything else.
-        factors: of left and right; of the product and nothing for `Float32Product`.
-        constant: added.
-        fraction_bits: of factors and constant.
-        output_offset: added to the result, which has the zero point in it.
-        scalar: 0; 1 or 2 if left or right is one number for each run of the other one.
-        plain: whether the sum without intermediate roundings yields the same for all integers,
-            or is wanted; then half an LSB is in the constant.
+        offsets: numbers that are added to left and right first.
+        factors: factors of left and right; for `Float32Product`, of the product and unused.
+        constant: number that is added to the scaled operands.
+        fraction_bits: number of fractional bits of factors and constant.
+        output_offset: number that is added to the result; it includes the zero point.
+        scalar: 1 or 2 if left or right is one number for each run of the other operand, else 0.
+        plain: whether the sum is computed without intermediate rounding, because the results are
+            equal or the arithmetic is defined so; the constant then includes half an LSB.
     """
 
     multiplies: ClassVar[bool] = False
@@ -82,19 +82,19 @@ def exact_sum(
     target: Scale,
     shapes: Sequence[tuple[int, ...]],
 ) -> P:
-    """Parameters of a sum.
+    """Return the parameters of a sum that equals ONNX Runtime's.
 
-    int8 is computed as uint8, because that is what ONNX Runtime makes of it on x86-64.
+    int8 is computed as uint8, as in ONNX Runtime on x86-64.
 
     Args:
-        kind: of the parameters.
+        kind: class of the parameters.
         common: the fields of all `Parameters`.
-        scales: of left and right.
+        scales: scales of left and right.
         target: of the result.
-        shapes: of left and right.
+        shapes: shapes of left and right.
 
     Raises:
-        NotAnIsland: scales so different that 64 bits do not hold the sum.
+        NoIntegerForm: scales so different that 64 bits do not hold the sum.
     """
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
@@ -129,7 +129,7 @@ def exact_product(
     target: Scale,
     shapes: Sequence[tuple[int, ...]],
 ) -> P:
-    """Parameters of a product; arguments and errors as of `exact_sum`."""
+    """Return the parameters of a product; arguments and errors are those of `exact_sum`."""
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
     ratio = np.float32(left.scale * right.scale) / target.scale
@@ -151,21 +151,21 @@ def exact_product(
 def nearest_pair(
     kind: type[P], common: CommonFields, scales: Sequence[Scale], target: Scale, sign: int = 1
 ) -> P:
-    """Parameters of a sum, difference or product of any dtypes, rounded once.
+    """Return the parameters of a sum, difference or product of any dtypes, rounded once.
 
-    ONNX Runtime dequantizes the operands, combines them in float32 and quantizes the result. That
-    is met exactly where a constant exists that does it for all pairs of 8-bit integers; otherwise
-    a few pairs that are next to a tie are off by one.
+    ONNX Runtime dequantizes the operands, combines them in float32 and quantizes the result. The
+    result is the same if there is a suitable constant for all pairs of 8-bit integers; otherwise
+    a few pairs whose result is close to a tie differ by one.
 
     Args:
-        kind: of the parameters.
+        kind: class of the parameters.
         common: the fields of all `Parameters`.
-        scales: of left and right.
+        scales: scales of left and right.
         target: of the result.
         sign: -1 for a difference.
 
     Raises:
-        NotAnIsland: scales so different that 64 bits do not hold the result.
+        NoIntegerForm: scales so different that 64 bits do not hold the result.
     """
     left, right = scales
     if kind.multiplies:
@@ -178,7 +178,7 @@ def nearest_pair(
     largest = sum(abs(r) * m for r, m in zip(ratios, magnitudes, strict=True)) + 2**17
     bits = min(MOST_FRACTION_BITS, MOST_BITS - math.ceil(math.log2(largest)))
     if bits < FEWEST_FRACTION_BITS:
-        raise NotAnIsland("the scales are too different")
+        raise NoIntegerForm("the scales are too different")
     factors = [round(ratio * 2**bits) for ratio in ratios]
     parameters = kind(
         **common,
@@ -199,23 +199,23 @@ def nearest_pair(
 
 
 def _fixed_point(values: Sequence[float | np.float32], factor_bits: int) -> tuple[list[int], int]:
-    """float32 numbers as integers with a common number of fraction bits, and that number.
+    """Return float32 numbers as integers with a common number of fraction bits, and that number.
 
-    All but the last one are multiplied with integers of so many bits.
+    All but the last number are multiplied by integers of `factor_bits` bits.
     """
     pairs = [float32_integer(np.float32(value)) for value in values]
     bits = max(1, *(-exponent for _, exponent in pairs))
     if bits > MOST_BITS - 12:
-        raise NotAnIsland("the scales are too different")
+        raise NoIntegerForm("the scales are too different")
     integers = [mantissa << (bits + exponent) for mantissa, exponent in pairs]
     *factors, constant = (abs(integer) for integer in integers)
     if (sum(factors) << factor_bits) + constant >= 1 << MOST_BITS:
-        raise NotAnIsland("the scales are too different")
+        raise NoIntegerForm("the scales are too different")
     return integers, bits
 
 
 def _scalar(left: Sequence[int], right: Sequence[int]) -> int:
-    """Which operand ONNX Runtime sees as one number for each run of the other: 0, 1 or 2."""
+    """Return 1 or 2 if ONNX Runtime broadcasts left or right as one number for each run, else 0."""
     rank = max(len(left), len(right))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)]
     for first, second in zip(*(reversed(shape) for shape in padded), strict=True):
@@ -227,11 +227,11 @@ def _scalar(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def exact_results(parameters: Float32Pair, left: Array, right: Array) -> Array:
-    """Results before clipping, step by step as float32; int64.
+    """Return the int64 results before clipping, with each step rounded as in float32.
 
     Args:
-        parameters: the parameters.
-        left, right: int64 of shapes that broadcast.
+        parameters: parameters of the operator.
+        left, right: int64 arrays whose shapes broadcast.
     """
     a, b = left + parameters.offsets[0], right + parameters.offsets[1]
     if parameters.multiplies:
@@ -247,7 +247,7 @@ def exact_results(parameters: Float32Pair, left: Array, right: Array) -> Array:
 
 
 def _simplified(parameters: P, left: str, right: str) -> P:
-    """With `plain`, if some constant makes the exact sum right for all pairs of integers."""
+    """Return parameters with `plain` if a constant makes the exact sum right for all pairs."""
     a, b = all_integers(left)[:, None], all_integers(right)[None, :]
     results = np.clip(exact_results(parameters, a, b), *parameters.clip)
     halved = replace(
@@ -257,11 +257,11 @@ def _simplified(parameters: P, left: str, right: str) -> P:
 
 
 def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | None:
-    """With `plain` and the constant that yields given results for all pairs, if there is one.
+    """Return parameters with `plain` and the constant that yields the given results, if any.
 
     Args:
-        parameters: has half an LSB in its constant.
-        left, right: dtypes.
+        parameters: parameters whose constant includes half an LSB.
+        left, right: dtypes of the operands.
         wanted: clipped results, int64[256, 256].
     """
     low, high = (limit - parameters.output_offset for limit in parameters.clip)
@@ -289,12 +289,12 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
 def derive_pair(
     kind: type[P], fused: Callable[..., P] | None, island: Island, sign: int = 1
 ) -> tvm_api.Expr:
-    """A call of a sum, difference or product; ONNX Runtime fuses it if all types are the same.
+    """Return a call of a sum, difference or product; ONNX Runtime fuses those of equal dtypes.
 
     Args:
-        kind: of the parameters.
+        kind: class of the parameters.
         fused: `exact_sum`, `exact_product`, or None.
-        island: where it is recognized.
+        island: the operator with its quantize.
         sign: -1 for a difference.
     """
     result, operands = island.result, island.operands()
@@ -310,7 +310,7 @@ def derive_pair(
 
 
 def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output) of a sum or product."""
+    """Return the kernel (left, right, output) of a sum or product."""
     left, right = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
@@ -332,7 +332,7 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> t
 def _combined(
     parameters: Float32Pair, a: tvm_api.PrimExpr, b: tvm_api.PrimExpr
 ) -> tvm_api.PrimExpr:
-    """The int32 result of two expressions, before the offset.
+    """Return the int32 result of two expressions, before the offset.
 
     The expressions are int32, or int64 where their product has more than 32 bits.
 

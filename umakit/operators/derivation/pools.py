@@ -12,7 +12,7 @@ from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Pool2d, WindowFields
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Quantized
 
 P = TypeVar("P", bound=Pool2d)
@@ -25,33 +25,33 @@ class PoolFields(WindowFields):
 
 
 def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Arithmetic) -> P:
-    """Parameters of a pool that is not dilated.
+    """Return the parameters of a pool without dilation.
 
     Args:
-        kind: of pool.
-        result: what becomes of it.
+        kind: kind of pool.
+        result: the value that is quantized.
         call: a Relax pooling operator.
         arithmetic: unused by pools, but part of all parameters.
 
     Raises:
-        NotAnIsland: attributes that the integer pools do not have.
+        NoIntegerForm: the integer pools do not support the attributes.
     """
     attributes = call.attrs
     window = Window.of(attributes)
     if window.dilation != (1, 1) or bool(attributes.ceil_mode):
-        raise NotAnIsland("a pool is dilated or rounds its size up")
+        raise NoIntegerForm("a pool is dilated or rounds its size up")
     return kind(**result.common(arithmetic), **window.common(), window=window.size)
 
 
 def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
-    """A call of a pool whose data and result have one scale.
+    """Return a call of a pool whose data and result have the same scale.
 
     Raises:
-        NotAnIsland: scales or attributes that the integer operator does not have.
+        NoIntegerForm: the integer operator does not support the scales or attributes.
     """
     source = island.operand()
     if source.scale != island.result.scale:
-        raise NotAnIsland("a pool's input and output have different scales")
+        raise NoIntegerForm("a pool's input and output have different scales")
     arithmetic = island.arithmetic_of(source)
     parameters = plain_pool(kind, island.result, island.call, arithmetic)
     return parameters.call([source.integers], island.result.span)
@@ -60,10 +60,10 @@ def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
 def pool_of_images(
     island: Island, parameters_of: Callable[[Result, tvm_api.Expr], Pool2d]
 ) -> tvm_api.Call:
-    """A call of a pool that compares integers of the result's scale, of images or rows.
+    """Return a call of a pool of images or rows that compares integers of the result's scale.
 
     Args:
-        island: where it is recognized.
+        island: the pool with its quantize.
         parameters_of: (result of rank 4, integers [N, C, H, W]) -> parameters.
     """
 
@@ -76,7 +76,7 @@ def pool_of_images(
 
 
 def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> PoolFields:
-    """The fields of all pools; a size that was rounded up is reached by padding."""
+    """Return the fields of all pools; padding is added for an output size that is rounded up."""
     sizes = (tvm_api.static_shape(data) or ())[2:]
     top, left, *after = window.padding
     for axis, before in enumerate((top, left)):

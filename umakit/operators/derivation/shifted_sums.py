@@ -2,8 +2,8 @@
 """Sums as ADD_N and CUMSUM of TensorFlow Lite compute them.
 
 Both add integers with 19 more fractional bits and rescale the sum, in add_n.h and cumsum.h of
-TensorFlow Lite's reference. What they call 0 at the start is the integer 0, which stands for
-`-zero point` steps: the sum has that once more than it has terms.
+TensorFlow Lite's reference. They start from the integer 0, which stands for `-zero point` steps,
+so that the zero point is included once more than there are terms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rescaled_sum(
     """Integers of the result's scale from int32 sums of `terms` integers less zero points.
 
     Raises:
-        ModelError: sums that overflow, or scales that the kernel does not take.
+        ModelError: sums can overflow, or the kernel does not support the scales.
     """
     if (terms * source.magnitude + abs(source.zero_point)) << (LEFT_SHIFT - 1) >= 2**INT32_BITS:
         raise ModelError(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What softmaxes of TensorFlow Lite Micro take."""
+"""Checks of the softmaxes of TensorFlow Lite Micro."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from umakit.operators.islands import Result
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Scale
 
 TOLERANCE_OF_SCALES = 1e-3
@@ -14,7 +14,7 @@ TOLERANCE_OF_SCALES = 1e-3
 
 
 def has_scale(scale: Scale, wanted: float) -> bool:
-    """Whether a scale is the wanted one; of 16 bits, within a tolerance."""
+    """Whether a scale is the wanted one; 16-bit scales are compared with a tolerance."""
     if scale.dtype == "int16":
         return abs(float(scale.scale) - wanted) <= TOLERANCE_OF_SCALES * wanted
     return bool(scale.scale == np.float32(wanted))
@@ -24,7 +24,7 @@ def check_last_axis(result: Result) -> None:
     """Refuse a softmax over another axis than the last one.
 
     Raises:
-        NotAnIsland: it is one.
+        NoIntegerForm: the softmax is over another axis.
     """
     if int(result.call.attrs.axis) not in (-1, len(result.shape) - 1):
-        raise NotAnIsland("softmax is not over the last axis")
+        raise NoIntegerForm("softmax is not over the last axis")

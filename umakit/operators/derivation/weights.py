@@ -18,7 +18,7 @@ from umakit.operators.islands import Island, Result
 from umakit.operators.multipliers import exact_multipliers, fixed_points, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Array, Quantized, Weights
 
 Bias = Weights | Array | None
@@ -35,13 +35,13 @@ BIAS_TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution or fully connected layer, read out of its island.
+    """A convolution or fully connected layer, read from its island.
 
     Attributes:
         source: the data.
-        weights: with their scales.
+        weights: integers of the weights, with their scales.
         bias: integers, real numbers, or None.
-        arithmetic: of the results.
+        arithmetic: rounding of the results.
     """
 
     source: Quantized
@@ -59,17 +59,17 @@ def adds_bias(island: Island, operators: Sequence[str]) -> bool:
 
 
 def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer] | None:
-    """The layer of an island that ends with one of some operators, or with a bias behind it.
+    """Return the layer of an island that ends with one of some operators, or with its bias.
 
     Args:
         island: ends with one of the operators or with `add`.
         operators: Relax's names.
 
     Returns:
-        The island without the bias, and the layer; None for a sum of something else.
+        The island without the bias, and the layer; None for other sums.
 
     Raises:
-        NotAnIsland: data or weights that are no dequantized integers.
+        NoIntegerForm: data or weights that are not dequantized integers.
     """
     bias = None
     if tvm_api.operator_name(island.call) == "add":
@@ -94,13 +94,13 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
 
 
 def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
-    """Weights, bias, multipliers and shifts as constants.
+    """Return weights, bias, multipliers and shifts as constants.
 
     Raises:
-        NotAnIsland: dtypes or scales that integers cannot express.
+        NoIntegerForm: integers cannot express the dtypes or scales.
     """
     if layer.weights.integers.dtype not in (np.int8, np.int16):
-        raise NotAnIsland(f"the weights are {layer.weights.integers.dtype}, not of 8 bits")
+        raise NoIntegerForm(f"the weights are {layer.weights.integers.dtype}, not of 8 bits")
     source, weights, bias = layer.source, layer.weights, layer.bias
     arithmetic = layer.arithmetic
     channels = weights.integers.shape[0]
@@ -116,7 +116,7 @@ def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
         accumulator = source.scale.scale * weights.channel_scales()
         difference = np.abs(bias.scales.reshape(-1).astype(np.float64) - accumulator)
         if (difference > BIAS_TOLERANCE * result.scale.scale).any():
-            raise NotAnIsland("the bias has another scale than the products")
+            raise NoIntegerForm("the bias has another scale than the products")
     if arithmetic is Arithmetic.EVEN:
         sums = np.abs(weights.integers.reshape(channels, -1).astype(np.int64)).sum(axis=1)
         largest = np.abs(biases.astype(np.int64)) + source.scale.magnitude * sums
@@ -132,11 +132,11 @@ def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
 
 
 def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Arithmetic) -> Array:
-    """What a linear layer's accumulators are multiplied with, one factor or one for each channel.
+    """Return the factors of a linear layer's accumulators, one or one for each channel.
 
-    ONNX Runtime computes them in float32. For TensorFlow Lite they are float64, unlike LiteRT,
-    which multiplies the scales in float32 if there is one for all: so it is here for uint8, which
-    only LiteRT computes (`GetQuantizedConvolutionMultipler`).
+    ONNX Runtime computes them in float32, TensorFlow Lite Micro in float64. LiteRT multiplies the
+    scales in float32 if the weights have one scale (`GetQuantizedConvolutionMultipler`); that is
+    reproduced for uint8, which only LiteRT supports.
     """
     # Where integers of 16 bits are rounded once, as exact as can be.
     kind: type[np.floating[Any]] = np.float32 if arithmetic is Arithmetic.ORT else np.float64
@@ -145,34 +145,34 @@ def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Ar
     product = of_scales(source.scale.scale) * weights.channel_scales().astype(of_scales)
     factors: Array = product.astype(kind) / kind(result.scale.scale)
     if arithmetic is Arithmetic.ORT and not (factors < LARGEST_FACTOR).all():
-        raise NotAnIsland("the result's scale is too small for the operands'")
+        raise NoIntegerForm("the result's scale is too small for the operands'")
     return np.asarray(factors, np.float64)
 
 
 def _rounded_bias(
     bias: Array, source: Quantized, weights: Weights, dtype: np.dtype[Any]
 ) -> Weights:
-    """Real numbers as integers of the scale of the products, the nearest, ties to even.
+    """Return a real bias as integers of the products' scale, rounded to nearest, ties to even.
 
-    That is at most half an LSB of the accumulators away from what the model adds.
+    The rounding error is at most half an LSB of the accumulators.
 
     Raises:
-        NotAnIsland: a number has more bits than accumulators.
+        NoIntegerForm: a number needs more bits than the accumulators have.
     """
     scales = np.float32(source.scale.scale) * weights.channel_scales().astype(np.float32)
     scales = np.broadcast_to(scales, (weights.integers.shape[0],))
     if bias.size != scales.size:
-        raise NotAnIsland("the bias is not one number for each output channel")
+        raise NoIntegerForm("the bias is not one number for each output channel")
     quotients = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64))
     # `not <`, so that no number is refused too.
     if not (np.abs(quotients) < 2.0 ** (8 * dtype.itemsize - 2)).all():
-        raise NotAnIsland("the bias is too large for the scale of the products")
+        raise NoIntegerForm("the bias is too large for the scale of the products")
     return Weights(quotients.astype(dtype), scales)
 
 
 def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
     if bias.integers.dtype != dtype or bias.integers.size != channels:
-        raise NotAnIsland(f"the bias is not one {dtype} for each output channel")
+        raise NoIntegerForm(f"the bias is not one {dtype} for each output channel")
     if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
-        raise NotAnIsland("the bias is too large for its products")
+        raise NoIntegerForm("the bias is too large for its products")
     return bias.integers.reshape(-1)

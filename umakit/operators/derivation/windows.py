@@ -10,7 +10,7 @@ from typing import Any, SupportsInt
 from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.parameters import Pair, WindowFields
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Quantized, Weights
 
 LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
@@ -36,33 +36,33 @@ class Window:
 
     @classmethod
     def of(cls, attributes: Any) -> Window:
-        """The window of a convolution or pool.
+        """Return the window of a convolution or pool.
 
         Raises:
-            NotAnIsland: a layout that integer operators do not have.
+            NoIntegerForm: integer operators do not support the layout.
         """
         layout = str(getattr(attributes, "data_layout", None) or attributes.layout)
         if layout not in LAYOUTS:
-            raise NotAnIsland(f"the data layout is {layout}, not NHWC or NCHW")
+            raise NoIntegerForm(f"the data layout is {layout}, not NHWC or NCHW")
         flat = layout == "NCW"
         return cls(
             _pair(getattr(attributes, "pool_size", (0,) if flat else (0, 0))),
             _pair(attributes.strides),
             _pair(attributes.dilation),
-            _four(attributes.padding, flat),
+            _padding(attributes.padding, flat),
             LAYOUTS[layout],
         )
 
     def common(self) -> WindowFields:
-        """The fields that all `WindowParameters` have."""
+        """Return the fields that all `WindowParameters` have."""
         return {"strides": self.strides, "padding": self.padding, "layout": self.layout}
 
     def ordered(self, weights: Weights, layout: str) -> Weights:
         """Weights as [O, KH, KW, I] for data in NHWC, as [O, I, KH, KW] for data in NCHW.
 
         Args:
-            weights: a convolution's.
-            layout: their axes, for example `OIHW`, `IOHW` or `OIW`.
+            weights: weights of a convolution.
+            layout: axes of the weights, for example `OIHW`, `IOHW` or `OIW`.
         """
         if "H" not in layout:
             layout = layout.replace("W", "HW")
@@ -76,10 +76,10 @@ class Window:
 def on_images(
     island: Island, source: Quantized, make: Callable[[Island, Quantized], tvm_api.Call]
 ) -> tvm_api.Call:
-    """A call of an operator of images, between two reshapes where the data is [N, C, W].
+    """Return a call of an operator on images, between two reshapes if the data is [N, C, W].
 
     Args:
-        island: where the operator is recognized.
+        island: the operator with its quantize.
         source: the data.
         make: (island whose result has rank 4, data of rank 4) -> call.
     """
@@ -90,7 +90,7 @@ def on_images(
     span = island.result.span
     batch, channels, *rest = tvm_api.static_shape(source.integers) or ()
     if len(shape) != 3 or len(rest) != 1:
-        raise NotAnIsland(f"there is no integer form for {len(shape)} dimensions")
+        raise NoIntegerForm(f"there is no integer form for {len(shape)} dimensions")
     image = tvm_api.make_call(reshape(source.integers, (batch, channels, 1, *rest)), span=span)
     data = Quantized(island.emit(image), source.scale)
     call = make(island.with_result(shape=(*shape[:2], 1, *shape[2:])), data)
@@ -98,21 +98,21 @@ def on_images(
 
 
 def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
-    """Rows or columns that TensorFlow's SAME adds before and after, for ceil(size / stride)."""
+    """Return the padding before and after for TensorFlow's SAME: ceil(size / stride) positions."""
     reach = (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1
     total = max(reach - size, 0)
     return total // 2, total - total // 2
 
 
 def _pair(values: Iterable[SupportsInt]) -> Pair:
-    """Of rows and columns; a single number is of columns."""
+    """Return numbers for rows and columns; a single number is that of columns, with 1 row."""
     numbers = [int(value) for value in values]
     first, second = [1] * (2 - len(numbers)) + numbers
     return first, second
 
 
-def _four(values: Iterable[SupportsInt], flat: bool) -> tuple[int, int, int, int]:
-    """Padding as top, left, bottom, right."""
+def _padding(values: Iterable[SupportsInt], flat: bool) -> tuple[int, int, int, int]:
+    """Return a padding as (top, left, bottom, right)."""
     numbers = [int(value) for value in values]
     if flat:
         left, right = numbers * (2 // len(numbers))

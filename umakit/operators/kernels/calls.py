@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From calls of integer operators to kernels."""
+"""Kernels for calls of integer operators."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KernelOfOperands = Callable[[Any, Shapes, list[str]], tvm_api.PrimFunc]
 
 
 def shape_of(expression: tvm_api.Expr) -> tuple[int, ...]:
-    """The shape of an operand.
+    """Return the shape of an operand.
 
     Raises:
-        LoweringError: it is symbolic.
+        LoweringError: the shape is symbolic.
     """
     shape = tvm_api.static_shape(expression)
     if shape is None:
@@ -27,7 +27,7 @@ def shape_of(expression: tvm_api.Expr) -> tuple[int, ...]:
 
 
 def kernel_of_operands(function: KernelOfOperands) -> Kernel:
-    """A kernel that gets the operands of the call as they are.
+    """Return a function (parameters, call) -> call of a kernel with the call's own operands.
 
     Args:
         function: makes the prim func.

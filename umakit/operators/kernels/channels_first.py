@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer convolutions of data in NCHW, without a transposition.
 
-Ungrouped convolutions are in `gathered`, for either layout. Here are those with groups or few
-output channels: the positions of a row of the result are computed at once, so that the innermost
+Ungrouped convolutions are in `gathered`, for either layout. This file has those with groups or few
+output channels: the positions of a row of the result are computed together, so that the innermost
 loop runs along a row of the image.
 """
 
@@ -44,14 +44,14 @@ def conv2d(
     layer: Constants,
     zero_point: int,
 ) -> tvm_api.PrimFunc:
-    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+    """Return the kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data_shape: [N, C, H, W].
-        data_dtype: of the data.
+        data_dtype: dtype of the data.
         layer: the constants; weights are [O, C / groups, KH, KW].
-        zero_point: of the data; 0 if it is in the bias already.
+        zero_point: zero point of the data; 0 if it is in the bias already.
     """
     vertical, horizontal = window_axes(parameters, data_shape, layer)
     data = buffer("data", data_shape, data_dtype)
@@ -100,15 +100,15 @@ def _along_row(
     width: Extent,
     add_term: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
 ) -> tvm_api.Stmt:
-    """The products of a row of the window with all positions of a tile.
+    """Return the statements that multiply a row of the window with all positions of a tile.
 
-    Where the whole row of the window is inside the image, which is so but for a few positions at
-    either end, its products are added in one go.
+    Where the whole row of the window is inside the image, which holds except for a few positions
+    at either end, its products are added in one loop.
 
     Args:
         axis: columns of the window.
         first: position of the tile.
-        width: of the tile.
+        width: width of the tile.
         add_term: (element of the window, position in the tile) -> statements.
     """
 
@@ -142,16 +142,16 @@ def _along_row(
 def _positions(
     axis: Axis, element: tvm_api.PrimExpr, first: tvm_api.PrimExpr, width: Extent
 ) -> Span:
-    """At which positions of a tile an element of the window is inside the image.
+    """Return the positions of a tile at which an element of the window is inside the image.
 
     Args:
-        axis: of the window.
+        axis: axis of the window.
         element: of the window.
         first: position of the tile.
-        width: of the tile.
+        width: width of the tile.
 
     Returns:
-        First position, counted from the tile's, and the one after the last, which may be before.
+        First position relative to the tile, and end position, which is smaller if there are none.
     """
     if axis.inside:
         return int32(0), int32(width)
@@ -163,7 +163,7 @@ def _positions(
 
 
 def _ceiling(distance: tvm_api.PrimExpr, stride: int) -> tvm_api.PrimExpr:
-    """max(0, distance) / stride, rounded up."""
+    """Return max(0, distance) / stride, rounded up."""
     positive = tirx.max(distance, int32(0))
     if stride == 1:
         return positive

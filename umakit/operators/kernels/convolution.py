@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of convolutions in NHWC, and what all kernels of layers with weights share."""
+"""Kernels of convolutions in NHWC, and parts that all kernels of layers with weights share."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Constants:
     shifts: Array
 
     def without_zero_point(self, zero_point: int) -> Constants:
-        """With the data's zero point moved into the bias: sum((x - z) w) = sum(x w) - z sum(w).
+        """Move the data's zero point into the bias: sum((x - z) w) = sum(x w) - z sum(w).
 
-        That holds where no padding is left out, and in integers that wrap around always.
+        That holds in integers that wrap around, if no padding is left out of the sum.
         """
         if zero_point == 0:
             return self
@@ -79,7 +79,7 @@ class Constants:
 
     @property
     def bits(self) -> int:
-        """Of accumulators."""
+        """Number of bits of accumulators."""
         return 8 * self.bias.itemsize
 
     def arrays(self) -> list[Array]:
@@ -87,7 +87,7 @@ class Constants:
         return [self.weights, self.bias, self.multipliers, self.shifts]
 
     def buffers(self) -> list[tvm_api.Buffer]:
-        """Parameters for them."""
+        """Return the buffers of a kernel's parameters for the constants."""
         names = ("weights", "bias", "multipliers", "shifts")
         return [
             buffer(name, array.shape, str(array.dtype))
@@ -97,30 +97,30 @@ class Constants:
     def factor(
         self, multipliers: tvm_api.Buffer, shifts: tvm_api.Buffer, channel: tvm_api.PrimExpr
     ) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
-        """What a channel's accumulator is multiplied with."""
+        """Return the multiplier and shift of a channel's accumulator."""
         index = channel if self.multipliers.size > 1 else int32(0)
         return multipliers[index], shifts[index]
 
 
 def constants_of(call: tvm_api.Call) -> Constants:
-    """The constants among the operands of a call: all but the data."""
+    """Return the constants among the operands of a call: all operands but the data."""
     arrays = [tvm_api.constant_array(argument) for argument in call.args[1:]]
     weights, bias, multipliers, shifts = (array for array in arrays if array is not None)
     return Constants(weights, bias, multipliers, shifts)
 
 
 def as_operands(arrays: Sequence[Array]) -> list[tvm_api.GenericConst]:
-    """Arrays as constants of Relax."""
+    """Return arrays as constants of Relax."""
     return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
 def product(data: tvm_api.PrimExpr, weight: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
-    """(data - zero point) * weight in 32 bits, written so that compilers see 16-bit factors."""
+    """Return (data - zero point) * weight in 32 bits, so that compilers see 16-bit factors."""
     return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
 
 
 def shifted(data: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
-    """data - zero point in 16 bits, or in 32 where those do not hold it."""
+    """Return data - zero point in 16 bits, or in 32 bits if it does not fit."""
     dtype = tvm_api.dtype_of(data)
     if dtype == "uint16" or (dtype == "int16" and zero_point):
         return int32(data) - int32(zero_point)
@@ -171,18 +171,18 @@ def conv2d(
     layer: Constants,
     zero_point: int,
 ) -> tvm_api.PrimFunc:
-    """Kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+    """Return the kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
     The accumulators of a block of output channels are in registers, so that an element of the
     data is loaded once for all of them. Where it can be, a row of the window and its channels are
     one contiguous run.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data_shape: [N, H, W, C].
-        data_dtype: of the data.
+        data_dtype: dtype of the data.
         layer: the constants.
-        zero_point: of the data; 0 if it is in the bias already.
+        zero_point: zero point of the data; 0 if it is in the bias already.
     """
     batch, _, _, channels = data_shape
     vertical, horizontal = window_axes(parameters, data_shape, layer)
@@ -239,8 +239,8 @@ def window_loops(
     """Loops over a window.
 
     Args:
-        rows, columns: how many of each.
-        channels: how many of each element.
+        rows, columns: numbers of rows and columns of the window.
+        channels: number of channels of each element.
         contiguous: whether a row of the window and its channels are one run in memory, which
             takes one loop.
         body: (row, column, channel) -> statements.
@@ -259,8 +259,8 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
 
     Args:
         batch: number of images.
-        vertical, horizontal: the window.
-        body: of a position.
+        vertical, horizontal: axes of the window.
+        body: (image, row, column) -> statements.
     """
 
     def position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -277,11 +277,11 @@ def tiled_conv2d(
     layer: Constants,
     zero_point: int,
 ) -> tvm_api.PrimFunc:
-    """The same, with the accumulators of a tile of output channels at once.
+    """Return the same kernel, computing a tile of output channels together.
 
-    It suits depthwise convolutions of data in NHWC, and those whose windows are too small for
-    `gathered`. The weights are those of `channels_last`, so that the innermost loop over output
-    channels is contiguous.
+    It is faster for depthwise convolutions in NHWC, and for convolutions whose windows are too
+    small for `gathered`. Weights are ordered by `channels_last`, so that the innermost loop, over
+    output channels, is contiguous.
     """
     batch, channels = data_shape[0], channel_count(parameters, data_shape)
     outputs = channel_count(parameters, parameters.output_shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of kernels that compute one element of the result after the other."""
+"""Parts of elementwise kernels."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def binary_kernel(
     combine: Combine,
     by: tuple[int, int],
 ) -> tvm_api.PrimFunc:
-    """Kernel (left, right, output) that combines elements of tensors that broadcast.
+    """Return the kernel (left, right, output) that combines elements of tensors that broadcast.
 
     Args:
-        parameters: of the operator.
-        shapes, dtypes: of left and right.
-        combine: two elements.
-        by: multiplier and shift of what they are combined to.
+        parameters: parameters of the operator.
+        shapes, dtypes: shapes and dtypes of left and right.
+        combine: (left element, right element) -> statements and value.
+        by: multiplier and shift that rescale the combined value.
     """
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -64,7 +64,7 @@ def binary_kernel(
 def on_common_scale(
     parameters: CommonScaleParameters, left: tvm_api.Expr, right: tvm_api.Expr
 ) -> tuple[list[tvm_api.Stmt], tuple[tvm_api.Expr, tvm_api.Expr]]:
-    """Statements, and two elements as int32 on the common scale."""
+    """Return statements, and two elements as int32 on the common scale."""
     values, statements = [], []
     for name, element, zero_point, by, shift in zip(
         ("left", "right"), (left, right), parameters.zero_points, parameters.multipliers[:2],
@@ -81,7 +81,7 @@ def on_common_scale(
 def factor_by_sign(
     value: tvm_api.PrimExpr, multipliers: tuple[int, int], shifts: tuple[int, int]
 ) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
-    """The first factor for values of at least 0, the second for those below."""
+    """Return the first factor for values of at least 0, the second for negative values."""
     multiplier, shift = (
         tirx.Select(value < int32(0), int32(below), int32(above))
         for above, below in (multipliers, shifts)
@@ -90,6 +90,6 @@ def factor_by_sign(
 
 
 def broadcast(place: Sequence[tvm_api.PrimExpr], shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
-    """Indices into an operand for a place of the result; axes of one element repeat."""
+    """Return the indices into an operand for an index of the result; axes of one element repeat."""
     own = place[len(place) - len(shape) :]
     return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

@@ -2,10 +2,10 @@
 """Integer convolutions as a matrix product: one or two windows times four output channels.
 
 Eight accumulators are in registers: two elements of data and four weights make eight products.
-The windows are copied first, as im2col does for a whole image: with the zero point taken off,
-padding filled in and in 16 bits, which is what processors with vectors multiply fastest and the
-same to others (data of 16 bits less a zero point takes 32). That costs little next to the
-products with all output channels, and makes one contiguous run of a window in either layout.
+The windows are copied first, as im2col does for a whole image, with the zero point subtracted and
+padding filled in, as 16-bit numbers, which processors with vector units multiply fastest (16-bit
+data minus a zero point takes 32 bits). The copy costs little compared to the products with all
+output channels, and makes a window one contiguous run in either layout.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def conv2d(
     """Kernel (data, weights, bias, multipliers, shifts, output) of an ungrouped convolution.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data_shape: in the operator's layout.
-        data_dtype: of the data.
+        data_dtype: dtype of the data.
         layer: the constants, weights in the operator's layout.
-        zero_point: of the data.
+        zero_point: zero point of the data.
     """
     outputs, elements = len(layer.bias), layer.weights[0].size
     rows, columns = image_size(parameters, parameters.output_shape)
@@ -140,15 +140,15 @@ def _copy(
     axes: tuple[Axis, Axis],
     where: tuple[Position, tvm_api.PrimExpr],
 ) -> tvm_api.Stmt:
-    """Copy a window, in the order of its weights.
+    """Return statements that copy a window in the order of its weights.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data: the image.
-        zero_point: of the data.
-        windows: where to, [window, element].
+        zero_point: zero point of the data.
+        windows: buffer of the copy, [window, element].
         axes: rows and columns of the window.
-        where: position (image, row, column) and number of the window.
+        where: (image, row, column) of the window, and its index in `windows`.
     """
     (n, y, x), number = where
     vertical, horizontal = axes

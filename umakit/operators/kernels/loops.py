@@ -60,10 +60,10 @@ def buffers(
 
 
 def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
-    """A local array of accumulators.
+    """Return a local array of accumulators.
 
-    They are unsigned, which wraps around by C's rules. Accumulators of int32 that go through casts
-    to unsigned and back are miscompiled by GCC 12.2 at -O3 in average pools.
+    They are unsigned, because unsigned integers wrap around in C. GCC 12.2 at -O3 miscompiles
+    average pools whose int32 accumulators are cast to unsigned and back.
     `umakit.codegen.signed_sums` makes those signed that cannot overflow.
     """
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
@@ -104,7 +104,7 @@ def loop(
     """`for name in range(extent)`; a loop of one turn is its body.
 
     Args:
-        name: of the variable.
+        name: name of the variable.
         extent: number of turns.
         body: from the variable to statements.
     """
@@ -138,8 +138,8 @@ def add_products(
 ) -> tvm_api.Stmt:
     """Add the products of each element of the data with each weight to a sum of their own.
 
-    One load serves several products. Factors have 16 bits for compilers to see; gcc sees them if
-    those of the weights are not shared.
+    One load serves several products. Factors are cast to 16 bits so that compilers use 16-bit
+    multiplications; gcc does so only if the casts of the weights are not shared.
 
     Args:
         accumulator: those of the first element come first.
@@ -158,7 +158,8 @@ def add_element_to(
 ) -> tvm_api.Stmt:
     """`accumulator[index] += value`, for an int32 value no larger than an element of the data.
 
-    By way of a variable: gcc takes the sum of a cast load for a change of sign.
+    The value is bound to a variable first, because gcc mistakes the sum of a cast load for a
+    change of sign.
     """
     element = tirx.Var("element", "int32")
     return sequence(tirx.Bind(element, value), add_to(accumulator, index, element))
@@ -177,7 +178,7 @@ def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) 
     """`count` channels in tiles of at most `TILE`.
 
     Args:
-        count: of all channels.
+        count: number of channels.
         body: (first channel, number of channels) -> statements.
     """
     if count <= TILE:
@@ -201,14 +202,14 @@ def blocks(
 ) -> tvm_api.Stmt:
     """`count` channels or positions in blocks, or all in one if there are fewer.
 
-    The last block ends with the last one: it may compute some a second time, which takes no code
-    of its own.
+    The last block ends with the last element and may overlap the one before, so that it needs no
+    code of its own.
 
     Args:
-        count: of all.
-        body: from the first of a block to statements.
-        size: of a block.
-        name: of the loop over blocks in C.
+        count: number of channels or positions.
+        body: (first element of a block) -> statements.
+        size: size of a block.
+        name: name of the loop over blocks in C.
     """
     if count <= size:
         return body(int32(0))
@@ -230,11 +231,11 @@ def store_rescaled(
     """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
 
     Args:
-        output: where to.
-        indices: of the element.
+        output: buffer of the result.
+        indices: indices of the element.
         value: an int32 expression, or an int64 one (see `requantize`).
         factor: multiplier and shift.
-        parameters: about the output.
+        parameters: parameters of the operator, which describe the output.
     """
     statements, scaled = bound("scaled", requantize(value, *factor, parameters.arithmetic))
     store = store_shifted(output, indices, scaled, parameters.output_zero_point, parameters)
@@ -242,9 +243,9 @@ def store_rescaled(
 
 
 def bound(name: str, value: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
-    """A variable for a value that reads data, and its binding.
+    """Return a variable for a value that reads data, and its binding.
 
-    TVM puts other values in the place of their variables, which would be left without a use.
+    TVM substitutes other values for their variables, which would remain unused.
     """
     if not tvm_api.collect(value, tvm_api.TensorLoad):
         return [], value
@@ -283,12 +284,12 @@ def store_clipped(
 def kernel(
     parameters: Sequence[tvm_api.Buffer], body: tvm_api.Stmt, *, inside: bool = False
 ) -> tvm_api.PrimFunc:
-    """A prim func that is left alone by fusion, and has no block for the CPU's scheduling rules.
+    """Return a prim func that fusion ignores and that has no block for the CPU's scheduling rules.
 
     Args:
         parameters: its buffers, the output last.
         body: statements.
-        inside: whether positions that depend on data are inside of their tensors for all data.
+        inside: whether indices that depend on data are in range for all data.
     """
     attributes = {"op_pattern": tvm_api.OPAQUE_OPERATOR_PATTERN, KEEPS_NAMES: True}
     if inside:

@@ -32,7 +32,7 @@ tirx = tvm_api.tirx
 def pool_of_operands(
     reduction: Callable[[int, tvm_api.PrimExpr], WindowReduction],
 ) -> KernelOfOperands:
-    """What makes the kernel (data, output) of a pool whose results keep the data's scale."""
+    """Return a function that makes the kernel (data, output) of a pool without change of scale."""
 
     def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
         output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -57,16 +57,16 @@ def pool_kernel(
     store: Callable[[list[tvm_api.PrimExpr], tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
     dilation: Pair = (1, 1),
 ) -> tvm_api.PrimFunc:
-    """Kernel (data, results) of a pool.
+    """Return the kernel (data, results) of a pool.
 
-    In NHWC the channels of a position are computed side by side, in NCHW one after the other.
+    In NHWC the channels of a position are computed together, in NCHW one after the other.
 
     Args:
-        parameters: of the operator.
+        parameters: parameters of the operator.
         data_shape: [N, H, W, C] or [N, C, H, W], as the parameters say.
-        data_dtype: of the data.
-        results: buffers behind the data, the output last.
-        reduction: (channels at once, elements of the window) -> how a window becomes one number.
+        data_dtype: dtype of the data.
+        results: buffers after the data, the output last.
+        reduction: (channels computed together, elements of the window) -> the reduction.
         store: (indices, int32 result, elements of the window) -> statement.
         dilation: distance of the window's rows and columns.
     """
@@ -134,7 +134,7 @@ def _axes(parameters: Pool2d, data_shape: tuple[int, ...], dilation: Pair) -> tu
 
 @dataclass(frozen=True)
 class WindowReduction:
-    """How a window becomes one number, for each of several channels.
+    """The reduction of a window to one number, for each of several channels.
 
     Attributes:
         results: local array, one element for each channel.
@@ -150,7 +150,7 @@ class WindowReduction:
 
 
 def largest(channels: int, count: tvm_api.PrimExpr) -> WindowReduction:
-    """The largest of each window."""
+    """Return the reduction to the largest element of a window."""
     results = tirx.decl_buffer([channels], "int32", "largest", scope="local")
     return WindowReduction(
         results,

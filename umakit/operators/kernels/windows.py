@@ -20,12 +20,12 @@ class Axis:
     """Rows or columns of a sliding window.
 
     Attributes:
-        size: of the image.
-        outputs: positions of the window.
-        extent: elements of the window.
-        stride: between positions.
-        dilation: between elements.
-        before: padding in front.
+        size: size of the image.
+        outputs: number of positions of the window.
+        extent: number of elements of the window.
+        stride: distance between positions.
+        dilation: distance between elements.
+        before: padding before the image.
     """
 
     size: int
@@ -52,17 +52,17 @@ class Axis:
         return not (self.reaches_before or self.reaches_after)
 
     def source(self, position: tvm_api.PrimExpr, element: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """The image's index of an element of the window at a position."""
+        """Return the index in the image of an element of the window at a position."""
         return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
 
     def clipped(self, position: tvm_api.PrimExpr) -> Span:
-        """First element of the window that is inside the image, and how many there are.
+        """Return the first element of the window inside the image, and the number of such elements.
 
         Args:
-            position: of the window.
+            position: position of the window.
 
         Returns:
-            32-bit expressions; the count may be below 0 for none.
+            32-bit expressions; a negative count means none.
         """
         first, count = int32(0), int32(self.extent)
         start = position * int32(self.stride)
@@ -73,7 +73,7 @@ class Axis:
         return first, count - first
 
     def _steps(self, distance: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """How many elements lie before a distance, which may be negative."""
+        """Return the number of elements before a distance, which may be negative."""
         positive = tirx.max(distance, int32(0))
         if self.dilation == 1:
             return positive

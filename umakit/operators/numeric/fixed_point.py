@@ -3,7 +3,7 @@
 
 A factor becomes `multiplier * 2**(shift - 31)` with a 32-bit multiplier, after B. Jacob et al.,
 "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference"
-(2018), section 2.2, in the variants of the runtimes whose results are to be met. Kernels and
+(2018), section 2.2, in the variants of the runtimes whose rounding is reproduced. Kernels and
 drivers compute with them as `umakit/requantize.h` says; the functions here are for constants.
 """
 

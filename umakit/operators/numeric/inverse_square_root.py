@@ -54,7 +54,7 @@ def _saturated(value: int) -> int:
 def in_fixed_point(
     value: tvm_api.PrimExpr,
 ) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr, tvm_api.PrimExpr]:
-    """Statements, and int32 expressions of multiplier and shift of 1 / sqrt(value).
+    """Return statements, and int32 expressions of multiplier and shift of 1 / sqrt(value).
 
     Args:
         value: int32 expression that reads data, 0 to `LARGEST`; 0 counts as 1.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What backends are offered: integer operators with their layer, layouts and constraints."""
+"""Base classes of patterns: constraints, layouts, and the parameters that a driver gets."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend is told about an offloaded integer operator: one dataclass for each pattern.
+"""Parameters of an offloaded integer operator for a backend: one dataclass for each pattern.
 
 A class adds shapes and dtypes to the parameters of `umakit.operators`, and says in
 which order a driver receives them.
@@ -24,7 +24,7 @@ ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 
 
 BIAS_DTYPES = {"int16": "int64"}
-"""By dtype of the data, where it is not int32. Accumulators have as many bits, and multipliers of
+"""Bias dtype by data dtype, where it is not int32. Accumulators have as many bits; multipliers of
 accumulators of 64 bits have 15 if they are rounded as `tflm`:
 result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
 else see `umakit_requantize_even`."""
@@ -32,13 +32,13 @@ else see `umakit_requantize_even`."""
 
 @dataclass(frozen=True, kw_only=True)
 class Composite:
-    """What all patterns have in common.
+    """Parameters that all patterns have.
 
     Attributes:
-        data_shape: of the (left) operand.
-        data_dtype: of the operands, for example `int8`.
-        then: a second change of scale behind the operator, in the same call; None for a backend
-            that does not ask for it.
+        data_shape: shape of the (left) operand.
+        data_dtype: dtype of the operands, for example `int8`.
+        then: a second change of scale after the operator, in the same call; None if the backend
+            does not support it.
     """
 
     data_shape: Shape
@@ -64,13 +64,13 @@ class Composite:
 
     @property
     def _parameters(self) -> Parameters:
-        """Itself: what inherits this class inherits the parameters of an operator, too."""
+        """Return the object itself, as the parameters of an operator that subclasses inherit."""
         assert isinstance(self, Parameters)
         return self
 
     @property
     def scalars(self) -> dict[str, int]:
-        """The driver's arguments behind the pointers, by name, in their order."""
+        """The driver's arguments after the pointers, by name, in their order."""
         raise NotImplementedError
 
     @property
@@ -83,19 +83,19 @@ class Composite:
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
-        """Shapes of the arrays behind the driver's pointers by name, in their order."""
+        """Shapes of the arrays of the driver's pointers by name, in their order."""
         return {"data": self.data_shape, "result": self._parameters.output_shape}
 
     @property
     def operand_bytes(self) -> dict[str, int]:
-        """Sizes of the arrays behind the driver's pointers by name, in their order."""
+        """Sizes in bytes of the arrays of the driver's pointers by name, in their order."""
         return {
             name: math.prod(shape) * tvm_api.element_bytes(self.pointer_types[name])
             for name, shape in self.operand_shapes.items()
         }
 
     def ending(self) -> dict[str, int]:
-        """The last arguments of every driver: how results become integers."""
+        """The last arguments of every driver: the rounding of results to integers."""
         return {**self._result_arguments(), **self._then_arguments()}
 
     def _result_arguments(self) -> dict[str, int]:
@@ -109,7 +109,7 @@ class Composite:
         }
 
     def _then_arguments(self) -> dict[str, int]:
-        """Of the second change of scale, if there is one."""
+        """Return the arguments of the second change of scale, if there is one."""
         if self.then is None:
             return {}
         return {
@@ -186,7 +186,7 @@ class Image:
 
 
 def window_arguments(layer: WindowParameters) -> dict[str, int]:
-    """The driver's arguments about steps and padding of a window."""
+    """Return the driver's arguments for strides and padding of a window."""
     top, left, bottom, right = layer.padding
     return {
         "stride_y": layer.strides[0],
@@ -200,12 +200,12 @@ def window_arguments(layer: WindowParameters) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Binary(Composite):
-    """What additions and products have in common.
+    """Parameters that additions, differences and products have.
 
     Attributes:
-        right_shape: of the right operand.
-        broadcasts: whether the driver is told the shapes of both operands, because they may
-            differ; else their number of elements only.
+        right_shape: shape of the right operand.
+        broadcasts: whether the driver gets the shapes of both operands, because they may differ;
+            otherwise it gets only their number of elements.
     """
 
     POINTERS: ClassVar[tuple[str, ...]] = ("left", "right", "result")
@@ -236,7 +236,7 @@ class Binary(Composite):
 
 @dataclass(frozen=True, kw_only=True)
 class QPool2d(Pool2d, Composite, Image):
-    """A pool; data and result have one scale, and padding does not take part."""
+    """A pool whose data and result have the same scale; padding is ignored."""
 
     @property
     def scalars(self) -> dict[str, int]:

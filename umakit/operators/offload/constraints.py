@@ -18,7 +18,7 @@ They are `Any`: each pattern has a class of its own, and what a constraint reads
 """
 
 Pairs = int | Iterable[int | Pair] | None
-"""What there is: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
+"""Supported sizes: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
 any."""
 
 Sides = tuple[int, int, int, int]
@@ -35,7 +35,7 @@ V = TypeVar("V", str, int)
 
 
 class OtherOperator(str):
-    """A refusal because the match is another operator; told only if no pattern says more."""
+    """A refusal because the match is another operator; reported only if no pattern says more."""
 
 
 PADDINGS = ("valid", "same")
@@ -43,13 +43,13 @@ LAYOUTS = ("NHWC", "NCHW")
 
 
 def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal: str) -> Constraint:
-    """Rows and columns of something are one of a few.
+    """Return the constraint that a (rows, columns) pair is one of the supported ones.
 
     Args:
-        wanted: a number, or several; a pair among several is rows x columns.
-        name: of what, for the sentence.
+        wanted: a number or several; a pair in a list is rows x columns.
+        name: name of the pair, for the message.
         read: parameters -> (rows, columns).
-        refusal: rest of the sentence, before the list of what there is.
+        refusal: rest of the message, before the list of supported pairs.
     """
     if wanted is None:
         return _anything
@@ -64,22 +64,22 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
 
 
 def _pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
-    """A list of (rows, columns)."""
+    """Return a list of (rows, columns)."""
     items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
     for pair in pairs:
         if len(pair) != 2 or not all(isinstance(n, int) and n >= 1 for n in pair):
-            raise BackendError(f"{name} {wanted!r} is no list of sizes like [1, (3, 3)]")
+            raise BackendError(f"{name} {wanted!r} is not a list of sizes like [1, (3, 3)]")
     if not pairs:
         raise BackendError(f"{name} is an empty list", fix="None stands for any")
     return [(rows, columns) for rows, columns in pairs]
 
 
 def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] | None:
-    """The names that are given, after a look that all of them exist; None for any.
+    """Return the given names after checking that all of them exist; None for any.
 
     Raises:
-        BackendError: one is not.
+        BackendError: a name does not exist.
     """
     given = _listed(wanted)
     for item in given or ():
@@ -89,7 +89,7 @@ def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] |
 
 
 def _listed(wanted: V | Iterable[V] | None) -> list[V] | None:
-    """What is given, which may be an iterator: it is read once."""
+    """Return the given values as a list; an iterator can be read only once."""
     if wanted is None:
         return None
     return [wanted] if isinstance(wanted, (str, int)) else list(wanted)
@@ -98,12 +98,12 @@ def _listed(wanted: V | Iterable[V] | None) -> list[V] | None:
 def one_of(
     wanted: V | Iterable[V] | None, read: Callable[[Any], V], say: Callable[[V, str], str]
 ) -> Constraint:
-    """A value is one of a few.
+    """Return the constraint that a value is one of the supported ones.
 
     Args:
         wanted: a value, a list of them, or None for any.
         read: parameters -> value.
-        say: (value, what there is) -> the sentence.
+        say: (value, supported values) -> the message.
     """
     values = _listed(wanted)
     if values is None:
@@ -118,7 +118,7 @@ def one_of(
 
 
 def multiple_of(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constraint:
-    """A number of things is a multiple of another."""
+    """Return the constraint that a count is a multiple of a number."""
     if wanted is None:
         return _anything
     if wanted < 1:
@@ -132,7 +132,7 @@ def multiple_of(wanted: int | None, name: str, read: Callable[[Any], int]) -> Co
 
 
 def at_most(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constraint:
-    """A number of things has a limit."""
+    """Return the constraint that a count does not exceed a limit."""
     if wanted is None:
         return _anything
 
@@ -144,7 +144,7 @@ def at_most(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constr
 
 
 def padding_is(wanted: Padding) -> Constraint:
-    """Padding is one of a few."""
+    """Return the constraint that the padding is one of the supported ones."""
     if wanted is None:
         return _anything
     items = list(_paddings(wanted))
@@ -161,7 +161,7 @@ def padding_is(wanted: Padding) -> Constraint:
 def _paddings(
     wanted: str | int | Sides | Iterable[str | int | Sides],
 ) -> Iterable[str | int | Sides]:
-    """Each padding that is allowed."""
+    """Return all supported paddings."""
     if isinstance(wanted, (str, int)) or _is_sides(wanted):
         wanted = [wanted]
     for item in wanted:
@@ -178,7 +178,7 @@ def _is_sides(value: object) -> TypeGuard[Sides]:
 
 
 def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
-    """Padding as (top, left, bottom, right)."""
+    """Return a padding as (top, left, bottom, right)."""
     if isinstance(item, tuple):
         return item
     if isinstance(item, int):
@@ -193,12 +193,12 @@ def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
 
 
 def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
-    """Anything else: a condition and the sentence when it holds."""
+    """Return the constraint that a condition does not hold, with the message if it does."""
     return lambda layer: say(layer) if read(layer) else ""
 
 
 def types(dtypes: Names, rounding: Names = None) -> list[Constraint]:
-    """Of operands, result and products."""
+    """Return the constraints on the dtypes of operands and result and the rounding of products."""
 
     def said(part: str) -> Callable[[str, str], str]:
         return lambda found, few: f"{found} {part}: the accelerator computes {few}"
@@ -234,5 +234,5 @@ def _padding_text(item: str | int | Sides) -> str:
 
 
 def _or(texts: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """Return texts joined as `a, b or c`."""
     return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

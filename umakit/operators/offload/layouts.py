@@ -32,7 +32,7 @@ _PART = re.compile(r"\s*(?:([A-Z])(?:/(\d+))?|(\d+)([a-z]))")
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """An order of axes and blocks.
+    """The order of the axes and blocks of an array.
 
     Attributes:
         axes: of the array as umakit holds it, for example `OHWI`.
@@ -51,14 +51,14 @@ class WeightLayout:
         return {axis: block for axis, block in self.parts if block}
 
     def stored_shape(self, shape: Sequence[int]) -> Shape:
-        """Shape in this layout of an array of a shape; axes are filled up to whole blocks."""
+        """Return the shape of an array in this layout; axes are padded to whole blocks."""
         extents = dict(zip(self.axes, shape, strict=True))
         return tuple(
             block or -(-extents[axis] // self.blocks.get(axis, 1)) for axis, block in self.parts
         )
 
     def stored(self, array: Array) -> Array:
-        """An array in this layout; what fills an axis up to whole blocks is 0."""
+        """Return an array in this layout; axes are padded with zeros to whole blocks."""
         missing = [-extent % self.blocks.get(axis, 1) for axis, extent in self._extents(array)]
         filled = np.pad(array, [(0, count) for count in missing])
         split: list[int] = []
@@ -71,7 +71,7 @@ class WeightLayout:
         return np.ascontiguousarray(filled.reshape(split).transpose(order))
 
     def index(self, *indices: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
-        """Indices in this layout, as TIR, of the element that has these in the plain array."""
+        """Return the indices in this layout, as TIR, of an element of the plain array."""
         place = dict(zip(self.axes, indices, strict=True))
         result = []
         for axis, block in self.parts:
@@ -88,11 +88,11 @@ class WeightLayout:
 
 
 def weight_layout(text: str, axes: str) -> WeightLayout:
-    """Read a layout.
+    """Parse a layout.
 
     Args:
         text: for example `O/8 HWI 8o`.
-        axes: those of the array, for example `OHWI`.
+        axes: axes of the array, for example `OHWI`.
 
     Raises:
         BackendError: an axis is missing, named twice, unknown, or blocked in two sizes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pattern matched: calls of integer operators, and what stands behind them."""
+"""The match of a pattern: calls of an integer operator and of the operators after it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ UNIT = (2**30, 1)
 
 
 class NotReadable(Exception):
-    """A match that no driver call can stand for; its text says why."""
+    """A match that cannot become a driver call; the message says why."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """The calls that one call of a driver stands for.
+    """The calls that one driver call replaces.
 
     Attributes:
         operator: the call of the integer operator.
         addition: the call of the addition of its result and another tensor, or None.
         side: position of the operator's result among the operands of the addition.
-        follower: the call of a clip, relu or requantize behind all that, or None.
+        follower: the call of a clip, relu or requantize of the result, or None.
     """
 
     operator: tvm_api.Call
@@ -38,7 +38,7 @@ class Match:
 
     @property
     def operands(self) -> list[tvm_api.Expr]:
-        """What the match reads: operands of the operator, and behind its data the addend."""
+        """The operands of the operator, with the addend after the data."""
         data, *constants = self.operator.args
         return [data, *constants] if self.addition is None else [data, self.addend, *constants]
 
@@ -51,7 +51,7 @@ class Match:
 
 
 def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]:
-    """An operator with what stands behind it, and the change of scale that is left over."""
+    """Return an operator with its follower included, and a change of scale that remains."""
     name = tvm_api.operator_name(follower)
     if name == f"{PREFIX}{Requantize.operator}":
         change = Requantize.of(follower)
@@ -69,26 +69,26 @@ def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]
 
 
 def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
-    """Least and largest integer that a clip or relu lets through."""
+    """Return the least and largest integer of a clip or relu."""
     if name == "nn.relu":
         return 0, 2**31 - 1
     try:
         low, high = (tvm_api.float_argument(argument) for argument in follower.args[1:3])
     except ValueError:
-        raise NotReadable("the bounds of a clip are no constants") from None
+        raise NotReadable("the bounds of a clip are not constants") from None
     if int(low) != low or int(high) != high:
-        raise NotReadable(f"a clip to {low:g} and {high:g}, which are no integers")
+        raise NotReadable(f"a clip to {low:g} and {high:g}, which are not integers")
     return int(low), int(high)
 
 
 def _clipped(parameters: P, low: int, high: int) -> P:
-    """With another clip behind its own: first one, then the other."""
+    """Return parameters whose clip is their own followed by another one."""
     least, largest = (min(max(bound, low), high) for bound in parameters.clip)
     return replace(parameters, clip=(least, largest))
 
 
 def unchanged(parameters: Parameters) -> Requantize:
-    """A change of scale that changes nothing."""
+    """Return a change of scale that changes nothing."""
     return Requantize(
         output_shape=parameters.output_shape,
         output_dtype=parameters.output_dtype,

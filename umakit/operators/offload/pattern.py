@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend registers: a pattern of an integer operator, with constraints as its predicate."""
+"""Patterns that a backend registers: an integer operator, with constraints as the predicate."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
+from umakit.operators.offload.docstrings import inherited_docstring
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.parameters import PREFIX, Pair, Parameters
 
 Arrays = Sequence[npt.NDArray[Any] | None]
-"""Weights, bias, multipliers and shifts; None for one that is no constant."""
+"""Weights, bias, multipliers and shifts; None for one that is not a constant."""
 
 OwnPredicate = Callable[[Any], "bool | str"]
 """Receives the composite's parameters; True accepts, a sentence refuses."""
@@ -28,18 +29,17 @@ OwnPredicate = Callable[[Any], "bool | str"]
 class OperatorPattern:
     """An integer operator that an accelerator computes; the base of all patterns.
 
-    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except where they
-    say what the driver wants to be told; None stands for anything.
+    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except those that
+    begin with "the driver gets"; None stands for anything.
 
     Attributes:
         name: of the pattern; two patterns of one backend have two names.
         dtypes: of data and result.
-        requantize: whether the driver can change the scale a second time, which it is then told
-            by six more arguments.
+        requantize: the driver gets six more arguments, for a second change of scale that it can do.
         predicate: receives the parameters when all else holds; True accepts, a sentence refuses.
 
     Raises:
-        BackendError: a constraint that makes no sense.
+        BackendError: a constraint is invalid.
     """
 
     binds_constants: ClassVar[bool] = True
@@ -53,6 +53,10 @@ class OperatorPattern:
     dtypes: Names = field(default="int8", kw_only=True)
     requantize: bool = field(default=False, kw_only=True)
     predicate: OwnPredicate | None = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__doc__ = inherited_docstring(cls)
 
     def __post_init__(self) -> None:
         assert self.constraints is not None  # a constraint that makes no sense is refused now
@@ -77,22 +81,22 @@ class OperatorPattern:
         return Match(call, follower=None if root.same_as(call) else root)
 
     def match_of(self, function: tvm_api.Function) -> Match | None:
-        """The calls inside a composite's Relax function; None if it is not what is matched."""
+        """Return the calls inside a composite's Relax function; None if it does not match."""
         calls = calls_of(function)
         if not 1 <= len(calls) <= 2 or not calls_operator(calls[0][1], self.operator_name):
             return None
         return Match(calls[0][1], follower=calls[1][1] if len(calls) > 1 else None)
 
     def composite_of(self, match: Match, arrays: Arrays | None = None) -> Composite:
-        """The parameters of a composite.
+        """Return the parameters of a composite.
 
         Args:
-            match: the calls.
+            match: calls of the composite.
             arrays: weights, bias, multipliers and shifts; default: constants among the operands.
 
         Raises:
-            NotReadable: a symbolic shape, weights that are no constants, an addition of other than
-                equal types, or a follower that the accelerator has no place for.
+            NotReadable: a shape is symbolic, weights are not constant, the types of an addition
+                differ, or the accelerator does not support the follower.
         """
         found = [tvm_api.static_shape(operand) for operand in match.operands]
         shapes = [shape for shape in found if shape is not None]
@@ -133,11 +137,11 @@ class OperatorPattern:
 
     @property
     def operator_name(self) -> str:
-        """Of the integer operator, as TVM has it."""
+        """Name of the integer operator in TVM."""
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
     def accepts(self, layer: Composite) -> bool | str:
-        """True if the accelerator can compute an operator with these parameters, else why not."""
+        """Return True if the accelerator can compute an operator, else the reason why not."""
         reasons = [reason for reason in (check(layer) for check in self.constraints) if reason]
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
         if others:
@@ -148,7 +152,7 @@ class OperatorPattern:
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
-        """All that must hold."""
+        """Return all constraints."""
         return tuple(self._constraints())
 
     def _constraints(self) -> list[Constraint]:
@@ -157,16 +161,16 @@ class OperatorPattern:
 
 @dataclass(frozen=True, eq=False)
 class WindowPattern(OperatorPattern):
-    """What convolutions and pools have in common.
+    """Constraints that convolutions and pools have.
 
     Attributes:
-        strides: steps of the window, `2`, `(1, 2)` or `[1, (1, 2)]`.
+        strides: supported strides, `2`, `(1, 2)` or `[1, (1, 2)]`.
         padding: `"valid"`, `"same"` (TensorFlow's), a number for each side, or (top, left, bottom,
             right).
         batch: largest number of images.
-        channel_multiple: what the numbers of input and of output channels are multiples of; of a
-            depthwise convolution, that of output channels.
-        layouts: of data and result, `"NHWC"` or `"NCHW"`.
+        channel_multiple: number that must divide the numbers of input and of output channels; for
+            a depthwise convolution, the number of output channels.
+        layouts: layout of data and result, `"NHWC"` or `"NCHW"`.
     """
 
     strides: Pairs = field(default=None, kw_only=True)
@@ -178,7 +182,7 @@ class WindowPattern(OperatorPattern):
     def _window_constraints(
         self, sizes: Pairs, name: str, read: Callable[[Any], Pair]
     ) -> list[Constraint]:
-        """Of a window whose rows and columns `read` finds; `name` is what they are called."""
+        """Return the constraints on a window; `read` finds its rows and columns, called `name`."""
         return [
             _c.one_of_pairs(sizes, name, read, "the accelerator has"),
             _c.one_of_pairs(
@@ -203,13 +207,13 @@ ANNOTATION = "operator"
 
 
 def as_call(expression: tvm_api.Expr) -> tvm_api.Call:
-    """What a pattern of a call has matched."""
+    """Return the call that a pattern has matched."""
     assert isinstance(expression, tvm_api.Call)
     return expression
 
 
 def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
-    """(variable, call): those of a composite's Relax function in their order."""
+    """Return the (variable, call) pairs of a composite's Relax function in their order."""
     return [
         (binding.var, binding.value)
         for binding in tvm_api.bindings_of(function)
@@ -218,14 +222,14 @@ def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call
 
 
 def calls_operator(call: tvm_api.Call, name: str) -> bool:
-    """Whether a call is one of a Relax operator, of a name like `relax.clip`."""
+    """Whether a call is that of the named Relax operator, for example `relax.clip`."""
     return str(getattr(call.op, "name", "")) == name
 
 
 def with_followers(operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
-    """Patterns to try one after the other: the operator with what may stand behind it, then alone.
+    """Return the patterns to try in turn: the operator with each follower, then alone.
 
-    What a network has of that kind is mostly part of the integer operators already.
+    Most clips and changes of scale of a network are already part of the integer operators.
     """
     is_op, wildcard = tvm_api.is_op, tvm_api.wildcard
     return [

@@ -22,12 +22,12 @@ from umakit.operators.parameters import Parameters
 
 @dataclass(frozen=True, eq=False)
 class ElementwisePattern(OperatorPattern):
-    """What additions, differences and products have in common.
+    """Constraints that additions, differences and products have.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.operators`.
-        broadcast: whether the driver can repeat axes of one element of an operand. It is then told
-            both shapes, of four axes, instead of the number of elements.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+        broadcast: the driver gets both shapes, of four axes, instead of the number of elements,
+            and can repeat axes of one element of an operand.
     """
 
     OPERANDS: ClassVar[int] = 2
@@ -56,17 +56,17 @@ class ElementwisePattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class WeightedPattern(OperatorPattern):
-    """What convolutions and fully connected layers have in common.
+    """Constraints that convolutions and fully connected layers have.
 
     Attributes:
-        rounding: of products with multipliers, see `umakit.operators`.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
         per_channel: whether a scale for each output channel will do, or only one for all.
-        expand_scales: give the driver a multiplier and a shift for each output channel always,
+        expand_scales: the driver gets a multiplier and a shift for each output channel always,
             also where the model has one for all.
-        weight_layout: in which the driver gets the weights, for example `HWIO` or `O/8 HWI 8o`.
+        weight_layout: the driver gets the weights in it, for example `HWIO` or `O/8 HWI 8o`.
             Bias, multipliers and shifts are filled up to whole blocks of O as well.
-        fold_zero_point: let the bias hold -zero point * sum(weights). The accelerator then
-            multiplies the data as they are and pads with the zero point.
+        fold_zero_point: the driver gets a bias that holds -zero point * sum(weights). The
+            accelerator then multiplies the data as they are and pads with the zero point.
     """
 
     KIND: ClassVar[type[Weighted]]
@@ -127,11 +127,11 @@ class WeightedPattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionPattern(WindowPattern, WeightedPattern):
-    """What convolutions of either kind have in common.
+    """Constraints that regular and depthwise convolutions have.
 
     Attributes:
-        kernels: rows and columns of the window.
-        dilation: distance of the window's elements.
+        kernels: supported rows and columns of the window.
+        dilation: supported dilations.
     """
 
     kernels: Pairs = field(default=None, kw_only=True)
@@ -150,7 +150,7 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
         ]
 
     def _own_constraints(self) -> list[Constraint]:
-        """Those that tell the kinds apart."""
+        """Return the constraints that distinguish the kinds of convolution."""
         raise NotImplementedError
 
     def _channel_constraints(self) -> list[Constraint]:
@@ -159,10 +159,10 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
 
 @dataclass(frozen=True, eq=False)
 class PoolPattern(WindowPattern):
-    """What pools have in common.
+    """Constraints that pools have.
 
     Attributes:
-        windows: rows and columns.
+        windows: supported rows and columns of the window.
     """
 
     OPERANDS: ClassVar[int] = 1
@@ -179,5 +179,5 @@ class PoolPattern(WindowPattern):
 
 
 def outputs_constraint(wanted: int | None) -> Constraint:
-    """Output channels are a multiple of a number."""
+    """Return the constraint that the output channels are a multiple of a number."""
     return _c.multiple_of(wanted, "output channels", lambda layer: layer.output_channels)

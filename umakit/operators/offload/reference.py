@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver has to compute with weights, as plain loops over the arrays that it gets.
+"""Reference for drivers of layers with weights: plain loops over the arrays that a driver gets.
 
 A backend's composite runs as these loops until a TIR pass replaces them. Layers are `Any`: their
 classes, `QConv2d` and `QDense`, import this file.
@@ -68,7 +68,7 @@ def with_addition(
 def _behind(
     function: tvm_api.PrimFunc, shape: tuple[int, ...], one: Callable[..., tvm_api.Stmt]
 ) -> tvm_api.Stmt:
-    """The body of a kernel, and behind it a statement for each element of its result."""
+    """Return the body of a kernel followed by a statement for each element of its result."""
     extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
     return sequence(function.body.block.body, loops(extents, one))
 
@@ -82,7 +82,7 @@ def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
 
 
 def _bits(layer: Weighted) -> int:
-    """Of accumulators: those of the bias."""
+    """Return the number of bits of accumulators, which is that of the bias."""
     return int(layer.pointer_types["bias"].removeprefix("int"))
 
 
@@ -165,7 +165,7 @@ def _inside_or_padding(
     value: tvm_api.PrimExpr,
     weight: tvm_api.PrimExpr,
 ) -> tvm_api.Stmt:
-    """Add a product to the sum; outside the image the data are their zero point."""
+    """Return the statement that adds a product; outside the image the data is the zero point."""
     iy, ix = position
     folded = layer.zero_point_in_bias
     add = add_to(total, int32(0), product(value, weight, 0 if folded else layer.input_zero_point))

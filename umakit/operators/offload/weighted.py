@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend is told about an operator with weights."""
+"""Parameters of an offloaded operator with weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARRAYS = ("weights", "bias", "multipliers", "shifts")
 
 @dataclass(frozen=True, kw_only=True)
 class Weighted(Composite):
-    """What convolutions and fully connected layers have in common.
+    """Parameters that convolutions and fully connected layers have.
 
     Attributes:
         weights_shape: (output channels, rows, columns, input channels of a group), or (outputs,
@@ -31,10 +31,11 @@ class Weighted(Composite):
         scales: number of multipliers and of shifts: 1, or one for each output channel.
         expanded: whether multipliers and shifts have an element for each output channel even
             where the model has one for all.
-        fill: how many zeros stand behind the elements of the output channels in arrays that have
-            one for each, so that they end with the last block of weights.
-        zero_point_in_bias: whether the bias holds -input_zero_point * sum(weights) already. The
-            accelerator multiplies the data as they are, and pads with the zero point.
+        fill: number of zeros that pad arrays with an element for each output channel to whole
+            blocks of weights.
+        zero_point_in_bias: whether the bias includes -input_zero_point * sum(weights). The
+            accelerator then multiplies the data without subtracting its zero point, and pads with
+            the zero point.
         weights: int8, of `weights_shape`.
         bias: int32[output channels], as the model has it; int64 for data of int16.
         multipliers: int32[scales].

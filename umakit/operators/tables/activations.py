@@ -18,7 +18,7 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tables.exponentials import INT32_MAX, exponential
 from umakit.operators.tensors import Scale
 
@@ -49,10 +49,10 @@ def check_result(result: Scale, scale: float, zero_point: int) -> None:
     """Refuse other scales than the one that the kernel has.
 
     Raises:
-        NotAnIsland: the result has another one.
+        NoIntegerForm: the result has another one.
     """
     if result.scale != np.float32(scale) or result.zero_point != zero_point:
-        raise NotAnIsland(
+        raise NoIntegerForm(
             f"its result has another scale than {scale} or another zero point than {zero_point}"
         )
 

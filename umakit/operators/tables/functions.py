@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.operators.refusals import NotAnIsland
+from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tensors import Definition, Quantized, Scale, scale_of
 
 Array = npt.NDArray[Any]
@@ -91,7 +91,7 @@ class FunctionOfOne:
         values: float32[256 or 65536], for all integers in order.
 
     Raises:
-        NotAnIsland: it is something else.
+        NoIntegerForm: it is something else.
     """
 
     def __init__(self, expression: tvm_api.Expr, definition: Definition) -> None:
@@ -102,13 +102,13 @@ class FunctionOfOne:
             self.values: Array = self._evaluate(expression, DEEPEST)
         integers = 2**self.source.scale.bits
         if np.isnan(self.values).any() or self.values.shape != (integers,):
-            raise NotAnIsland("it is no function of one integer tensor")
+            raise NoIntegerForm("it is not a function of one integer tensor")
 
     @property
     def source(self) -> Quantized:
         """The integers that the function is of."""
         if self._source is None:
-            raise NotAnIsland("it is no function of one integer tensor")
+            raise NoIntegerForm("it is not a function of one integer tensor")
         return self._source
 
     def _evaluate(self, expression: tvm_api.Expr, depth: int) -> Array:
@@ -120,7 +120,7 @@ class FunctionOfOne:
             return constant.reshape(()).astype(np.float32)
         operator = tvm_api.operator_name(call)
         if depth == 0:
-            raise NotAnIsland("too many operators follow each other")
+            raise NoIntegerForm("too many operators follow each other")
         if operator == "dequantize":
             result = self._dequantize(call)
         elif operator == "nn.leakyrelu":
@@ -130,7 +130,7 @@ class FunctionOfOne:
             arguments = [self._argument(argument, depth) for argument in call.args]
             result = np.asarray(FUNCTIONS[operator](*arguments), np.float32)
         else:
-            raise NotAnIsland(f"there is no integer form of {operator or 'a constant'}")
+            raise NoIntegerForm(f"there is no integer form of {operator or 'a constant'}")
         self._results[call] = result
         return result
 
@@ -140,13 +140,13 @@ class FunctionOfOne:
         try:
             return np.asarray(tvm_api.float_argument(argument), np.float32)
         except ValueError as error:
-            raise NotAnIsland(str(error)) from None
+            raise NoIntegerForm(str(error)) from None
 
     def _dequantize(self, call: tvm_api.Expr) -> Array:
         if tvm_api.constant_array(self._definition(call.args[0])) is not None:
-            raise NotAnIsland("an operand is constant")
+            raise NoIntegerForm("an operand is constant")
         scale = scale_of(call, tvm_api.dtype_of(call.args[0]))
         if self._source is not None and self._source.integers is not call.args[0]:
-            raise NotAnIsland("it is a function of several tensors")
+            raise NoIntegerForm("it is a function of several tensors")
         self._source = Quantized(call.args[0], scale)
         return dequantized(scale)

@@ -15,7 +15,7 @@ import numpy as np
 from umakit.operators.numeric.fixed_point import Array, round_half_away
 
 STEPS_PER_UNIT = 24
-"""Of the table of 1 / (1 + exp(-x))."""
+"""Entries per unit of x in the table of 1 / (1 + exp(-x))."""
 
 ABOVE_THE_NEAREST = (
     4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41,
@@ -29,10 +29,10 @@ ARGUMENT_BITS = 12
 LARGEST_MULTIPLIER = 2**15 - 1
 MOST_SHIFTS = 31
 SEGMENTS = 512
-"""Of `LUTPopulate`."""
+"""Number of segments of a table of `LUTPopulate`."""
 
 TOLERANCE_OF_POWERS = 1e-3
-"""Of the logarithm of a scale that is taken for a power of two (`CheckedLog2`)."""
+"""Largest deviation of log2(scale) from an integer for a power of two (`CheckedLog2`)."""
 
 
 def sigmoid_table() -> Array:
@@ -50,7 +50,7 @@ def power_of_two(scale: float) -> int | None:
 
 
 def sigmoid_argument(scale: float, *, tanh: bool) -> tuple[int, int]:
-    """(multiplier, shift) from integers of a scale to steps of the table.
+    """Return (multiplier, shift) that convert integers of a scale to entries of the table.
 
     Raises:
         ValueError: the reference does not take the scale.

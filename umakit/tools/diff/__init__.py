@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from umakit.backend.base import UMABackend
@@ -35,7 +36,7 @@ from umakit.tools.diff.references import (
 from umakit.tools.diff.result import Blame, DiffResult, LayerResult
 from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, rewritten_notice
 from umakit.tools.diff.values import every_value
-from umakit.tools.inputs import given_inferences, random_inferences
+from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
 __all__ = [
     "AUTOMATIC",
@@ -76,7 +77,8 @@ def diff_model(
         device: device that the library runs on, a name in `umakit.devices.DEVICES`; the reference
             runs on the host.
         inputs: arrays by input name, with one more leading dimension for several inferences;
-            default: three random inferences with fixed seeds.
+            default: three random inferences with fixed seeds. States that are omitted or have no
+            such dimension are passed on between inferences, as in `umakit.run_library`.
         reference: a name of `REFERENCES`; `auto` selects the most independent one that works.
         tolerance: tolerance of floats relative to a tensor's largest value; integers must be equal.
         most: maximum number of inferences; default: all. The comparison ends with the first
@@ -106,7 +108,11 @@ def diff_model(
             made = written_library(library, model)
         progress("compiling the reference")
         every = every_value(model)
-        runtime = select_runtime(reference, source, every, notices)
+        first = first_states(model)
+        chosen = [{**first, **chosen[0]}, *chosen[1:]]
+        runtime = select_runtime(
+            reference, source, every, notices, own_states=_brings_states(chosen, first)
+        )
         truth = Reference(every, runtime, folder, tolerance)
 
         def compare(
@@ -163,6 +169,18 @@ def _check(tolerance: float, most: int | None) -> None:
         raise InputError(f"at most {most} inferences are none", fix="run at least one")
 
 
+def _brings_states(
+    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
+    first: Mapping[str, npt.NDArray[Any]],
+) -> bool:
+    """Whether a user gave states other than those that a runtime has after a reset."""
+    return any(
+        not np.array_equal(inputs[name], array) if number == 0 else name in inputs
+        for number, inputs in enumerate(inferences)
+        for name, array in first.items()
+    )
+
+
 def _run(
     tested: LibraryUnderTest,
     truth: Reference,
@@ -170,13 +188,16 @@ def _run(
     tolerance: float,
     progress: Callable[[str], None],
 ) -> DiffResult:
-    """Run inferences up to the first one that differs."""
+    """Run inferences up to the first one that differs; the reference's states are passed on."""
+    states: dict[str, npt.NDArray[Any]] = {}
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
     rewritten: dict[str, None] = {}
-    for number, inputs in enumerate(inferences):
+    for number, given in enumerate(inferences):
         progress(f"running inference {number}")
+        inputs = {**states, **given}
         comparison = tested.run(inputs)
+        states = truth.next_states(comparison.reference)
         rewritten |= dict.fromkeys(comparison.reference.rewritten)
         blame = find_blame(tested, truth, comparison, inputs, tolerance)
         layers = layer_results(tested, truth, comparison)

@@ -63,7 +63,7 @@ class Runtime(Protocol):
 
 
 def select_runtime(
-    wanted: str, source: Any, every: EveryValue, notice: list[str]
+    wanted: str, source: Any, every: EveryValue, notice: list[str], *, own_states: bool = False
 ) -> Runtime | None:
     """Return the independent runtime to compare with; None for only umakit's CPU kernels.
 
@@ -72,6 +72,7 @@ def select_runtime(
         source: path of the model file, or an object that no other runtime supports.
         every: the imported network.
         notice: callback for a sentence if the runtime of the format cannot be used.
+        own_states: whether inputs have states that no inference before them yielded.
 
     Raises:
         InputError: there is no such reference, or it cannot run this model.
@@ -88,7 +89,9 @@ def select_runtime(
     if not matching:
         return None
     problem = f"the package {PACKAGES[matching]} is not installed"
-    if importlib.util.find_spec(PACKAGES[matching]) is not None:
+    if matching == TFLITE_MICRO and own_states:
+        problem = "it keeps the model's states itself, and takes none from the inputs"
+    elif importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
             return (_OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
         except Exception as error:  # a runtime may refuse a model with whatever it raises
@@ -198,7 +201,11 @@ def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
 
 
 class _TfliteMicro:
-    """TensorFlow Lite Micro that keeps all tensors."""
+    """TensorFlow Lite Micro that keeps all tensors.
+
+    It has no states as inputs: for an inference with states that earlier ones led to, these are
+    computed again.
+    """
 
     name = TFLITE_MICRO
 
@@ -213,6 +220,10 @@ class _TfliteMicro:
         self._every = every
         self._inputs = [graph.tensors[number].name for number in graph.inputs]
         self._outputs = [graph.tensors[number].name for number in graph.outputs]
+        next_states = {item.name: item.next_state for item in every.states}
+        self._states = {graph.tensors[n].name: n for n in graph.states}
+        self._next = {next_states[name]: n for name, n in self._states.items()}
+        self._earlier: list[dict[str, Array]] = []
         rows = _last_rows(every.operators)
         self._tensors = {
             (rows[name], 0): number for number, name in short_names(graph).items() if name in rows
@@ -229,11 +240,12 @@ class _TfliteMicro:
         )
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
-        for number, name in enumerate(self._inputs):
-            self._interpreter.set_input(inputs[name], number)
-        self._interpreter.invoke()
+        if self._states:
+            self._lead_to({name: inputs[name] for name in self._states})
+            self._earlier.append(dict(inputs))
+        self._invoke(inputs)
         values = {
-            value: np.array(self._interpreter.GetTensor(number, 0)["tensor_data"])
+            value: self._tensor(number)
             for value, number in self._tensors.items()
             if value in self._every.names
         }
@@ -241,4 +253,33 @@ class _TfliteMicro:
             name: np.array(self._interpreter.get_output(number))
             for number, name in enumerate(self._outputs)
         }
+        outputs |= {name: self._tensor(number) for name, number in self._next.items()}
         return ReferenceRun(_fitting(self._every, values), outputs)
+
+    def _invoke(self, inputs: Mapping[str, Array]) -> None:
+        for number, name in enumerate(self._inputs):
+            self._interpreter.set_input(inputs[name], number)
+        self._interpreter.invoke()
+
+    def _tensor(self, number: int) -> Array:
+        return np.array(self._interpreter.GetTensor(number, 0)["tensor_data"])
+
+    def _lead_to(self, states: Mapping[str, Array]) -> None:
+        """Make the states those before an inference, if they are not, by all before it.
+
+        Raises:
+            InputError: no inference began with such states.
+        """
+        while not self._has(states):
+            if not self._earlier:
+                raise InputError("TensorFlow Lite Micro takes no states from the inputs")
+            self._earlier.pop()
+            self._interpreter.reset()
+            for inputs in self._earlier:
+                self._invoke(inputs)
+
+    def _has(self, states: Mapping[str, Array]) -> bool:
+        return all(
+            np.array_equal(self._tensor(self._states[name]), array)
+            for name, array in states.items()
+        )

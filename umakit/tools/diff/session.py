@@ -105,6 +105,10 @@ class Reference:
             tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
         )
 
+    def next_states(self, values: ReferenceValues) -> dict[str, Array]:
+        """States for the inference that follows one, by name of the input."""
+        return {item.name: values.outputs[item.next_state] for item in self.every.states}
+
     def _kernels(
         self, inputs: Mapping[str, Array], forced: Mapping[Value, Array]
     ) -> dict[Value, Array]:

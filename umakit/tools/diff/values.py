@@ -21,12 +21,13 @@ class EveryValue:
     """A network without accelerators whose outputs are the values of all its operators.
 
     Attributes:
-        model: the network; its outputs are called `value_ROW_RESULT`.
+        model: the network; its outputs are called `value_ROW_RESULT`, and no input is a state.
         operators: operators of its offload report, by row.
         names: names of the outputs of `model` by value; tuples that are not unpacked have none.
         reads: rows whose values a row reads.
         results: values by name of the original network's outputs, except outputs that no operator
             computes.
+        states: inputs of the original network that are states.
     """
 
     model: Model
@@ -34,6 +35,7 @@ class EveryValue:
     names: Mapping[Value, str]
     reads: Mapping[int, frozenset[int]]
     results: Mapping[str, Value]
+    states: tuple[TensorSpecification, ...] = ()
 
 
 def every_value(model: Model) -> EveryValue:
@@ -52,10 +54,13 @@ def every_value(model: Model) -> EveryValue:
         )
         for value, variable in exposer.values.items()
     )
-    exposed = replace(model, module=tvm_api.IRModule({"main": main}), outputs=outputs)
+    inputs = tuple(replace(item, next_state="") for item in model.inputs)
+    module = tvm_api.IRModule({"main": main})
+    exposed = replace(model, module=module, inputs=inputs, outputs=outputs)
     specified = zip(model.outputs, exposer.results, strict=True)
     results = {item.name: value for item, value in specified if value is not None}
-    return EveryValue(exposed, partitioned.report.placements, names, exposer.reads, results)
+    states = tuple(item for item in model.inputs if item.next_state)
+    return EveryValue(exposed, partitioned.report.placements, names, exposer.reads, results, states)
 
 
 @tvm_api.mutator

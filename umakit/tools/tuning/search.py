@@ -38,14 +38,14 @@ from umakit.tools.tuning.workers import Workers
 BATCH = 32
 """Number of tilings that are simulated before tilings that cannot beat the best are omitted."""
 
-ALIKE = 4
-"""Number of tilings per task."""
+TILINGS_PER_TASK = 4
+"""Number of tilings that one process simulates at a time."""
 
 STARTS = 3
 """Number of best tilings whose neighbours are searched."""
 
-GAIN = 1000
-"""Minimum fraction of cycles that a tiling must be able to save to be simulated exactly."""
+GAIN_DIVISOR = 1000
+"""A tiling is simulated exactly if it may save at least the best cycles divided by this."""
 
 ROUNDS = 8
 """Maximum number of rounds in which neighbours are searched."""
@@ -195,8 +195,8 @@ class _Walk:
 
     @property
     def wanted(self) -> int:
-        """The cycles that a tiling must be able to reach to be simulated: `GAIN` below the best."""
-        return self.best - self.best // GAIN
+        """The cycles that a tiling must be able to reach to be simulated exactly."""
+        return self.best - self.best // GAIN_DIVISOR
 
     def ranked(self) -> list[Tiling]:
         """Return the simulated tilings, best first; the default comes before equal ones."""
@@ -231,7 +231,7 @@ class _Walk:
                 return
             started.update(starts)
             parts = [part for tiling in starts for part in neighbours(tiling, layer, hardware)]
-            self._run(self._candidates(parts, ALIKE), BATCH)
+            self._run(self._candidates(parts, TILINGS_PER_TASK), BATCH)
 
     def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
         """Return the best candidates of parts of the space, best first."""
@@ -255,8 +255,8 @@ class _Walk:
             batch = [each for each in left[:BATCH] if each.bound < self.wanted]
             left = left[BATCH:]
             chunks = [
-                [each.tiling for each in batch[start : start + ALIKE]]
-                for start in range(0, len(batch), ALIKE)
+                [each.tiling for each in batch[start : start + TILINGS_PER_TASK]]
+                for start in range(0, len(batch), TILINGS_PER_TASK)
             ]
             tasks = [(self.problem, chunk) for chunk in chunks]
             results = self.workers.map(clock, tasks)

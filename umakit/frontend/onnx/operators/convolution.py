@@ -12,7 +12,7 @@ from umakit.frontend.onnx.registry import converts
 op = tvm_api.relax.op
 
 LAYOUTS = {1: ("NCW", "IOW"), 2: ("NCHW", "IOHW"), 3: ("NCDHW", "IODHW")}
-"""Of data and weights by the number of spatial axes."""
+"""Layouts of data and weights by number of spatial axes."""
 
 
 @converts(

@@ -58,7 +58,7 @@ def one_hot(node: Node) -> Any | None:
     """OneHot: a row without any `on` value where an index is not in [-depth, depth-1]."""
     depth, values = node.constant(1), node.constant(2)
     if depth is None or values is None or depth.size != 1 or values.size != 2:
-        raise node.refuse("has a depth or values that are no constants")
+        raise node.refuse("has a depth or values that are not constants")
     count, rank = int(depth.reshape(-1)[0]), len(node.shape(0)) + 1
     axis = int(node.attribute("axis", -1))
     if count < 1 or not -rank <= axis < rank:
@@ -105,7 +105,7 @@ def max_unpool(node: Node) -> tvm_api.Expr:
         return result
     wanted = node.constant(2)
     if wanted is None or wanted.shape != (len(data),) or (wanted < shape).any():
-        raise node.refuse(f"has an output_shape that is no constant, or below {shape}")
+        raise node.refuse(f"has an output_shape that is not a constant, or below {shape}")
     widths = [width for n, size in zip(wanted, shape, strict=True) for width in (0, int(n) - size)]
     return relax.op.nn.pad(node.emit(result), widths)
 

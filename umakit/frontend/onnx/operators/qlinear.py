@@ -61,7 +61,7 @@ def pair(node: Rewriter) -> None:
     """Inputs A, B and C, of uint8: for int8 ONNX Runtime rounds ties of float32 in another way."""
     if not node.input(7) or node.values(7, "zero point").dtype != np.uint8:
         raise node.refuse(
-            "has a result that is no uint8, which is not supported",
+            "has a result that is not uint8, which is not supported",
             "quantize activations as uint8, or with quant_format=QuantFormat.QDQ",
         )
     operator = node.proto.op_type.removeprefix("QLinear")
@@ -103,7 +103,7 @@ rewrites("QLinearGlobalAveragePool", MICROSOFT)(
 
 
 def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
-    """The real numbers of an input, which scale and zero point follow.
+    """Return the real numbers of an input that is followed by its scale and zero point.
 
     Args:
         node: that is rewritten.

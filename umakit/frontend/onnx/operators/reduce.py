@@ -26,7 +26,7 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "ReduceSum": lambda x: x,
     "ReduceSumSquare": lambda x: op.multiply(x, x),
 }
-"""What is left of each reduction when it reduces over no axis."""
+"""Elementwise function that each reduction computes if it reduces over no axis."""
 
 
 REDUCTION = "axes keepdims noop_with_empty_axes"

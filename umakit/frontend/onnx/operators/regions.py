@@ -134,7 +134,7 @@ def _samples(
     Args:
         node: the operator.
         corners: columns of the regions with the first and last coordinate.
-        scale: of coordinates.
+        scale: scale of coordinates.
         offset: that is subtracted from them.
         sizes: bins, samples of each bin, elements of the axis.
     """

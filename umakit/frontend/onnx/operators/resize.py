@@ -112,7 +112,7 @@ def _axes(
     if sizes is None or not sizes.size:
         factors = given[0].astype(np.float32).reshape(-1)
         if not (np.isfinite(factors) & (factors > 0)).all():
-            raise node.refuse("has a scale that is no positive number")
+            raise node.refuse("has a scale that is not a positive number")
         # Sizes are those of ONNX's shape inference, which multiplies exactly.
         results = [
             int(np.floor(shape[a] * float(f))) for a, f in zip(numbers, factors, strict=True)
@@ -178,7 +178,7 @@ def _resized(
     whole = [axis for axis in axes if _changes(axis, cropped)]
     tables = [_table(node, axis, mode, transformation, rounding) for axis in whole]
     dtype = node.dtype(0)
-    if all(table.gathers for table in tables) or dtype.startswith("float"):
+    if all(table.is_gather for table in tables) or dtype.startswith("float"):
         result = resampled(node.builder, data, tables)
     else:
         _check_integers(node, tables, mode)

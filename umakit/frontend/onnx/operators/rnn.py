@@ -43,7 +43,7 @@ NO_DEFAULTS = ("affine", "scaledtanh", "thresholdedrelu")
 """Activations whose parameters are 0 by default in ONNX Runtime, unlike in the specification."""
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-"""By attribute: of each direction, whether the last step comes first."""
+"""Whether each direction starts at the last step, by value of the attribute `direction`."""
 
 COMMON = "activation_alpha activation_beta activations clip direction hidden_size layout"
 OUTPUTS = {"output_sequence": "the names of the outputs say which of them are wanted"}
@@ -54,7 +54,7 @@ BATCH_FIRST = 1
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Of a layer: steps, sequences, inputs, hidden units, and gates of a cell."""
+    """Sizes of a layer: steps, sequences, inputs, hidden units, and gates of a cell."""
 
     steps: int
     batch: int

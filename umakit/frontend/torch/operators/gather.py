@@ -12,7 +12,7 @@ from umakit.frontend.torch.operands import axis_of, check_index, constant, op, o
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-"""Of scatter_reduce: what becomes of an element and of a value that is put there."""
+"""Reduction of Relax by `reduce` argument of scatter_reduce."""
 
 
 @converts("gather.default", "self dim index sparse_grad")

@@ -65,7 +65,7 @@ def _used(graph: Graph, node: Node, given: Arguments) -> Used:
     """The indices, checked where they are constant.
 
     Raises:
-        ModelError: one is no tensor of integers, or out of range.
+        ModelError: one is not a tensor of integers, or out of range.
     """
     used = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
     for axis, index in used:

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of the inputs of a run: names, shapes and dtypes against the metadata of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.errors import InputError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Tensors = Sequence[Mapping[str, Any]]
+"""`inputs` of a library's metadata."""
+
+
+def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.NDArray[Any]]]:
+    """Check input arrays against the inputs of a library.
+
+    A state that is omitted starts with what stands for 0. One without a leading dimension for
+    inferences, or omitted, is that of the first inference; each further inference gets what the
+    one before yielded.
+
+    Args:
+        expected: `inputs` of the library's metadata.
+        given: arrays by name; a model with a single input besides its states accepts any name.
+
+    Returns:
+        The number of inferences, whether the arrays had a leading dimension for them, and the
+        arrays in the model's order with that dimension. It is 1 for states that are passed on.
+
+    Raises:
+        InputError: an array has a wrong name, shape or dtype.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "inputs are not arrays by name", fix='write {"NAME": array}; numpy.load reads npz files'
+        )
+    given = _by_network_name(expected, given)
+    _check_names(expected, given)
+    if not expected:
+        return 1, False, []
+    checked = [
+        _check_array(item, given[item["name"]]) if item["name"] in given else (_first(item), False)
+        for item in expected
+    ]
+    states = [bool(item.get("next_state")) for item in expected]
+    decisive = [
+        pair for pair, state in zip(checked, states, strict=True) if pair[1] or not state
+    ] or checked
+    counts = {len(array) for array, _ in decisive}
+    if len(counts) > 1 or len({batched for _, batched in decisive}) > 1:
+        raise InputError("the inputs hold different numbers of inferences")
+    return counts.pop(), decisive[0][1], [array for array, _ in checked]
+
+
+def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
+    """Return the arrays by the network's names, for names in C and any name of a single input."""
+    data = [item["name"] for item in expected if not item.get("next_state")]
+    names = {item[key] for item in expected if item.get("next_state") for key in ("name", "c_name")}
+    others = [name for name in given if name not in names]
+    if len(data) == 1 and len(others) == 1:
+        states = {name: array for name, array in given.items() if name in names}
+        given = {data[0]: given[others[0]], **states}
+    for item in expected:
+        # The C name is what a shell user can type when the model's has strange characters.
+        if item["name"] not in given and item["c_name"] in given:
+            given = {**given, item["name"]: given[item["c_name"]]}
+    return given
+
+
+def _check_names(expected: Tensors, given: Arrays) -> None:
+    """Raise InputError if an input is missing, or an array is not an input."""
+    names = [item["name"] for item in expected]
+    allowed = {item[key] for item in expected for key in ("name", "c_name")}
+    missing = [
+        item["name"]
+        for item in expected
+        if item["name"] not in given and not item.get("next_state")
+    ]
+    if missing:
+        unknown = [name for name in given if name not in names]
+        raise InputError(
+            f"input {missing[0]!r} is missing"
+            + (f", and {unknown[0]!r} is not an input" if unknown else ""),
+            fix=f"inputs are {', '.join(map(repr, names))}",
+        )
+    extra = [name for name in given if name not in allowed]
+    if extra and len(expected) > 1:
+        raise InputError(
+            f"{extra[0]!r} is not an input", fix=f"inputs are {', '.join(map(repr, names))}"
+        )
+
+
+def _first(state: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Return the state of the first inference, with a leading dimension for inferences."""
+    return np.full((1, *state["shape"]), state.get("zero_point", 0), state["dtype"])
+
+
+def _check_array(
+    expected: Mapping[str, Any], array: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], bool]:
+    name, shape = expected["name"], tuple(expected["shape"])
+    if str(array.dtype) != expected["dtype"]:
+        raise InputError(
+            f"input {name!r} is {array.dtype}, the network wants {expected['dtype']}",
+            fix=f"convert it with .astype({expected['dtype']!r})",
+        )
+    if array.shape == shape:
+        return np.ascontiguousarray(array)[np.newaxis], False
+    if array.shape[1:] == shape and array.shape[0] > 0:
+        return np.ascontiguousarray(array), True
+    # One inference for each row of a batch: what a dataset of single images looks like.
+    if shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.shape[0] > 0:
+        return np.ascontiguousarray(array)[:, np.newaxis], True
+    raise InputError(
+        f"input {name!r} has shape {array.shape}, the network wants {shape}",
+        fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
+    )

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What generated C and drivers use and no registered file of a driver has.
+
+Nothing of it is refused: users may link a driver of their own with the library.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from umakit.codegen.model_source import interface_prefix
+from umakit.operators.numeric import requantize
+from umakit.program.program import Program
+from umakit.registration.backend import Backend
+from umakit.text.names import header_of
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+CONDITION = re.compile(r"^[ \t]*#[ \t]*if(?!ndef[ \t]+\w+\s*#[ \t]*define)", re.MULTILINE)
+"""Start of a condition that is not an include guard."""
+
+
+def driver_notices(
+    program: Program, backends: Mapping[str, Backend], sources: Mapping[str, str]
+) -> list[str]:
+    """Return one sentence for each header and each driver that users have to add to a library.
+
+    Args:
+        program: the program.
+        backends: backends that it runs on, by target name.
+        sources: all C files of the library, by path below `codegen/host`.
+    """
+    model = f"src/{interface_prefix(program.name)}.c"
+    drivers = [path for path in sources if path.startswith(tuple(f"src/{n}/" for n in backends))]
+    missing = [
+        f"{path} includes {header}, which is not a file of a driver: name it in _register_driver, "
+        "or give its folder to the C compiler"
+        for path in (model, *drivers)
+        for header in _missing_headers(path, sources)
+    ]
+    undeclared = [
+        f"the generated C calls {functions[0]} of {name} and includes no header of this backend: "
+        "name it in _register_codegen(includes=...)"
+        for name, backend in sorted(backends.items())
+        if (functions := _undeclared(program, backend))
+    ]
+    return (
+        missing
+        + undeclared
+        + [
+            f"the backend {name} calls {functions[0]} and has no driver source: name it in "
+            "_register_driver, or link your own"
+            for name, backend in sorted(backends.items())
+            if (functions := list(_undefined(program, backend, sources)))
+        ]
+    )
+
+
+def _missing_headers(path: str, sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield the headers that a C file includes in quotes and that the library does not have.
+
+    Conditions may be for other machines, so that what follows the first one is not looked at.
+    """
+    for header in dict.fromkeys(INCLUDE.findall(CONDITION.split(sources[path])[0])):
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
+        if place not in sources and not header.startswith("umakit/"):
+            yield header
+
+
+def _undeclared(program: Program, backend: Backend) -> list[str]:
+    """Return the C functions that a backend calls without an `#include` of its own."""
+    return [] if backend.codegen.includes is not None else _called(program, backend)
+
+
+def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield the C functions that a backend without driver sources calls and no C file defines."""
+    if backend.driver.sources:
+        return
+    text = "\n".join(sources.values())
+    for function in _called(program, backend):
+        name = re.escape(function)
+        definition = rf"\b{name}\s*\([^;{{}}()]*\)\s*\{{|#\s*define\s+{name}\b"
+        if not re.search(definition, text):
+            yield function
+
+
+def _called(program: Program, backend: Backend) -> list[str]:
+    """Return the C functions that a backend's kernels call, sorted, without those of the kit and
+    of C's headers; none where the backend replaces the text of its calls."""
+    if backend.codegen.replace_call_extern is not None:
+        return []
+    called = {
+        function
+        for kernel in program.kernels.values()
+        for function in kernel.called_functions()
+        if kernel.target == backend.target_name
+    }
+    own = called - requantize.RESULTS.keys()
+    return sorted(function for function in own if header_of(function) is None)

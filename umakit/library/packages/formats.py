@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package formats of a library.
+
+The command line lists them in its help; what writes a package is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Write = Callable[[Path, Path, bool], None]
+"""(library, destination, force) -> None: checks the destination and writes the package."""
+
+
+@dataclass(frozen=True)
+class PackageFormat:
+    """A package format of a library.
+
+    Attributes:
+        name: value of `uma package --format`.
+        description: description in a few words.
+        suffix: suffix of the default destination, whose stem is the prefix of the C interface.
+        write: function that writes the package atomically; raises LibraryError for an invalid
+            destination and OutputError if existing files must not be replaced.
+    """
+
+    name: str
+    description: str
+    suffix: str
+    write: Write
+
+
+def _write_tar(library: Path, destination: Path, force: bool) -> None:
+    from umakit.library.packages.tar import write_package
+
+    write_package(library, destination, force)
+
+
+def _write_arduino(library: Path, destination: Path, force: bool) -> None:
+    from umakit.library.packages.arduino import write_package
+
+    write_package(library, destination, force)
+
+
+FORMATS = {
+    form.name: form
+    for form in (
+        PackageFormat("tar", "one file", ".tar", _write_tar),
+        PackageFormat("arduino", "a flat folder", "", _write_arduino),
+    )
+}
+"""All formats by name."""

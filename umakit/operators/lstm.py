@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.lstm`: all steps of an LSTM, with a cell state of 16 bits.
+
+lstm  (data [B, T, I], input weights int8[4 * H, I], bias [4 * H], recurrent weights
+      int8[4 * H, H], bias [4 * H], multipliers int32[8], shifts int8[8], table uint16[256],
+      hidden state [B, H], cell state int16[B, H])
+      -> (outputs [B, T, H], hidden state [B, H], cell state int16[B, H])
+
+Gates come in the order input, forget, output, cell; the first four multipliers are those of
+products of the data, the others those of the hidden state. If `time_major`, data and outputs are
+[T, B, I] and [T, B, H]. Data, outputs and hidden state are int8 with int32 biases, or int16 with
+int64 biases.
+
+The source is `lstm_eval.h` of TensorFlow Lite Micro. Gates have 12 fractional bits before their
+activation function and 15 after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.convolution import shifted
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_products,
+    bound,
+    buffer,
+    buffers,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    total_of,
+)
+from umakit.operators.kernels.statements import Statements
+from umakit.operators.numeric.requantize import add_and_clamp, requantize
+from umakit.operators.parameters import Pair, Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.sigmoid_lookup import between
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+Element = Callable[[tvm_api.PrimExpr], tvm_api.PrimExpr]
+
+GATES = 4
+GATE_SCALE, FUNCTION_SCALE = 2.0**-12, 2.0**-15
+CELL_LIMITS = np.iinfo(np.int16)
+
+
+@dataclass(frozen=True)
+class Lstm(Parameters):
+    """All steps of an LSTM; see the docstring of the module.
+
+    Attributes:
+        time_major: whether the first axis of data and outputs is time.
+        cell_argument: multiplier and shift from the cell state to the argument of tanh.
+        cell_clip: least and largest cell state.
+        forget, update, result: multiplier and shift of the products of forget gate and cell state,
+            of input and cell gate, and of output gate and cell.
+    """
+
+    operator: ClassVar[str] = "lstm"
+
+    time_major: int
+    cell_argument: Pair
+    cell_clip: Pair
+    forget: Pair
+    update: Pair
+    result: Pair
+
+    @classmethod
+    def result_type(cls, call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+        states = [
+            tvm_api.tensor_type(tvm_api.static_shape(state) or (), tvm_api.dtype_of(state))
+            for state in call.args[-2:]
+        ]
+        return relax.TupleType([Parameters.result_type(call, builder), *states])
+
+
+NAMES = (
+    "data", "input_weights", "input_bias", "recurrent_weights", "recurrent_bias", "multipliers",
+    "shifts", "table", "hidden", "cell",
+)  # fmt: skip
+
+
+def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+    """Return the kernel (operands, outputs, hidden state, cell state)."""
+    layer = _Kernel(parameters, shapes, dtypes)
+    # Gates and cell have 16 bits, so that arguments of their functions are inside of the table.
+    return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
+
+
+class _Kernel:
+    """Builder of the kernel: buffers and statements of all steps."""
+
+    def __init__(self, parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> None:
+        self._parameters = parameters
+        self.inputs = dict(zip(NAMES, buffers(NAMES, shapes, dtypes), strict=True))
+        (self._batch, self._hidden), self._columns = shapes[-1], shapes[0][2]
+        self._steps = shapes[0][0] if parameters.time_major else shapes[0][1]
+        self.results = [
+            buffer("outputs", parameters.output_shape, parameters.output_dtype),
+            buffer("last_hidden", shapes[-2], dtypes[-2]),
+            buffer("last_cell", shapes[-1], dtypes[-1]),
+        ]
+        bits = 64 if parameters.output_dtype == "int16" else 32
+        self._sums = accumulators(GATES, bits)
+        self._gates = tirx.decl_buffer([GATES], "int32", "gates", scope="local")
+
+    def body(self) -> tvm_api.Stmt:
+        """All steps of all sequences."""
+        _, hidden, cell = self.results
+
+        def start(b: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+            return sequence(
+                tirx.BufferStore(hidden, self.inputs["hidden"][b, j], [b, j]),
+                tirx.BufferStore(cell, self.inputs["cell"][b, j], [b, j]),
+            )
+
+        return sequence(
+            loops([("b", self._batch), ("j", self._hidden)], start),
+            tirx.AllocBuffer(self._sums),
+            tirx.AllocBuffer(self._gates),
+            loops([("b", self._batch), ("t", self._steps)], self._step),
+        )
+
+    def _place(
+        self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, column: tvm_api.PrimExpr
+    ) -> list[tvm_api.PrimExpr]:
+        return [t, b, column] if self._parameters.time_major else [b, t, column]
+
+    def _step(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        """Return one step of one sequence; the hidden state is updated after all units."""
+        outputs, hidden, _ = self.results
+
+        def keep(j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+            return tirx.BufferStore(hidden, outputs[tuple(self._place(b, t, j))], [b, j])
+
+        return sequence(
+            loop("j", self._hidden, lambda j: self._unit(b, t, j)),
+            loop("j", self._hidden, keep),
+        )
+
+    def _unit(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        """One hidden unit."""
+        data, hidden = self.inputs["data"], self.results[1]
+        return sequence(
+            *self._products(
+                "input", j, self._columns, lambda i: data[tuple(self._place(b, t, i))]
+            ),
+            loop("gate", GATES, lambda gate: self._store_gate(gate, self._factored(gate, 0))),
+            *self._products("recurrent", j, self._hidden, lambda i: hidden[b, i]),
+            loop("gate", GATES, lambda gate: self._store_gate(
+                gate, _limited(self._gates[gate] + self._factored(gate, GATES))
+            )),
+            loop("gate", GATES - 1, lambda gate: self._function(gate, tanh=False)),
+            self._function(int32(GATES - 1), tanh=True),
+            *self._states(b, t, j),
+        )  # fmt: skip
+
+    def _products(
+        self, kind: str, j: tvm_api.PrimExpr, length: int, element: Element
+    ) -> list[tvm_api.Stmt]:
+        """Return statements that add up the products of a row with each gate's weights."""
+        weights, bias = self.inputs[f"{kind}_weights"], self.inputs[f"{kind}_bias"]
+
+        def row(gate: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+            return gate * int32(self._hidden) + j
+
+        return [
+            loop("gate", GATES, lambda gate: set_to(self._sums, gate, bias[row(gate)])),
+            loop("i", length, lambda i: add_products(
+                self._sums, [shifted(element(i), 0)],
+                [weights[row(int32(gate)), i] for gate in range(GATES)],
+            )),
+        ]  # fmt: skip
+
+    def _factored(self, gate: tvm_api.PrimExpr, first: int) -> tvm_api.PrimExpr:
+        """Return a gate's sum with 12 fractional bits, limited to 16 bits."""
+        place = gate + int32(first)
+        factor = (self.inputs["multipliers"][place], self.inputs["shifts"][place])
+        return _limited(
+            requantize(total_of(self._sums, gate), *factor, self._parameters.arithmetic)
+        )
+
+    def _store_gate(self, gate: tvm_api.PrimExpr, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        return tirx.BufferStore(self._gates, value, [gate])
+
+    def _function(self, gate: tvm_api.PrimExpr, *, tanh: bool) -> tvm_api.Stmt:
+        """Return the activation function of a gate, with 15 fractional bits."""
+        steps = Statements()
+        value = steps.bind("gate_value", self._gates[gate])
+        result = between(steps, self.inputs["table"], value, (3, 0), tanh=tanh)
+        return sequence(*steps.list, self._store_gate(gate, result))
+
+    def _states(
+        self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr
+    ) -> list[tvm_api.Stmt]:
+        """Return statements that store the cell state and the output of a unit."""
+        parameters, gates = self._parameters, self._gates
+        outputs, _, cell = self.results
+        inputs, forget, output, candidate = (gates[int32(gate)] for gate in range(GATES))
+        kept = self._scaled(forget * int32(cell[b, j]), parameters.forget)
+        added = self._scaled(inputs * candidate, parameters.update)
+        total = add_and_clamp(kept + added, 0, *parameters.cell_clip)
+        steps = Statements()
+        after = steps.bind("after", int32(cell[b, j]))
+        argument = parameters.cell_argument
+        activated = between(steps, self.inputs["table"], after, argument, tanh=True)
+        factor = (int32(parameters.result[0]), int32(parameters.result[1]))
+        statements, scaled = bound(
+            "scaled", requantize(activated * output, *factor, parameters.arithmetic)
+        )
+        result = add_and_clamp(scaled, parameters.output_zero_point, *parameters.clip)
+        return [
+            tirx.BufferStore(cell, total.astype("int16"), [b, j]),
+            *steps.list,
+            *statements,
+            tirx.BufferStore(outputs, result.astype(parameters.output_dtype), self._place(b, t, j)),
+        ]
+
+    def _scaled(self, product: tvm_api.PrimExpr, factor: Pair) -> tvm_api.PrimExpr:
+        value = requantize(product, int32(factor[0]), int32(factor[1]), self._parameters.arithmetic)
+        return _limited(value)
+
+
+def _limited(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    """An int32 expression limited to 16 bits."""
+    return add_and_clamp(value, 0, int(CELL_LIMITS.min), int(CELL_LIMITS.max))
+
+
+def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
+    """Return the multiply-accumulates: each weight is used once per row of the data."""
+    data, weights, recurrent_weights = (
+        tvm_api.static_shape(call.args[place]) or (0, 0, 0) for place in (0, 1, 3)
+    )
+    return data[0] * data[1] * weights[0] * (weights[1] + recurrent_weights[1])
+
+
+register(
+    IntegerOperator(name="lstm", parameters=Lstm, kernel=kernel_of_operands(_kernel), macs=_macs)
+)

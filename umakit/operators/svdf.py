@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quantized.svdf_state` and `quantized.svdf`, and SVDF of TensorFlow Lite: filters in time.
+
+svdf_state  (data [B, I], weights int8[F, I], bias int32[F], state [B, F * M])
+            -> the state with the oldest of M places of each filter left out and a new one behind
+svdf        (state [B, F * M], weights [U, R * M], bias int32[U]) -> [B, U], with F = U * R
+
+The source is TensorFlow Lite Micro's `svdf_common.cc`. The fused activation of integers is that of
+the result's range, as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.operators.kernels.calls import kernel_of_operands
+from umakit.operators.kernels.convolution import shifted
+from umakit.operators.kernels.loops import (
+    accumulators,
+    add_products,
+    bound,
+    buffer,
+    buffers,
+    int32,
+    kernel,
+    loop,
+    loops,
+    sequence,
+    set_to,
+    store_rescaled,
+    total_of,
+)
+from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
+from umakit.operators.numeric.requantize import requantize
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tensors import Scale
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite_integers import (
+    TFLM,
+    as_refusals,
+    bias_without_zero_point,
+    result_fields,
+    scale_of,
+)
+
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+STATE = 4
+"""Position of the input tensor that is the state."""
+
+NO_ACTIVATION, RELU = 0, 1
+"""Values of the schema's enumeration `ActivationFunctionType`."""
+
+BIAS_TOLERANCE = 1e-5
+"""Largest difference of the bias' scale to that of the products, by the reference."""
+
+
+@dataclass(frozen=True)
+class SvdfState(Parameters):
+    """The state after an inference, with the products of the data and each filter's weights added.
+
+    Attributes:
+        multiplier, shift: of the conversion of sums of products to the state's scale.
+    """
+
+    operator: ClassVar[str] = "svdf_state"
+
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Svdf(Parameters):
+    """Sums, for each unit, of the products of a state with weights over time.
+
+    Attributes:
+        multiplier, shift: of the conversion of sums of products to the result's scale.
+    """
+
+    operator: ClassVar[str] = "svdf"
+
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes: sequences, filters, time steps of a filter, filters per unit (rank), units."""
+
+    batch: int
+    filters: int
+    memory: int
+    rank: int
+    units: int
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+    """Return the result and the new state."""
+    options = converter.options(operator, "SVDFOptions")
+    if len(operator.inputs) != STATE + 1:
+        raise ModelError(f"it has {len(operator.inputs)} inputs, not {STATE + 1}")
+    sizes = _sizes(converter, operator, int(options.Rank()))
+    function = int(options.FusedActivationFunction())
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        return _floats(converter, operator, sizes, function)
+    if function not in (NO_ACTIVATION, RELU):
+        raise ModelError(f"its fused activation {function} is not supported for integers")
+    return _integers(converter, operator, sizes)
+
+
+def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
+    """Return the sizes of the layer, after checking that all tensors have them.
+
+    Raises:
+        ModelError: the shapes of two tensors do not fit each other.
+    """
+    data, features, times, state = (converter.shape(operator.inputs[i]) for i in (0, 1, 2, STATE))
+    result = converter.shape(operator.outputs[0])
+    if any(len(shape) != 2 or 0 in shape for shape in (data, features, times, state, result)):
+        raise ModelError("one of its tensors is not a matrix")
+    filters, memory = times
+    if rank < 1 or filters % rank:
+        raise ModelError(f"its {filters} filters are not a multiple of its rank {rank}")
+    sizes = _Sizes(data[0], filters, memory, rank, filters // rank)
+    fits = (
+        features == (filters, data[1])
+        and state == (data[0], filters * memory)
+        and result == (data[0], sizes.units)
+    )
+    if not fits:
+        raise ModelError("the shapes of its tensors do not fit each other")
+    return sizes
+
+
+def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
+    """Return the bias; zeros if it is omitted.
+
+    Raises:
+        ModelError: it has another size or dtype.
+    """
+    if operator.inputs[3] < 0:
+        return np.zeros(units, dtype)
+    bias = converter.constant(operator, 3)
+    if bias.shape != (units,) or bias.dtype != np.dtype(dtype):
+        raise ModelError(f"its bias is {bias.dtype}{list(bias.shape)}, not {dtype}[{units}]")
+    return np.asarray(bias)
+
+
+def _floats(
+    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes, function: int
+) -> list[tvm_api.Expr]:
+    op, emit = relax.op, converter.emit
+    data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
+    if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
+        raise ModelError("its weights or its state are not float32")
+    filters, memory = sizes.filters, sizes.memory
+    new = emit(op.matmul(data, emit(op.permute_dims(features, [1, 0]))))
+    new = emit(op.reshape(new, (sizes.batch, filters, 1)))
+    if memory > 1:
+        places = emit(op.reshape(state, (sizes.batch, filters, memory)))
+        kept = emit(op.strided_slice(places, [2], [1], [memory]))
+        new = emit(op.concat([kept, new], 2))
+    new = emit(op.reshape(new, (sizes.batch, filters * memory)))
+    rows = emit(op.reshape(new, (sizes.batch, sizes.units, sizes.rank * memory)))
+    weights = emit(op.reshape(times, (1, sizes.units, sizes.rank * memory)))
+    total = emit(op.sum(emit(op.multiply(rows, weights)), [2]))
+    bias = _bias(converter, operator, sizes.units, "float32")
+    result = emit(op.add(total, relax.const(bias)))
+    return [converter.quantized(operator, result, function), new]
+
+
+def _integers(
+    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes
+) -> list[tvm_api.Expr]:
+    data, features, times, state = (
+        scale_of(converter, operator.inputs[i]) for i in (0, 1, 2, STATE)
+    )
+    if times.dtype != state.dtype or (data.dtype, features.dtype) != ("int8", "int8"):
+        raise ModelError(
+            f"its data is {data.dtype}, its weights {features.dtype} and {times.dtype}, its state "
+            f"{state.dtype}, which its kernel does not take together"
+        )
+    if features.zero_point or times.zero_point:
+        raise ModelError("its weights have a zero point")
+    result = scale_of(converter, operator.outputs[0])
+    _check_bias(converter, operator, state, times)
+    # In float32, as the reference computes them.
+    with as_refusals():
+        first = quantize_multiplier(float(data.scale * features.scale / state.scale))
+        second = quantize_multiplier(float(state.scale * times.scale / result.scale))
+    weights = converter.constant(operator, 1)
+    limits = np.iinfo(state.dtype)
+    state_call = SvdfState(
+        output_shape=converter.shape(operator.inputs[STATE]),
+        output_dtype=state.dtype,
+        output_zero_point=state.zero_point,
+        clip=(int(limits.min), int(limits.max)),
+        rounding=TFLM.value,
+        multiplier=first[0],
+        shift=first[1],
+    ).call(
+        [
+            converter.value(operator.inputs[0]),
+            relax.const(weights),
+            relax.const(
+                bias_without_zero_point(np.zeros(len(weights), np.int32), weights, data.zero_point)
+            ),
+            converter.value(operator.inputs[STATE]),
+        ],
+        None,
+    )
+    new = converter.emit(state_call)
+    over_time = converter.constant(operator, 2).reshape(sizes.units, sizes.rank * sizes.memory)
+    bias = _bias(converter, operator, sizes.units, "int32")
+    parameters = Svdf(**result_fields(converter, operator), multiplier=second[0], shift=second[1])
+    bias = bias_without_zero_point(bias, over_time, state.zero_point)
+    return [parameters.call([new, relax.const(over_time), relax.const(bias)], None), new]
+
+
+def _check_bias(
+    converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
+) -> None:
+    """Refuse a bias whose scale is not the one that the kernel assumes."""
+    if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
+        return
+    bias = scale_of(converter, operator.inputs[3])
+    if abs(float(bias.scale) - float(state.scale * times.scale)) >= BIAS_TOLERANCE:
+        raise ModelError("its bias has another scale than the products of state and weights")
+
+
+def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+    """Return the kernel (data, weights, bias, state, output)."""
+    (batch, inputs), (filters, _) = shapes[0], shapes[1]
+    memory = shapes[3][1] // filters
+    data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = accumulators(1), int32(0)
+    low, high = parameters.clip
+    span = high - low
+
+    def place(f: tvm_api.PrimExpr, m: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        return f * int32(memory) + m
+
+    def one(b: tvm_api.PrimExpr, f: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def keep(m: tvm_api.PrimExpr) -> tvm_api.Stmt:
+            return tirx.BufferStore(output, state[b, place(f, m + int32(1))], [b, place(f, m)])
+
+        value = requantize(
+            total_of(total, zero), int32(parameters.multiplier), int32(parameters.shift),
+            parameters.arithmetic,
+        )  # fmt: skip
+        limited = tirx.min(tirx.max(value, int32(low)), int32(high))
+        if parameters.output_zero_point:
+            # The reference limits before it adds the zero point: the sum wraps around.
+            statements, limited = bound("limited", limited)
+            lifted = limited + int32(parameters.output_zero_point - low)
+            limited = (lifted & int32(span)) + int32(low)
+        else:
+            statements = []
+        return sequence(
+            *([loop("m", memory - 1, keep)] if memory > 1 else []),
+            set_to(total, zero, bias[f]),
+            loop("i", inputs, lambda i: add_products(
+                total, [shifted(data[b, i], 0)], [weights[f, i]]
+            )),
+            *statements,
+            tirx.BufferStore(
+                output, limited.astype(parameters.output_dtype), [b, place(f, int32(memory - 1))]
+            ),
+        )  # fmt: skip
+
+    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("f", filters)], one))
+    return kernel([data, weights, bias, state, output], body)
+
+
+def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+    """Return the kernel (state, weights, bias, output)."""
+    (batch, _), (units, length) = shapes[0], shapes[1]
+    state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    total, zero = accumulators(1), int32(0)
+    factor = (int32(parameters.multiplier), int32(parameters.shift))
+
+    def one(b: tvm_api.PrimExpr, u: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        return sequence(
+            set_to(total, zero, bias[u]),
+            loop("k", length, lambda k: add_products(
+                total, [shifted(state[b, u * int32(length) + k], 0)], [weights[u, k]]
+            )),
+            store_rescaled(output, [b, u], total_of(total, zero), factor, parameters),
+        )  # fmt: skip
+
+    body = sequence(tirx.AllocBuffer(total), loops([("b", batch), ("u", units)], one))
+    return kernel([state, weights, bias, output], body)
+
+
+def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
+    """Return the multiply-accumulates: each weight is used once per sequence."""
+    weights = tvm_api.static_shape(call.args[1]) or (0, 0)
+    batch = (tvm_api.static_shape(call.args[0]) or (0,))[0]
+    return batch * weights[0] * weights[1]
+
+
+register(
+    IntegerOperator(
+        name="svdf_state",
+        parameters=SvdfState,
+        kernel=kernel_of_operands(_state_kernel),
+        macs=_macs,
+    )
+)
+register(
+    IntegerOperator(
+        name="svdf", parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
+        macs=_macs,
+    )
+)  # fmt: skip
+register_all(
+    ("SVDF",), convert, "float32", "int8",
+    operand_dtypes=("int16",), states=(STATE,),
+)  # fmt: skip

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""UNIDIRECTIONAL_SEQUENCE_LSTM of TensorFlow Lite: `quantized.lstm`, or the float layer of ONNX.
+
+The source is `unidirectional_sequence_lstm.cc` and `lstm_eval_common.cc` of TensorFlow Lite Micro.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
+from umakit.floats.recurrent import Activation, Cell, recurrent
+from umakit.operators.lstm import CELL_LIMITS, FUNCTION_SCALE, GATE_SCALE, GATES, Lstm
+from umakit.operators.multipliers import reduced_multipliers
+from umakit.operators.numeric.fixed_point import Array, fixed_point, quantize_multiplier
+from umakit.operators.parameters import Pair
+from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_table
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite_integers import (
+    as_refusals,
+    bias_without_zero_point,
+    result_fields,
+    scale_of,
+)
+
+relax = tvm_api.relax
+
+INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES = (1, 2, 4, 3), (5, 6, 8, 7), (12, 13, 15, 14)
+"""Inputs of the operator by gate: input, forget, output, cell."""
+
+HIDDEN, CELL = 18, 19
+"""Positions of the input tensors that are the hidden state and the cell state."""
+
+ABSENT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
+"""Inputs that kernels do not take: peepholes, projection, normalization."""
+
+TANH = 4
+"""Value of the schema's enumeration `ActivationFunctionType`."""
+
+BIAS_DTYPES = {"float32": "float32", "int8": "int32", "int16": "int64"}
+"""Dtype of the biases by dtype of the data."""
+
+MOST_SHIFTS = 14
+"""To the left, of the cell state: three times 16 bits have to fit into 32."""
+
+
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+    """Return the outputs of all steps, and the hidden and cell state after the last step."""
+    options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
+    if len(operator.inputs) != 24 or any(operator.inputs[place] >= 0 for place in ABSENT):
+        raise ModelError("it has peepholes, a projection or a normalization")
+    if any(operator.inputs[place] < 0 for place in (*INPUT_WEIGHTS, *RECURRENT_WEIGHTS, *BIASES)):
+        raise ModelError("weights or biases of a gate are omitted")
+    if options.FusedActivationFunction() != TANH:
+        raise ModelError(
+            f"its fused activation {options.FusedActivationFunction()} is not supported"
+        )
+    if options.DiagonalRecurrentTensors():
+        raise ModelError("its recurrent weights are diagonal")
+    time_major = bool(options.TimeMajor())
+    _check_shapes(converter, operator, time_major=time_major)
+    clip = float(options.CellClip())
+    dtype = converter.tensor(operator.inputs[0]).dtype
+    floats = dtype == "float32"
+    of_weights = "float32" if floats else "int8"
+    weights, recurrent_weights, biases = (
+        _of_gates(converter, operator, places, each)
+        for places, each in (
+            (INPUT_WEIGHTS, of_weights),
+            (RECURRENT_WEIGHTS, of_weights),
+            (BIASES, BIAS_DTYPES[dtype]),
+        )
+    )
+    layer = _Layer(weights, recurrent_weights, biases, time_major, clip)
+    make = _floats if floats else _integers
+    return make(converter, operator, layer)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Constants of a layer, concatenated over its gates, and its options."""
+
+    weights: Array
+    recurrent_weights: Array
+    biases: Array
+    time_major: bool
+    clip: float
+
+
+def _check_shapes(
+    converter: TfliteConverter, operator: TfliteOperator, *, time_major: bool
+) -> None:
+    """Refuse tensors whose sizes do not fit each other."""
+    data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
+    hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
+    if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:
+        raise ModelError("its data is not a sequence of rows, or its state is not a matrix")
+    batch = data[1] if time_major else data[0]
+    fits = hidden[0] == batch and cell == hidden and result == (*data[:2], hidden[1])
+    shapes = {INPUT_WEIGHTS: (hidden[1], data[2]), RECURRENT_WEIGHTS: (hidden[1], hidden[1])}
+    for places, shape in (*shapes.items(), (BIASES, (hidden[1],))):
+        fits = fits and all(converter.shape(operator.inputs[i]) == shape for i in places)
+    if not fits:
+        raise ModelError("the shapes of its tensors do not fit each other")
+
+
+def _of_gates(
+    converter: TfliteConverter, operator: TfliteOperator, places: tuple[int, ...], dtype: str
+) -> Array:
+    """Return the constants of all gates, concatenated along axis 0.
+
+    Raises:
+        ModelError: one is not a constant, or has another dtype.
+    """
+    arrays = [np.asarray(converter.constant(operator, place)) for place in places]
+    if any(array.dtype != np.dtype(dtype) for array in arrays):
+        found = ", ".join(str(array.dtype) for array in arrays)
+        raise ModelError(f"weights or biases of its gates are {found}, not {dtype}")
+    return np.concatenate(arrays)
+
+
+def _floats(
+    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
+) -> list[tvm_api.Expr]:
+    """Build the float32 layer with the kernel of ONNX's LSTM: gates input, output, forget, cell."""
+    op, emit = relax.op, converter.emit
+    data, hidden, cell = (converter.value(operator.inputs[i]) for i in (0, HIDDEN, CELL))
+    if (tvm_api.dtype_of(hidden), tvm_api.dtype_of(cell)) != ("float32", "float32"):
+        raise ModelError("its states are not float32")
+
+    def ordered(array: Array) -> Array:
+        inputs, forget, output, candidate = np.split(array, GATES)
+        return np.concatenate([inputs, output, forget, candidate])
+
+    if not layer.time_major:
+        data = emit(op.permute_dims(data, [1, 0, 2]))
+    gates = emit(op.matmul(data, relax.const(ordered(layer.weights).T.copy())))
+    gates = emit(op.add(gates, relax.const(ordered(layer.biases))))
+    tanh = Activation("tanh")
+    lstm = Cell(
+        "LSTM", (Activation("sigmoid"), tanh, tanh),
+        cell_clip=layer.clip if layer.clip > 0 else None,
+    )  # fmt: skip
+    weights = relax.const(ordered(layer.recurrent_weights))
+    both = emit(recurrent(lstm, [gates, weights, hidden], {"cell": cell}))
+    outputs, *states = (emit(relax.TupleGetItem(both, place)) for place in range(3))
+    if not layer.time_major:
+        outputs = emit(op.permute_dims(outputs, [1, 0, 2]))
+    return [outputs, *states]
+
+
+def _integers(
+    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
+) -> list[tvm_api.Expr]:
+    data, hidden, cell, result = (
+        scale_of(converter, number)
+        for number in (*(operator.inputs[i] for i in (0, HIDDEN, CELL)), operator.outputs[0])
+    )
+    if hidden.dtype != data.dtype or cell.dtype != "int16":
+        raise ModelError(f"its states are {hidden.dtype} and {cell.dtype}")
+    if (result.scale, result.zero_point) != (hidden.scale, hidden.zero_point):
+        raise ModelError("its result has another scale or zero point than its hidden state")
+    factors = [
+        _gate_factor(converter, operator.inputs[place], source.scale)
+        for source, places in ((data, INPUT_WEIGHTS), (hidden, RECURRENT_WEIGHTS))
+        for place in places
+    ]
+    with as_refusals():
+        gates = fixed_point(factors)
+        gates = reduced_multipliers(gates) if data.dtype == "int16" else gates
+    cell_scale, hidden_scale = float(cell.scale), float(hidden.scale)
+    with as_refusals():
+        forget = quantize_multiplier(FUNCTION_SCALE * cell_scale / cell_scale)
+        update = quantize_multiplier(FUNCTION_SCALE * FUNCTION_SCALE / cell_scale)
+        output = quantize_multiplier(FUNCTION_SCALE * FUNCTION_SCALE / hidden_scale)
+    parameters = Lstm(
+        **result_fields(converter, operator),
+        time_major=int(layer.time_major),
+        cell_argument=_cell_argument(cell_scale),
+        cell_clip=_quantized_clip(layer.clip, cell_scale),
+        forget=forget,
+        update=update,
+        result=output,
+    )
+    zeros = np.zeros_like(layer.biases)
+    constants = [
+        layer.weights, bias_without_zero_point(layer.biases, layer.weights, data.zero_point),
+        layer.recurrent_weights,
+        bias_without_zero_point(zeros, layer.recurrent_weights, hidden.zero_point),
+        gates.multipliers, gates.shifts, sigmoid_table(),
+    ]  # fmt: skip
+    operands = [relax.const(array, str(array.dtype)) for array in constants]
+    first, *states = (converter.value(operator.inputs[place]) for place in (0, HIDDEN, CELL))
+    both = converter.emit(parameters.call([first, *operands, *states], None))
+    return [converter.emit(relax.TupleGetItem(both, place)) for place in range(3)]
+
+
+def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> float:
+    """Return the factor from products with weights to a gate; scales are multiplied in float32.
+
+    Raises:
+        ModelError: the weights have a zero point or several scales.
+    """
+    weights = scale_of(converter, number)
+    if weights.zero_point:
+        raise ModelError(f"tensor {converter.tensor(number).name!r} has a zero point")
+    return float(scale * weights.scale) / GATE_SCALE
+
+
+def _cell_argument(scale: float) -> Pair:
+    """Return multiplier and shift from the cell state to the argument of tanh.
+
+    Raises:
+        ModelError: the scale is not a power of two in the supported range.
+    """
+    exponent = power_of_two(scale)
+    if exponent is None or not -31 < exponent + 12 <= MOST_SHIFTS:
+        raise ModelError(f"the scale {scale:.6g} of its cell state is not a power of two in range")
+    left = exponent + 12
+    return (3 << left, 0) if left >= 0 else (3, -left)
+
+
+def _quantized_clip(clip: float, scale: float) -> Pair:
+    """Return the least and largest cell state for a clip limit; a limit of 0 means none."""
+    if not clip > 0:
+        return int(CELL_LIMITS.min), int(CELL_LIMITS.max)
+    limit = int(min(clip / scale, CELL_LIMITS.max))
+    return -limit, limit
+
+
+register_all(
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM",), convert, "float32", "int8", "int16",
+    operand_dtypes=("int8", "int16"), states=(HIDDEN, CELL),
+)  # fmt: skip
