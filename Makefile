@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck backends clean \
+.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
+	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
 
@@ -117,14 +118,21 @@ ctest: install-test
 CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
   --error-exitcode=1 -I sim/include
 
-# Needs cppcheck, which CI installs. What is generated counts as much as what is written by hand.
-cppcheck: install
+# What is generated counts as much as what is written by hand.
+cppcheck-exports: install
 	@mkdir -p build/cppcheck
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b chocolate_accelerator -o build/cppcheck/chocolate > build/cppcheck/log 2>&1
+
+# Rules of MISRA C:2012 that docs/misra.md does not list.
+misra: cppcheck-exports
+	$(BIN)/python tests/misra.py build/cppcheck/c build/cppcheck/int8 build/cppcheck/chocolate
+
+# Needs cppcheck, which CI installs.
+cppcheck: cppcheck-exports
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
 	$(CPPCHECK) sim/src sim/mock bench \
