@@ -16,7 +16,7 @@ SHELL := /bin/bash
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
-	@echo "make quick      Python tests without whole networks"
+	@echo "make quick      each Python test with its first parameters and one drawn example"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
 	@echo "                for SOAK_MINUTES; soak-tests: comparisons again, with SOAK_EXAMPLES networks"
 	@echo "                each and SOAK_INFERENCES inputs"
@@ -61,11 +61,16 @@ install-test: $(VENV)/installed-test
 demo: install
 	@$(BIN)/python examples/digits/demo.py
 
-test: lint typecheck ctest
-	$(BIN)/python -m pytest -n $(JOBS)
+# The checks before the Python tests run side by side, too. Tests are given out in the order of their
+# files, so that fixtures of a file are made once; who is done takes from the other's rest.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test: install-test
+	$(MAKE) --jobs=$(JOBS) lint typecheck ctest
+	$(PYTEST)
 
 quick: install-test
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(PYTEST) --quick
 
 # What make test compares with a few drawn networks and inputs, with many: for a night.
 SOAK_EXAMPLES ?= 200
@@ -89,7 +94,7 @@ soak-mutants: install-test
 
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
-	  $(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "hypothesis or soak"
+	  $(PYTEST) -m "hypothesis or soak"
 
 lint: install-test
 	$(BIN)/ruff check .
@@ -100,19 +105,22 @@ typecheck: install-test
 	@rm -rf build/typecheck build/lib build/bdist.* && mkdir -p build/typecheck
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
-	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
+	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
+	  --cache-dir ../../mypy-cache -p umakit
 
-# Once as it is shipped, once with the sanitizers watching; CI adds clang.
+# Once as it is shipped, once with the sanitizers watching, which CI builds with clang.
+SANITIZED_CC ?= cc
+
 ctest: install-test
 	@mkdir -p build
-	@for config in plain:cc:OFF sanitized:cc:ON $(CTEST_EXTRA); do \
+	@for config in plain:cc:OFF sanitized:$(SANITIZED_CC):ON; do \
 	  IFS=: read -r name compiler sanitize <<< "$$config"; \
 	  echo "C tests: $$name"; \
 	  { $(BIN)/cmake -S . -B build/cmake-$$name -DCMAKE_C_COMPILER=$$compiler \
 	      -DUMAKIT_SANITIZE=$$sanitize -DPython3_EXECUTABLE=$(abspath $(BIN)/python) \
 	    && $(BIN)/cmake --build build/cmake-$$name --parallel $(JOBS); } > build/cmake-$$name.log 2>&1 \
 	    || { cat build/cmake-$$name.log; exit 1; }; \
-	  $(BIN)/ctest --test-dir build/cmake-$$name --output-on-failure || exit 1; \
+	  $(BIN)/ctest --test-dir build/cmake-$$name --parallel $(JOBS) --output-on-failure || exit 1; \
 	done
 
 CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \

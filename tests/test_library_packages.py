@@ -31,6 +31,8 @@ from umakit.library.metadata import load_metadata
 from umakit.library.packages.convert import FORMATS, package_library
 from umakit.library.tar_files import library_folder, tar_bytes
 
+pytestmark = pytest.mark.slow
+
 IMAGE = normal(1, 3, 5, 7, seed=3)
 CROSS = {
     "arm-none-eabi-gcc": ("Generic", "arm", "-mcpu=cortex-m4 -mthumb"),

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 HARNESS = Path(__file__).with_name("onnx_node_tests.py")
 
 
