@@ -16,6 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from compiler_flags import OPTIMIZED, QUICK
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from umakit.devices import DEVICES, build
@@ -83,19 +84,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     functions = {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}
     for function in functions.values():  # one object for all parameters
         if hasattr(function, "hypothesis"):
-            function.hypothesis.inner_test = _counted(function.hypothesis.inner_test, quick)
+            function.hypothesis.inner_test = _counted(function.hypothesis.inner_test)
+            if quick:
+                chosen = function._hypothesis_internal_use_settings or settings.default
+                function._hypothesis_internal_use_settings = settings(chosen, max_examples=1)
 
 
-def _counted(test: Callable[..., object], quick: bool) -> Callable[..., object]:
-    """A test of Hypothesis that counts the examples that it gets; the quick one tries the first."""
-    seen = 0
+def _counted(test: Callable[..., object]) -> Callable[..., object]:
+    """A test of Hypothesis that counts the examples that it gets."""
 
     @functools.wraps(test)
     def run(*arguments: object, **drawn: object) -> object:
-        nonlocal seen
-        seen += 1
-        if quick and seen > 1:
-            return None
         _drawn[0] += 1
         return test(*arguments, **drawn)
 
