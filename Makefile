@@ -10,19 +10,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck backends clean \
+.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and all Python tests"
-	@echo "make quick      Python tests without whole networks"
+	@echo "make quick      each Python test with its first parameters and one drawn example"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
 	@echo "                for SOAK_MINUTES; soak-tests: comparisons again, with SOAK_EXAMPLES networks"
 	@echo "                each and SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
+	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
 
@@ -60,11 +61,16 @@ install-test: $(VENV)/installed-test
 demo: install
 	@$(BIN)/python examples/digits/demo.py
 
-test: lint typecheck ctest
-	$(BIN)/python -m pytest -n $(JOBS)
+# The checks before the Python tests run side by side, too. Tests are given out in the order of their
+# files, so that fixtures of a file are made once; who is done takes from the other's rest.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test: install-test
+	$(MAKE) --jobs=$(JOBS) lint typecheck ctest
+	$(PYTEST)
 
 quick: install-test
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(PYTEST) --quick
 
 # What make test compares with a few drawn networks and inputs, with many: for a night.
 SOAK_EXAMPLES ?= 200
@@ -88,7 +94,7 @@ soak-mutants: install-test
 
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
-	  $(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "hypothesis or soak"
+	  $(PYTEST) -m "hypothesis or soak"
 
 lint: install-test
 	$(BIN)/ruff check .
@@ -99,32 +105,42 @@ typecheck: install-test
 	@rm -rf build/typecheck build/lib build/bdist.* && mkdir -p build/typecheck
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
-	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml -p umakit
+	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
+	  --cache-dir ../../mypy-cache -p umakit
 
-# Once as it is shipped, once with the sanitizers watching; CI adds clang.
+# Once as it is shipped, once with the sanitizers watching, which CI builds with clang.
+SANITIZED_CC ?= cc
+
 ctest: install-test
 	@mkdir -p build
-	@for config in plain:cc:OFF sanitized:cc:ON $(CTEST_EXTRA); do \
+	@for config in plain:cc:OFF sanitized:$(SANITIZED_CC):ON; do \
 	  IFS=: read -r name compiler sanitize <<< "$$config"; \
 	  echo "C tests: $$name"; \
 	  { $(BIN)/cmake -S . -B build/cmake-$$name -DCMAKE_C_COMPILER=$$compiler \
 	      -DUMAKIT_SANITIZE=$$sanitize -DPython3_EXECUTABLE=$(abspath $(BIN)/python) \
 	    && $(BIN)/cmake --build build/cmake-$$name --parallel $(JOBS); } > build/cmake-$$name.log 2>&1 \
 	    || { cat build/cmake-$$name.log; exit 1; }; \
-	  $(BIN)/ctest --test-dir build/cmake-$$name --output-on-failure || exit 1; \
+	  $(BIN)/ctest --test-dir build/cmake-$$name --parallel $(JOBS) --output-on-failure || exit 1; \
 	done
 
 CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --inline-suppr --quiet \
   --error-exitcode=1 -I sim/include
 
-# Needs cppcheck, which CI installs. What is generated counts as much as what is written by hand.
-cppcheck: install
+# What is generated counts as much as what is written by hand.
+cppcheck-exports: install
 	@mkdir -p build/cppcheck
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b chocolate_accelerator -o build/cppcheck/chocolate > build/cppcheck/log 2>&1
+
+# Rules of MISRA C:2012 that docs/misra.md does not list.
+misra: cppcheck-exports
+	$(BIN)/python tests/misra.py build/cppcheck/c build/cppcheck/int8 build/cppcheck/chocolate
+
+# Needs cppcheck, which CI installs.
+cppcheck: cppcheck-exports
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
 	$(CPPCHECK) sim/src sim/mock bench \

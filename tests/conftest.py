@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that all tests share."""
+"""Options that all tests share, and the summary of how much was drawn and which tests took long."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
+import threading
+from collections.abc import Callable, Generator
+
+# As many workers as processors: threads of their libraries would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from compiler_flags import OPTIMIZED, QUICK
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from umakit.devices import DEVICES
+from umakit.devices import DEVICES, build
+
+DRAWN = "drawn examples"
 
 if "UMAKIT_EXAMPLES" not in os.environ:
     # Hypothesis also draws the constants that it finds in modules of the project, in those that
@@ -24,10 +35,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what is printed now into the files that show it (README.md)",
     )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="each test with its first parameters and one drawn example, slow ones left out",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """On CI a missing program or package is a failure: tests would be skipped unseen."""
+    if "UMAKIT_EXAMPLES" not in os.environ:
+        build.FLAGS = QUICK  # before modules of tests are imported, which read it
+    if hasattr(config, "workerinput"):
+        _leave_out_threads_of_xdist()
     if os.environ.get("UMAKIT_CI"):
         programs = ["gcc", "clang", "chromium"]
         for device in DEVICES:
@@ -39,6 +59,81 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"CI lacks {', '.join(missing)}: see .ci/run")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _leave_out_threads_of_xdist() -> None:
+    """Let a worker of xdist count its threads as pytest alone does.
+
+    umakit forks only where there are no other threads, and starts Python again elsewhere. The
+    thread that waits for messages of xdist holds nothing that a fork waits for.
+    """
+    count, others = threading.active_count, threading.active_count() - 1
+    threading.active_count = lambda: count() - others
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tutorials take minutes: started last, one would run alone when all others are done."""
     items.sort(key=lambda item: item.path.name != "test_tutorials.py")
+    quick = bool(config.getoption("--quick"))
+    if quick:
+        first: dict[tuple[object, ...], pytest.Item] = {}
+        for item in items:
+            if item.get_closest_marker("slow") is None:
+                first.setdefault((item.parent, getattr(item, "originalname", item.name)), item)
+        kept = set(first.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = first.values()
+    functions = {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}
+    for function in functions.values():  # one object for all parameters
+        if hasattr(function, "hypothesis"):
+            function.hypothesis.inner_test = _counted(function.hypothesis.inner_test)
+            if quick:
+                chosen = function._hypothesis_internal_use_settings or settings.default
+                function._hypothesis_internal_use_settings = settings(chosen, max_examples=1)
+
+
+def _counted(test: Callable[..., object]) -> Callable[..., object]:
+    """A test of Hypothesis that counts the examples that it gets."""
+
+    @functools.wraps(test)
+    def run(*arguments: object, **drawn: object) -> object:
+        _drawn[0] += 1
+        return test(*arguments, **drawn)
+
+    return run
+
+
+_drawn = [0]
+"""How many examples this process drew."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the flags of the C compiler for a test and its fixtures."""
+    if "UMAKIT_EXAMPLES" not in os.environ:
+        optimized = item.get_closest_marker("optimized") is not None
+        build.FLAGS = OPTIMIZED if optimized else QUICK
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Count the examples that a test draws, for the summary of all workers."""
+    before = _drawn[0]
+    try:
+        return (yield)
+    finally:
+        if _drawn[0] > before:
+            item.user_properties.append((DRAWN, _drawn[0] - before))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many examples were drawn: what makes tests faster must not draw fewer."""
+    reports = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if report.when == "call"
+    ]
+    drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    if reports:
+        terminalreporter.write_line(
+            f"{len(reports)} tests; {sum(drawn)} examples drawn in {len(drawn)} of them"
+        )

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import warm_python
 
 from umakit.devices import find_device
 
@@ -19,7 +20,7 @@ CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", 
 
 def run(command: str, folder: Path, columns: int = 110) -> str:
     """What a shell prints for a command, without progress and trailing blanks."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{warm_python.programs()}{os.pathsep}{os.environ['PATH']}"
     result = subprocess.run(
         command,
         shell=True,

@@ -109,7 +109,7 @@ def library() -> ctypes.CDLL:
     compile_c(
         [sizes, *(_FOLDER / source for source in sources)],
         target,
-        ["-shared", "-fPIC", f"-I{_FOLDER / 'include'}"],
+        ["-O3", "-shared", "-fPIC", f"-I{_FOLDER / 'include'}"],  # it runs longer than this takes
     )
     loaded = ctypes.CDLL(str(target))
     loaded.umakit_device_read32.restype = ctypes.c_uint32

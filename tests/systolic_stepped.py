@@ -48,7 +48,7 @@ def load(folder: Path) -> ctypes.CDLL:
     compile_c(
         [sources / "src/umakit_systolic_cycles.c", sources / "src/umakit_systolic_stepped.c"],
         library,
-        ["-shared", "-fPIC", f"-I{sources / 'include'}"],
+        ["-O3", "-shared", "-fPIC", f"-I{sources / 'include'}"],
     )
     binary = ctypes.CDLL(str(library))
     binary.umakit_systolic_cycles.restype = _Cycles

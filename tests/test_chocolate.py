@@ -20,6 +20,8 @@ from umakit.backend.registry import find_backend
 from umakit.partition.partitioner import partition
 from umakit.testing.example_networks import QuantizedNetwork
 
+pytestmark = pytest.mark.optimized
+
 Array = npt.NDArray[Any]
 
 CHOCOLATE = "chocolate_accelerator"

@@ -7,11 +7,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from comparisons import examples
 from execution import VANILLA, execute
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, Pads, same_pads
+
+pytestmark = pytest.mark.optimized
 
 
 @dataclass(frozen=True)

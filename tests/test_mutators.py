@@ -8,11 +8,13 @@ all that are taken, builds them with sanitizers and compares them with a referen
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import warm_python
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent
 COUNTS = {
@@ -27,7 +29,7 @@ def test_mutants_are_refused_in_one_sentence_or_right(name: str) -> None:
     if name == "torch":
         pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
     kept = Path(tempfile.gettempdir()) / "umakit-mutants"
-    command = [sys.executable, "-m", "mutators", name, "--seed", "1", "--kept", str(kept)]
+    command = [warm_python.python(), "-m", "mutators", name, "--seed", "1", "--kept", str(kept)]
     command += ["--count", str(COUNTS[name]), "--thorough", "0.1", "--compared", "0.03"]
     ended = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     print(ended.stdout)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+import warm_python
 from umakit.cli.main import run_command
 
 from umakit.backend.registry import load_backend_folder
@@ -38,7 +38,7 @@ def python(
 ) -> subprocess.CompletedProcess[str]:
     """Run this Python in another process."""
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        [warm_python.python(), *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,

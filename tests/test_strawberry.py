@@ -22,6 +22,8 @@ from umakit.machine.systolic import Dataflow, Product, SystolicArray, systolic_c
 from umakit.partition.partitioner import partition
 from umakit.testing.example_networks import QuantizedNetwork
 
+pytestmark = pytest.mark.optimized
+
 STRAWBERRY = "strawberry_accelerator"
 MODELS = ("ad01_int8.tflite", "kws_ref_model.tflite", "pretrainedResnet_quant.tflite")
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"

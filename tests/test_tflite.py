@@ -25,6 +25,8 @@ from umakit.frontend import import_model
 from umakit.pipeline import compile_model
 from umakit.quantized import quantize_to_integers
 
+pytestmark = pytest.mark.optimized
+
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
 EACH = max(334, inferences(0) // 3)
 """Inputs of each kind."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from comparisons import SANITIZED
+from compiler_flags import OPTIMIZED
 from hypothesis import given
 from hypothesis import strategies as st
 from tflite_exactness import (
@@ -31,7 +32,6 @@ from tflite_exactness import (
 from tflite_networks import TfliteFile
 
 import umakit
-from umakit.devices import build
 
 
 def out_size(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
@@ -159,7 +159,7 @@ def test_grouped_convolution(groups: int, outputs: int) -> None:
     assert len(np.unique(assert_exact(file.finish([x], [y]), (1, 5, 6, 6)))) > 20
 
 
-@pytest.mark.parametrize("flags", [build.FLAGS, SANITIZED], ids=["optimized", "sanitized"])
+@pytest.mark.parametrize("flags", [OPTIMIZED, SANITIZED], ids=["optimized", "sanitized"])
 @pytest.mark.parametrize(
     ("inputs", "outputs", "window", "step", "dilation", "padding", "in_arena"),
     [

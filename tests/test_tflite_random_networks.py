@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tflite_exactness import EXAMPLES, assert_exact, seeds, weights_and_bias
 from tflite_networks import TfliteFile
+
+pytestmark = pytest.mark.optimized
 
 SHAPE = (1, 6, 5, 4)
 LARGEST = 20

@@ -30,6 +30,8 @@ from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.export import Library
 from umakit.testing.harness import run_with_llvm
 
+pytestmark = pytest.mark.optimized
+
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 
 

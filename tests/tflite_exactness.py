@@ -55,7 +55,7 @@ def assert_exact(
     inputs: Array | None = None,
     dtype: str = "int8",
     floats: bool = False,
-    flags: Sequence[str] = build.FLAGS,
+    flags: Sequence[str] | None = None,
     expected: Array | None = None,
 ) -> Array:
     """Compile a model with one input `x`; C, LLVM and NumPy equal TFLM, bit by bit.
@@ -67,7 +67,7 @@ def assert_exact(
         inputs: several inputs instead.
         dtype: of the input.
         floats: whether the model asks for floating point.
-        flags: of the C compiler.
+        flags: of the C compiler; default: those of the test, see conftest.py.
         expected: outputs of another oracle than TensorFlow Lite Micro.
 
     Returns:
@@ -82,7 +82,7 @@ def assert_exact(
             if knows(file):
                 np.testing.assert_array_equal(numpy_tflite(file, inputs), expected, "NumPy")
         library = umakit.compile_model(path, [], Path(folder) / "library")
-        with mock.patch.object(build, "FLAGS", tuple(flags)):
+        with mock.patch.object(build, "FLAGS", tuple(flags or build.FLAGS)):
             result = umakit.run_library(library.path, {"x": inputs})
         by_llvm = llvm_outputs(path, {"x": inputs}) if llvm_takes_part(file) else {}
         sources = list((library.path / "codegen/host").rglob("*.[ch]"))

@@ -17,7 +17,7 @@ from umakit import sim
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.errors import BuildError
-from umakit.library.layout import RUNTIME, cache_folder
+from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
 
@@ -27,8 +27,9 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 KEPT_PROGRAMS = 4
 """Number of builds per library that are kept; older ones are deleted."""
 
-KEPT_SIMULATORS = 8
-"""Number of sets of simulator objects that are kept; older ones are deleted."""
+KEPT_OBJECTS = 16
+"""Number of sets of objects that are kept of the simulator, and of the platform; older ones are
+deleted."""
 
 SIMULATOR_FILES = {
     Path(source).name
@@ -182,7 +183,7 @@ def build_runner(
     for stale in programs[:-KEPT_PROGRAMS]:
         stale.unlink(missing_ok=True)
     if device is HOST:
-        sources = _with_objects(sources, library / SOURCE_FOLDER)
+        sources = _with_objects(sources, library / SOURCE_FOLDER, runtime)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
         compile_c(sources, built, flags, device)
@@ -190,37 +191,53 @@ def build_runner(
     return program
 
 
-def _with_objects(sources: list[Path], folder: Path) -> list[Path]:
-    """Return the sources, with those of the simulator replaced by objects from the user's cache.
+def _with_objects(sources: list[Path], folder: Path, runtime: Path) -> list[Path]:
+    """Return the sources, with those that all libraries share replaced by cached objects.
 
-    The simulator is the same in every library and takes most of the compile time.
+    The simulator takes most of the compile time.
 
     Args:
         sources: C files of a program.
         folder: the folder that contains the simulator's.
+        runtime: the folder that contains the platform's.
     """
-    simulator = {folder / name for name in SIMULATOR_FILES}
-    shared = [source for source in sources if source in simulator]
-    if not shared:
-        return sources
-    headers = sorted((folder / "umakit").glob("*.h"))
+    shared = {folder / name for name in SIMULATOR_FILES}
+    simulator = [source for source in sources if source in shared]
+    platform = [source for source in sources if source == runtime / HOSTED_PLATFORM]
+    objects = _objects("simulator", simulator, sorted((folder / "umakit").glob("*.h")))
+    objects += _objects("platform", platform, [runtime / PLATFORM_HEADER])
+    return [*(source for source in sources if source not in simulator + platform), *objects]
+
+
+def _objects(kind: str, sources: list[Path], headers: list[Path]) -> list[Path]:
+    """Compile sources, unless their objects are in the user's cache.
+
+    Args:
+        kind: what the sources are, the name of a folder in the cache.
+        sources: C files.
+        headers: all headers of the library that they include.
+
+    Returns:
+        Paths of the objects, in the order of the sources.
+    """
+    if not sources:
+        return []
     digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
-    for path in (*shared, *headers):
+    for path in (*sources, *headers):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    cached = cache_folder("simulator") / digest.hexdigest()[:16]
+    cached = cache_folder(kind) / digest.hexdigest()[:16]
     if not cached.exists():
-        for stale in sorted(cached.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_SIMULATORS]:
+        for stale in sorted(cached.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_OBJECTS]:
             shutil.rmtree(stale, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
             built = Path(temporary) / "objects"
             built.mkdir()
-            for source in shared:
+            for source in sources:
                 compile_c([source], built / f"{source.stem}.o", ["-c"])
             # Another process may have been faster.
             with contextlib.suppress(OSError):
                 built.rename(cached)
-    objects = [cached / f"{source.stem}.o" for source in shared]
-    return [*(source for source in sources if source not in shared), *objects]
+    return [cached / f"{source.stem}.o" for source in sources]
 
 
 def _age(path: Path) -> float:

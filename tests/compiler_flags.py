@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of the C compiler in tests; conftest.py chooses for each test."""
+
+from __future__ import annotations
+
+from umakit.devices import build
+
+OPTIMIZED = build.FLAGS
+"""Flags with which users' programs are compiled: of `make soak`, and of tests marked `optimized`,
+those of commands and of networks of many layers."""
+
+QUICK = tuple(flag.replace("-O3", "-O1") for flag in OPTIMIZED)
+"""Flags of other tests, which would spend most of their time in the optimizer."""
