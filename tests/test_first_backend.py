@@ -116,7 +116,7 @@ def test_forgotten_includes_are_told(write: Write, model: Path) -> None:
 def test_a_forgotten_header_of_a_driver_is_told(write: Write, model: Path) -> None:
     _, said = compiled(model, write((', headers=["my_npu.h"]', "")))
     assert [sentence.split(" includes ")[0] for sentence in said] == [
-        "src/tvmgen_relu.c", "src/my_npu_my_npu.c",
+        "src/tvmgen_relu.c", "src/my_npu/my_npu.c",
     ]  # fmt: skip
 
 
