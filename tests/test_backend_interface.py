@@ -827,7 +827,7 @@ def test_replace_call_extern_chooses_the_text_of_a_call(tmp_path: Path) -> None:
 def test_replace_call_extern_may_leave_a_call_alone(tmp_path: Path) -> None:
     backend = driven_npu(tmp_path, replace=lambda words: None)
     library = library_of(one_convolution(), [backend], tmp_path)
-    assert "fill(input_0, input_1, output, 64)" in model_source(library)
+    assert "fill(input_0, input_1, output, /*count=*/64)" in model_source(library)
 
 
 @pytest.mark.parametrize("fmt", ["llvm", "C", "", "c++"])

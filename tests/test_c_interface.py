@@ -188,7 +188,7 @@ def test_two_models_share_a_folder_and_a_program(tmp_path: Path) -> None:
         shutil.copytree(library / "codegen/host", tmp_path / "both", dirs_exist_ok=True)
         (wanted[name],) = onnx_runtime(model, inputs).values()
     shared = tmp_path / "both.so"
-    sources = sorted((tmp_path / "both/src").glob("*.c"))
+    sources = sorted((tmp_path / "both/src").rglob("*.c"))
     subprocess.run(
         ["cc", "-std=c99", "-shared", "-fPIC", *sources, "-lm", "-o", shared], check=True
     )

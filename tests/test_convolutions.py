@@ -352,15 +352,15 @@ def test_layers_of_equal_shape_share_one_kernel_and_call_it_once_each(tmp_path: 
         x = graph.node("Relu", graph.conv(x, 4, name=f"conv{number}"))
     graph.output(x)
     execution = execute(graph.model(), tmp_path)
-    kernels = {
-        layer["kernel"]
+    functions = {
+        layer["function"]
         for layer in execution.library.metadata["umakit"]["layers"]
         if layer["where"] == VANILLA
     }
-    assert len(kernels) == 1
+    assert len(functions) == 1
     source = execution.model_source
     assert source.count(f"{DRIVER}(") == 1
-    assert source.count(f"tvmgen_network_{kernels.pop()}(") == 1 + 3  # definition and calls
+    assert source.count(f"{functions.pop()}(") == 1 + 3  # definition and calls
     assert execution.accelerator_layers == 3
 
 

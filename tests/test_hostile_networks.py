@@ -271,17 +271,27 @@ def test_build_systems_read_what_a_backend_with_strange_file_names_makes(tmp_pat
     assert not list(tmp_path.rglob("RAN")) and not Path("RAN").exists()
 
 
-def test_two_files_of_drivers_with_one_name_are_refused(tmp_path: Path) -> None:
-    """Exports have one folder for all of them: one file would be lost."""
+@pytest.mark.parametrize(
+    "files",
+    [("odd_accelerator_device.c",), ("../device.c", "device.c")],
+    ids=["the simulated device", "a folder above"],
+)
+def test_two_files_of_a_backend_with_one_exported_name_are_refused(
+    files: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Exports have one folder for each backend: one file would be lost."""
     written = odd_backend(tmp_path)
     text = (written / "backend.py").read_text(encoding="utf-8")
-    (written / "device.c").write_text("int odd_unused;\n")
-    changed = text.replace('sources=["', 'sources=["device.c", "')
+    for number, file in enumerate(files):
+        (written / file).write_text(f"int odd_unused{number};\n")
+    names = "".join(f'"{file}", ' for file in files)
+    changed = text.replace('sources=["', f'sources=[{names}"')
     assert changed != text
     (written / "backend.py").write_text(changed, encoding="utf-8")
     backend = umakit.find_backend(written)
     model = network(PLAIN, tmp_path / "model.onnx")
-    with pytest.raises(LibraryError, match="two different files would become"):
+    lost = f"src/odd_accelerator/{files[-1]}"
+    with pytest.raises(LibraryError, match=f"two different files would become {lost}"):
         umakit.compile_model(model, [backend], tmp_path / "library")
     assert not (tmp_path / "library").exists()
 
