@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from commands import COMMANDS
-from console import check_commands, run
+from console import CONSOLE, check_commands, run
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCS = ROOT / "docs"
-NAMES = "shipping analysis simulator commands architecture"
+NAMES = "shipping analysis simulator commands architecture generated-c"
 PAGES = [README, *(DOCS / f"{name}.md" for name in NAMES.split())]
 """In the order in which their commands run, in one folder. Tutorials have tests of their own."""
 
@@ -76,6 +76,16 @@ def test_every_page_with_commands_is_run() -> None:
     tutorials = {"vanilla.md", "strawberry.md", "chocolate.md"}
     pages = [page for page in DOCS.glob("*.md") if "```console" in page.read_text("utf-8")]
     assert {page.name for page in pages} - tutorials <= {page.name for page in PAGES}
+
+
+def test_generated_c_explains_names_that_its_excerpts_show() -> None:
+    text = (DOCS / "generated-c.md").read_text(encoding="utf-8")
+    blocks = "".join(match["output"] for match in CONSOLE.finditer(text))
+    names = set(
+        re.findall(r"`([A-Za-z_]\w*_\w*|index|limit|status|sum|windows)`", CONSOLE.sub("", text))
+    )
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", blocks)] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:
