@@ -23,6 +23,10 @@ from umakit.devices import DEVICES, build
 
 DRAWN = "drawn examples"
 
+# Tests never assert times: an example may wait for other processes of the machine.
+settings.register_profile("without deadline", settings.default, deadline=None)
+settings.load_profile("without deadline")
+
 if "UMAKIT_EXAMPLES" not in os.environ:
     # Hypothesis also draws the constants that it finds in modules of the project, in those that
     # this worker has imported so far: what is drawn would depend on which tests ran before.
