@@ -48,7 +48,7 @@ FORMATS = {
     form.name: form
     for form in (
         PackageFormat("tar", "one file", ".tar", _write_tar),
-        PackageFormat("arduino", "a flat folder", "", _write_arduino),
+        PackageFormat("arduino", "a library folder", "", _write_arduino),
     )
 }
 """All formats by name."""
