@@ -264,7 +264,8 @@ def test_build_systems_read_what_a_backend_with_strange_file_names_makes(tmp_pat
         subprocess.run(["sh", "-c", line], cwd=library, check=True)
     sketch = package_library(library, "arduino", tmp_path / "sketch")
     properties = (sketch / "library.properties").read_text(encoding="utf-8").splitlines()
-    assert all(re.match(r"[a-z_]+=", line) for line in properties)
+    assert properties[0] == "# SPDX-License-Identifier: Apache-2.0"
+    assert all(re.match(r"[a-z_]+=", line) for line in properties[1:])
     inputs = {PLAIN.left: LEFT, PLAIN.right: RIGHT}
     for got, wanted in zip(run_library(library, inputs).outputs.values(), expected(), strict=True):
         assert np.allclose(got, wanted, atol=1e-5)

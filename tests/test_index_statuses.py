@@ -82,9 +82,11 @@ def test_quantized_gather(dtype: str, tmp_path: Path) -> None:
         helper.make_tensor_value_info(name, kind, [2, 2])
         for name, kind in (("narrow", TensorProto.INT32), ("wide", TensorProto.INT64))
     ]
-    rows = graph.quantize(graph.node("Gather", x, "narrow", axis=1), 0.05, 7)
+    gathered = graph.node("Gather", x, "narrow", axis=1)
+    rows = graph.quantize(gathered, 0.05, 7)
     again = graph.dequantize(rows, 0.05, 7, dtype)
-    output = graph.quantize(graph.node("Gather", again, "wide", axis=3), 0.04, 3)
+    gathered_again = graph.node("Gather", again, "wide", axis=3)
+    output = graph.quantize(gathered_again, 0.04, 3)
     path = save(graph.model(output), tmp_path)
     library = umakit.compile_model(path, [], tmp_path / "library").path
     random = np.random.default_rng(1)
@@ -96,8 +98,8 @@ def test_quantized_gather(dtype: str, tmp_path: Path) -> None:
             "wide": random.integers(-4, 4, (2, 2)),
         }
         np.testing.assert_array_equal(run(library, right)["result"], session.run(None, right)[0])
-    # An operator on integers is called after the node that quantizes its result.
-    layers = {"narrow": rows, "wide": output}
+    # A layer on integers is called after its operator, not after the node that quantizes it.
+    layers = {"narrow": gathered, "wide": gathered_again}
     for name, indices in (("narrow", (5, -6, 2**31 - 1)), ("wide", (4, -5, *BEYOND))):
         for index in indices:
             wrong = right[name].copy()
