@@ -100,7 +100,7 @@ def test_onnx_runtimes_results(place: Path, tmp_path: Path) -> None:
     library = compile_model(DIGITS / "digits_int8.onnx", [ruler], tmp_path / "library")
     assert library.report.offloaded_macs == library.report.total_macs > 0
     assert (library.path / HEADER).is_file()
-    assert included(library) == {"ruler_requantize_driver.c"}
+    assert included(library) == {"ruler/requantize_driver.c"}
     images = np.random.default_rng(4).random((60, 1, 1, 8, 8), np.float32)
     (output,) = run_library(library.path, {"image": images}).outputs.values()
     model = onnx.load(str(DIGITS / "digits_int8.onnx"))
@@ -110,9 +110,13 @@ def test_onnx_runtimes_results(place: Path, tmp_path: Path) -> None:
 
 
 def included(library: Library) -> set[str]:
-    """Names of C files that include the header."""
+    """Paths of C files that include the header."""
     folder = library.path / "codegen/host/src"
-    return {path.name for path in folder.glob("*.c") if "umakit/requantize.h" in path.read_text()}
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.c")
+        if "umakit/requantize.h" in path.read_text()
+    }
 
 
 def test_the_header_is_shipped_where_it_is_used(tmp_path: Path) -> None:
