@@ -122,6 +122,21 @@ def test_a_program_uses_the_interface(
     ]
 
 
+def test_a_dropped_status_is_a_warning(library: Path, tmp_path: Path) -> None:
+    header = library / "codegen/host/include/tvmgen_net.h"
+    text = " ".join(header.read_text(encoding="utf-8").replace("\n *", "").split())
+    assert "hold nothing of use; the inputs are unchanged" in text
+    assert "UMAKIT_STUCK_BUSY" in text  # Vanilla's driver is umakit's
+    for function in ("_run(0, 0)", "_run_in(0, 0, 0)", "_run_unpacked(0, 0, 0, 0)"):
+        source = (
+            f'#include "{header}"\nvoid call(void);\nvoid call(void) {{ tvmgen_net{function}; }}'
+        )
+        (tmp_path / "call.c").write_text(source, encoding="utf-8")
+        command = ["cc", "-std=c99", "-c", "call.c"]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "-Wunused-result" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((1, 3, 5, 6), "float32"), ((1, 3, 5, 7), "float64"), ((2, 1, 3, 5, 7), "float32")],

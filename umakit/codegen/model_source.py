@@ -13,6 +13,7 @@ from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
+from umakit.codegen.interface_comments import failure_comment
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
@@ -206,7 +207,9 @@ def generate_code(
     pointers = [t["name"] for t in (*values["inputs"], *values["outputs"])]
     pointers += [pool["name"] for pool in values["pools"] if pool["size"]]
     sources = {
-        f"include/{prefix}.h": render("library/model.h.j2", **values),
+        f"include/{prefix}.h": render(
+            "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
+        ),
         f"src/{prefix}.c": render(
             "library/model.c.j2",
             **values,

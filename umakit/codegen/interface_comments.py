@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comments of a model's public header on what callers must know about its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from umakit.codegen.driver_names import is_simulated
+from umakit.codegen.listing import comment
+from umakit.registration.backend import Backend
+
+
+def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) -> str:
+    """Return a C comment on what holds after a run that returned another status than 0.
+
+    Args:
+        values: template values of the model, see `common_values`, with its `locks`.
+        backends: backends of the program's kernels by target name.
+    """
+    prefix = values["prefix_upper"]
+    first = [f"{prefix}_INVALID_ARGUMENT", f"{prefix}_WORKSPACE_TOO_SMALL"]
+    first += [f"{prefix}_BUSY"] if values["locks"] else []
+    text = f"After {', '.join(first[:-1])} or {first[-1]} nothing has been written."
+    if backends or values["index_checks"]:
+        kept = "inputs and weights" if values["blob"] else "inputs"
+        text += (
+            " After any other status than 0 the outputs and the working memory hold nothing of"
+            f" use; the {kept} are unchanged, and another run may start."
+        )
+    if any(map(is_simulated, backends.values())):
+        text += (
+            " Positive statuses are of enum umakit_status in umakit/status.h: the driver has told"
+            ' the accelerator to stop. After UMAKIT_STUCK_BUSY, "device stays busy", reset the'
+            " accelerator first: it may still write to the memory of the run."
+        )
+    others = sorted(name for name, backend in backends.items() if not is_simulated(backend))
+    if others:
+        text += (
+            f" What the driver of {' and '.join(others)} returns, and what state it then leaves the"
+            " accelerator in, its header says."
+        )
+    return comment(text)
