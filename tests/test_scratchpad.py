@@ -371,7 +371,7 @@ def test_a_scratchpad_is_no_part_of_the_interface(tmp_path: Path) -> None:
     header = (library.path / "codegen/host/include/tvmgen_net.h").read_text()
     assert "scratchpad" not in header.replace(npu.target_name, "")
     text = (library.path / "codegen/host/src/tvmgen_net.c").read_text()
-    assert re.search(r"scratchpad_load\(data, data_offset, 256\)", text)
+    assert re.search(r"scratchpad_load\(data, data_offset, /\*bytes=\*/256\)", text)
     draw_memory_map(library.metadata["umakit"], tmp_path / "map.svg")
     assert "scratchpad" in (tmp_path / "map.svg").read_text()
 
