@@ -4,9 +4,9 @@
  *
  * Read it from the bottom: the functions there are what the compiled network
  * calls, the helpers above are their steps. To fit it to your hardware, change
- * program_transfer, program_job, configure and the time limit. All access to the
- * device goes through umakit/device.h, so the same file runs on the simulator
- * and on a board.
+ * program_transfer, chocolate_accelerator_configure, chocolate_accelerator_configure_add,
+ * chocolate_accelerator_compute and the limits below. All access to the device goes through
+ * umakit/device.h, so the same file runs on the simulator and on a board.
  */
 #include "chocolate_accelerator.h"
 
@@ -57,6 +57,12 @@ UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
 #define CHOCOLATE_ACCELERATOR_POLLS 400000000u
 #endif
 
+/* How often the driver asks whether a device that was told to stop has stopped. It
+ * has to end no more than the bus accesses that it began. */
+#ifndef CHOCOLATE_ACCELERATOR_STOP_POLLS
+#define CHOCOLATE_ACCELERATOR_STOP_POLLS 10000u
+#endif
+
 /* The layer that is open. There is one device, and so one layer at a time: a run of a library has
  * the device to itself, see umakit_lock_chocolate_accelerator.h. */
 static struct {
@@ -72,17 +78,37 @@ static struct {
     uint32_t room;  /* free entries, at least */
 } layer;
 
+/* A device that was busy after CLEAR, NULL if there is none: it may still write to memory,
+ * and begin refuses it until CLEAR has stopped it. */
+static umakit_device *running_device;
+
 /* ---- The device ---- */
 
-/* Stop the device and close the layer, whatever state both are in. */
-static int give_up(int status)
+/* Stop both engines, and wait until they did: then no bus access is outstanding, see
+ * CLEAR in umakit/systolic_array_registers.h. */
+static int stop_device(umakit_device *device)
+{
+    const uint32_t busy = MASK(STATUS_DMA_BUSY) | MASK(STATUS_ARRAY_BUSY);
+    uint32_t asked;
+
+    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    umakit_device_barrier(device); /* it has CLEAR before it is asked */
+    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_STOP_POLLS; ++asked) {
+        if ((umakit_device_read32(device, OFFSET(STATUS)) & busy) == 0u) {
+            running_device = NULL;
+            return UMAKIT_OK;
+        }
+    }
+    running_device = device;
+    return UMAKIT_STUCK_BUSY;
+}
+
+/* Close the layer of a device that does nothing any more, or that cannot be stopped. */
+static void close_layer(void)
 {
     int32_t tensor;
 
-    if (layer.device == NULL) {
-        return status;
-    }
-    umakit_device_write32(layer.device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), 0u);
     for (tensor = 0; tensor < TENSORS; ++tensor) {
         if (layer.is_bound[tensor]) {
             umakit_device_unmap(layer.device, layer.bus_address[tensor]);
@@ -90,6 +116,16 @@ static int give_up(int status)
         }
     }
     layer.device = NULL;
+}
+
+/* Stop the device and close the layer, whatever state both are in. Returns `status`,
+ * what went wrong first; a device that does not stop is refused by the next begin. */
+static int give_up(int status)
+{
+    if (layer.device != NULL) {
+        (void)stop_device(layer.device);
+        close_layer();
+    }
     return status;
 }
 
@@ -162,26 +198,83 @@ static int poll_events(uint32_t events)
     return UMAKIT_TIMEOUT;
 }
 
+/* Sleeping until something has happened. */
+struct sleeping {
+    uint32_t wakes;      /* so far */
+    uint32_t first_wake; /* CLOCK_LOW then, if there was a second sleep */
+};
+
+/* Sleep until the interrupt. The processor may wake without one: the line is shared, or
+ * something else ended WFI. The caller then sleeps again; from the first wake on, that takes
+ * no longer than the time limit altogether. */
+static int sleep_on(struct sleeping *sleeping)
+{
+    uint32_t elapsed = 0u;
+
+    if (sleeping->wakes != 0u) {
+        const uint32_t now = umakit_device_read32(layer.device, OFFSET(CLOCK_LOW));
+
+        if (sleeping->wakes == 1u) {
+            sleeping->first_wake = now;
+        }
+        elapsed = now - sleeping->first_wake;
+        if (elapsed >= CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES ||
+            sleeping->wakes >= CHOCOLATE_ACCELERATOR_POLLS) { /* of a clock that stands still */
+            return UMAKIT_TIMEOUT;
+        }
+    }
+    ++sleeping->wakes;
+    return umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES - elapsed);
+}
+
+/* Sleep until one of the events of INTERRUPT_PENDING has happened, and say whether an error
+ * is among them. */
+static int sleep_for_events(uint32_t events, bool *has_failed)
+{
+    struct sleeping sleeping = {0u, 0u};
+    uint32_t happened = 0u;
+
+    umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
+    while (happened == 0u) {
+        const int status = sleep_on(&sleeping);
+
+        if (status != UMAKIT_OK) {
+            return status;
+        }
+        happened = umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events;
+    }
+    *has_failed = (happened & MASK(INTERRUPT_PENDING_ERROR)) != 0u;
+    return UMAKIT_OK;
+}
+
+/* The same by asking. */
+static int poll_for_events(uint32_t events, bool *has_failed)
+{
+    const int status = poll_events(events);
+
+    if (status == UMAKIT_OK) {
+        *has_failed =
+            (umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u;
+    }
+    return status;
+}
+
 /* Wait for an event of INTERRUPT_PENDING, or an error, and find out how it all
  * ended. A copy that says that it is done may have stopped half way. */
 static int wait_for_end(uint32_t event)
 {
     const uint32_t events = event | MASK(INTERRUPT_PENDING_ERROR);
-    int status;
+    bool has_failed = false;
+    const int status = layer.polls ? poll_for_events(events, &has_failed)
+                                   : sleep_for_events(events, &has_failed);
 
-    if (layer.polls) {
-        status = poll_events(events);
-    } else {
-        umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
-        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
-    }
     if (status == UMAKIT_TIMEOUT) {
         return why_late();
     }
     if (status != UMAKIT_OK) {
         return status;
     }
-    if ((umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u) {
+    if (has_failed) {
         return device_error();
     }
     return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == 0u ? UMAKIT_OK
@@ -210,19 +303,27 @@ static void look_for_room(void)
     layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
 }
 
-/* Wait for the end of a command, if that makes room. */
+/* Sleep until the end of a command makes room. A device that failed without making room is
+ * not waited for. */
 static int sleep_for_room(void)
 {
-    int status = UMAKIT_OK;
+    struct sleeping sleeping = {0u, 0u};
 
     look_for_room();
-    if (layer.room == 0u) {
-        status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES);
-        if (status == UMAKIT_OK) {
-            look_for_room();
+    while (layer.room == 0u) {
+        int status;
+
+        if (sleeping.wakes != 0u && (umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) &
+                                  MASK(INTERRUPT_PENDING_ERROR)) != 0u) {
+            return device_error();
         }
+        status = sleep_on(&sleeping);
+        if (status != UMAKIT_OK) {
+            return status;
+        }
+        look_for_room();
     }
-    return status;
+    return UMAKIT_OK;
 }
 
 /* Wait until the queue has a free entry. After an error it has: `finish` will
@@ -241,8 +342,8 @@ static int wait_for_room(void)
     if (status != UMAKIT_OK) {
         return status;
     }
-    /* A device that woke the driver for nothing is not to be trusted. */
-    return layer.room == 0u || layer.room > layer.depth ? device_error() : UMAKIT_OK;
+    /* A device with more room than its queue has is not to be trusted. */
+    return layer.room > layer.depth ? device_error() : UMAKIT_OK;
 }
 
 /* Hand what the registers say to the device: into its queue, or, if it has
@@ -400,7 +501,13 @@ int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_comp
         return status;
     }
     if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
-        return UMAKIT_NO_DEVICE; /* the weights are in blocks for another array */
+        return UMAKIT_UNSUPPORTED; /* the weights are in blocks for another array */
+    }
+    if (device == running_device) {
+        status = stop_device(device);
+        if (status != UMAKIT_OK) {
+            return status;
+        }
     }
     umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
     layer.device = device;
@@ -563,6 +670,10 @@ int chocolate_accelerator_finish(void)
     if (layer.depth != 0u && layer.has_commands) {
         status = wait_for_end(MASK(INTERRUPT_PENDING_QUEUE_DONE));
     }
+    if (status != UMAKIT_OK) {
+        return give_up(status);
+    }
     umakit_device_barrier(layer.device); /* the host sees the result */
-    return give_up(status);
+    close_layer(); /* its queue is empty; the next begin clears what it says about this one */
+    return UMAKIT_OK;
 }

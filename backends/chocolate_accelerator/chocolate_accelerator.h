@@ -16,6 +16,10 @@
  * All functions return 0 or a code of umakit/status.h. They return in bounded
  * time whatever the device does. After a failure the layer is over: the device
  * is stopped, nothing is bound any more, and its results are not to be used.
+ * The device's interrupts are off after finish and after a failure. A device that
+ * stays busy after CLEAR may still access the tensors: begin tries again to stop
+ * it and answers UMAKIT_STUCK_BUSY as long as it does not. Reset it before you use
+ * their memory for something else.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
  *                              of order
@@ -23,7 +27,7 @@
  *     UMAKIT_NO_DEVICE         something else answers, or another version
  *     UMAKIT_UNSUPPORTED       the device lacks what the layer was compiled for
  *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so
- *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do
+ *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop
  *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
  *     UMAKIT_TIMEOUT           it is still at work after the time allowed
  *     others                   as the device reports them: bus error, parity, ...
@@ -101,7 +105,9 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure(
 
 /*
  * After configure: add a second tensor to the result, as umakit's integer
- * additions do. Both are shifted left and scaled, and so is their sum.
+ * additions do. For the formula see the register ADD in
+ * umakit/systolic_array_registers.h; the arguments are the registers
+ * ADDEND_ZERO_POINT to SUM_CLIP_HIGHEST there, in their order.
  */
 UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
     int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
@@ -123,11 +129,33 @@ UMAKIT_MUST_USE int chocolate_accelerator_store(enum chocolate_accelerator_tenso
                                      int32_t row_stride);
 
 /*
- * Compute a tile. The first five are buffers, the next seven places in them; bias,
- * multipliers and shifts lie in the buffer of parameters. Data and result lie
- * close together, the weights in blocks of the array's columns. `continues` is
- * 1 to go on from the sums in the accumulator instead of the bias, `keeps` to
- * leave them there for the next call instead of writing a result.
+ * Compute a tile. Operands lie in the scratchpad, each in a buffer and at a place in it,
+ * in bytes. Data and result lie close together, the weights in blocks of the array's
+ * columns. Pools ignore the buffers of weights and parameters, and weights to shifts.
+ *
+ *     data_buffer        of the input
+ *     weights_buffer     of the weights
+ *     parameters_buffer  of bias, multipliers and shifts
+ *     result_buffer      of the result
+ *     addend_buffer      of the addend, used after configure_add only
+ *     data               place of the input in its buffer: int8
+ *     weights            place of the weights: int8
+ *     bias               place of the bias: int32
+ *     multipliers        place of the multipliers of the sums: int32
+ *     shifts             place of the shifts of the sums: int8
+ *     result             place of the result: int8
+ *     addend             place of the addend: int8, in the order of the result
+ *     height             rows of the input, without padding
+ *     width              columns of the input, without padding
+ *     input_channels     channels of the input
+ *     output_height      rows of the result
+ *     output_width       columns of the result
+ *     output_channels    channels of the result
+ *     pad_top            rows of padding above the input
+ *     pad_left           columns of padding left of the input
+ *     scales             number of multipliers and shifts: 1 for all channels, or one each
+ *     continues          1: go on from the sums in the accumulator instead of the bias
+ *     keeps              1: leave the sums in the accumulator, write no result
  */
 UMAKIT_MUST_USE int chocolate_accelerator_compute(
     uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,

@@ -262,13 +262,16 @@ static int run_layer(int32_t completion)
 
 static void expect_closed(void)
 {
+    const uint32_t done = UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_DONE_MASK |
+                          UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_DONE_MASK;
     size_t i;
 
     for (i = 0u; i < UMAKIT_SIMULATOR_WINDOW_COUNT; ++i) {
         CHECK(array.device.windows[i].memory == NULL);
     }
-    CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET),
+    CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) & ~done,
                 UMAKIT_SYSTOLIC_ARRAY_STATUS_IDLE_MASK);
+    CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET), 0u);
     CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_COMMANDS_LEFT_OFFSET), 0u);
 }
 

@@ -163,7 +163,7 @@ static int wrong_call(int number, int *status)
     }
 }
 
-/* What is refused ends the layer, and nothing else is written than CLEAR. */
+/* What is refused ends the layer, and nothing else is written than CLEAR and INTERRUPT_ENABLE. */
 static void test_refusals(void)
 {
     int number;
@@ -181,7 +181,7 @@ static void test_refusals(void)
         writes = array.device.counters.register_writes;
         status = wrong_call(number, &expected);
         CHECK_EQUAL(status, expected);
-        CHECK_EQUAL(array.device.counters.register_writes, writes + 1u);
+        CHECK_EQUAL(array.device.counters.register_writes, writes + 2u);
         expect_closed();
         expect_right_result(COMPLETION);
     }
@@ -224,7 +224,7 @@ static void test_another_device(void)
 
     set_up(2u);
     writes = array.device.counters.register_writes;
-    CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS + 1, COMPLETION), UMAKIT_NO_DEVICE);
+    CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS + 1, COMPLETION), UMAKIT_UNSUPPORTED);
     CHECK_EQUAL(array.device.counters.register_writes, writes);
     device = NULL;
     CHECK_EQUAL(run(), UMAKIT_NO_DEVICE);
@@ -266,6 +266,33 @@ struct fault_case {
     bool is_told; /* at every event; a lost interrupt may not be missed */
 };
 
+/* After a layer that ended with `status`: no interrupt is enabled, no tensor is mapped, and
+ * however long the host waits, the result stays as it is. A device that is busy after CLEAR is
+ * refused, and left as it is; others are idle. */
+static void expect_left_alone(int status)
+{
+    const uint32_t busy = UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_BUSY_MASK |
+                          UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK;
+    static int8_t before[sizeof(result)];
+    size_t i;
+
+    CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_wait(device, 1000u), UMAKIT_TIMEOUT);
+    for (i = 0u; i < UMAKIT_SIMULATOR_WINDOW_COUNT; ++i) {
+        CHECK(array.device.windows[i].memory == NULL);
+    }
+    memcpy(before, result, sizeof(before));
+    CHECK_EQUAL(umakit_device_wait(device, UINT32_MAX), UMAKIT_TIMEOUT);
+    if ((umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) & busy) != 0u) {
+        CHECK_EQUAL(status, UMAKIT_STUCK_BUSY);
+        CHECK_EQUAL(chocolate_accelerator_begin(COLUMNS, COMPLETION), UMAKIT_STUCK_BUSY);
+        CHECK_EQUAL(chocolate_accelerator_finish(), UMAKIT_INVALID_ARGUMENT);
+    } else {
+        CHECK(status != UMAKIT_STUCK_BUSY);
+    }
+    CHECK_EQUAL(memcmp(before, result, sizeof(before)), 0);
+}
+
 /* How often a fault was answered at the events of a layer. */
 static uint32_t sweep(uint32_t depth, const struct fault_case *fault_case)
 {
@@ -283,6 +310,7 @@ static uint32_t sweep(uint32_t depth, const struct fault_case *fault_case)
         CHECK(status != UMAKIT_OK || wrong_results() == 0u);
         /* Polling is bounded; sleeping is bounded by the device's clock. */
         CHECK(array.device.counters.register_reads < 20000u);
+        expect_left_alone(status);
         answers += status != UMAKIT_OK ? 1u : 0u;
         if (fault_case->is_told) {
             CHECK_EQUAL(answers, status == UMAKIT_OK ? answers : fault.skip + 1u);

@@ -9,11 +9,11 @@
 #include "umakit/device_mock.h"
 
 #define LEFT_CALL (POOL_CALLS - POOL_ENDING - 1u) /* DMA_BYTES_LEFT */
-#define STATUS_CALL (LEFT_CALL - 1u)
-#define WAIT_CALL (STATUS_CALL - 1u)
+#define PENDING_CALL (LEFT_CALL - 1u)
+#define WAIT_CALL (PENDING_CALL - 1u)
 #define STORE_CALL (WAIT_CALL - 2u) /* its write to CONTROL */
 #define DEPTH_CALL 4u
-#define EXTRA 8u
+#define EXTRA 24u
 #define INTERRUPT CHOCOLATE_ACCELERATOR_INTERRUPT
 #define POLLING CHOCOLATE_ACCELERATOR_POLLING
 
@@ -40,17 +40,28 @@ static void expect(int status, size_t count, int32_t completion)
     }
 }
 
-/* The calls up to one, others in its place, then the ending: the last three of
- * the layer, behind a barrier if `finish` was reached. */
-static size_t replace_from(size_t call, const struct umakit_trace_entry *others, size_t count,
-                           bool is_finish)
-{
-    const size_t ending = is_finish ? POOL_ENDING : POOL_ENDING - 1u;
+/* How a layer ends that failed: what is mapped is unmapped when the device has stopped. */
+static const struct umakit_trace_entry stopped[] = {
+    UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR)),
+    UMAKIT_TRACE_BARRIER,
+    UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+    UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_ARRAY_BUSY)),
+    UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE)),
+    UMAKIT_TRACE_WRITE(OFFSET(INTERRUPT_ENABLE), 0u),
+    UMAKIT_TRACE_UNMAP(POOL_DATA_WINDOW),
+    UMAKIT_TRACE_UNMAP(POOL_RESULT_WINDOW),
+};
 
+#define STOPPED (sizeof(stopped) / sizeof(stopped[0]))
+
+/* The calls up to one, others in its place, then the ending of a layer. */
+static size_t replace_from(size_t call, const struct umakit_trace_entry *others, size_t count,
+                           const struct umakit_trace_entry *ending, size_t ending_count)
+{
     memcpy(calls, pool_calls, sizeof(pool_calls));
     memcpy(&calls[call], others, count * sizeof(others[0]));
-    memcpy(&calls[call + count], &pool_calls[POOL_CALLS - ending], ending * sizeof(calls[0]));
-    return call + count + ending;
+    memcpy(&calls[call + count], ending, ending_count * sizeof(ending[0]));
+    return call + count + ending_count;
 }
 
 static void test_layer(void)
@@ -71,7 +82,8 @@ static void test_polling(void)
         UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE)),
         UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 0u),
     };
-    const size_t count = replace_from(WAIT_CALL - 1u, asked, 5u, true);
+    const size_t count = replace_from(WAIT_CALL - 1u, asked, 5u,
+                                      &pool_calls[POOL_CALLS - POOL_ENDING], POOL_ENDING);
 
     calls[DEPTH_CALL + 1u].value = 0u;
     expect(UMAKIT_OK, count, POLLING);
@@ -86,16 +98,18 @@ struct ending {
 
 static void test_failures(void)
 {
+#define HAPPENED(event)                                                                        \
+    UMAKIT_TRACE_READ(OFFSET(INTERRUPT_PENDING), MASK(INTERRUPT_PENDING_##event))
 #define STATUS_IS(value) UMAKIT_TRACE_READ(OFFSET(STATUS), (value))
 #define LEFT_IS(value) UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), (value))
 #define ERROR_IS(value) UMAKIT_TRACE_READ(OFFSET(ERROR), (value))
 #define CYCLES_ARE(value) UMAKIT_TRACE_READ(OFFSET(ARRAY_CYCLES_LEFT), (value))
     static const uint32_t failed = MASK(STATUS_IDLE) | MASK(STATUS_ERROR);
     const struct ending endings[] = {
-        {{STATUS_IS(failed), ERROR_IS(UMAKIT_BUS_ERROR)}, 2u, UMAKIT_OK, UMAKIT_BUS_ERROR},
-        {{STATUS_IS(failed), ERROR_IS(0u)}, 2u, UMAKIT_OK, UMAKIT_DEVICE_ERROR},
-        {{STATUS_IS(failed), ERROR_IS(UINT32_MAX)}, 2u, UMAKIT_OK, UMAKIT_DEVICE_ERROR},
-        {{STATUS_IS(MASK(STATUS_IDLE)), LEFT_IS(4u)}, 2u, UMAKIT_OK, UMAKIT_DMA_STOPPED},
+        {{HAPPENED(ERROR), ERROR_IS(UMAKIT_BUS_ERROR)}, 2u, UMAKIT_OK, UMAKIT_BUS_ERROR},
+        {{HAPPENED(ERROR), ERROR_IS(0u)}, 2u, UMAKIT_OK, UMAKIT_DEVICE_ERROR},
+        {{HAPPENED(ERROR), ERROR_IS(UINT32_MAX)}, 2u, UMAKIT_OK, UMAKIT_DEVICE_ERROR},
+        {{HAPPENED(QUEUE_DONE), LEFT_IS(4u)}, 2u, UMAKIT_OK, UMAKIT_DMA_STOPPED},
         {{STATUS_IS(failed), LEFT_IS(0u), ERROR_IS(UMAKIT_PARITY_ERROR)},
          3u,
          UMAKIT_TIMEOUT,
@@ -124,11 +138,26 @@ static void test_failures(void)
 
     for (i = 0u; i < sizeof(endings) / sizeof(endings[0]); ++i) {
         const struct ending *end = &endings[i];
-        const size_t count = replace_from(STATUS_CALL, end->reads, end->count, true);
+        const size_t count = replace_from(PENDING_CALL, end->reads, end->count, stopped, STOPPED);
 
         calls[WAIT_CALL].status = end->waited;
         expect(end->expected, count, INTERRUPT);
     }
+}
+
+/* The processor may wake at finish before the queue is done: the layer is not over then. */
+static void test_woken_early(void)
+{
+    const struct umakit_trace_entry again[] = {
+        UMAKIT_TRACE_READ(OFFSET(INTERRUPT_PENDING), MASK(INTERRUPT_PENDING_COMMAND_DONE)),
+        UMAKIT_TRACE_READ(OFFSET(CLOCK_LOW), 7u),
+        UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
+    };
+
+    expect(UMAKIT_OK,
+           replace_from(PENDING_CALL, again, 3u, &pool_calls[PENDING_CALL],
+                        POOL_CALLS - PENDING_CALL),
+           INTERRUPT);
 }
 
 /* A queue of two has no room for the third command. */
@@ -136,6 +165,8 @@ static void test_full_queue(void)
 {
 #define CLEAR_DONE                                                                             \
     UMAKIT_TRACE_WRITE(OFFSET(INTERRUPT_PENDING), MASK(INTERRUPT_PENDING_COMMAND_DONE))
+#define NOTHING_HAPPENED UMAKIT_TRACE_READ(OFFSET(INTERRUPT_PENDING), 0u)
+#define CLOCK_IS(value) UMAKIT_TRACE_READ(OFFSET(CLOCK_LOW), (value))
 #define FREE_IS(value) UMAKIT_TRACE_READ(OFFSET(QUEUE_FREE), (value))
     const struct umakit_trace_entry waits[] = {
         CLEAR_DONE, FREE_IS(0u), UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
@@ -144,7 +175,22 @@ static void test_full_queue(void)
     const struct umakit_trace_entry has_room[] = {CLEAR_DONE, FREE_IS(2u)};
     const struct umakit_trace_entry is_woken_for_nothing[] = {
         CLEAR_DONE, FREE_IS(0u), UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
-        CLEAR_DONE, FREE_IS(0u), ERROR_IS(0u),
+        CLEAR_DONE, FREE_IS(0u), NOTHING_HAPPENED, CLOCK_IS(UINT32_MAX - 4u),
+        UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
+        CLEAR_DONE, FREE_IS(0u), NOTHING_HAPPENED, CLOCK_IS(5u),
+        UMAKIT_TRACE_WAIT(POOL_LIMIT - 10u, UMAKIT_OK),
+        CLEAR_DONE, FREE_IS(1u),
+    };
+    const struct umakit_trace_entry is_woken_for_too_long[] = {
+        CLEAR_DONE, FREE_IS(0u), UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
+        CLEAR_DONE, FREE_IS(0u), NOTHING_HAPPENED, CLOCK_IS(0u),
+        UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
+        CLEAR_DONE, FREE_IS(0u), NOTHING_HAPPENED, CLOCK_IS(POOL_LIMIT),
+        STATUS_IS(MASK(STATUS_DMA_BUSY)), LEFT_IS(0u),
+    };
+    const struct umakit_trace_entry has_failed[] = {
+        CLEAR_DONE, FREE_IS(0u), UMAKIT_TRACE_WAIT(POOL_LIMIT, UMAKIT_OK),
+        CLEAR_DONE, FREE_IS(0u), HAPPENED(ERROR), ERROR_IS(UMAKIT_PARITY_ERROR),
     };
     const struct umakit_trace_entry talks_nonsense[] = {CLEAR_DONE, FREE_IS(3u), ERROR_IS(0u)};
     const struct umakit_trace_entry is_late[] = {
@@ -158,14 +204,17 @@ static void test_full_queue(void)
     } cases[] = {
         {waits, 5u, UMAKIT_OK},
         {has_room, 2u, UMAKIT_OK},
-        {is_woken_for_nothing, 6u, UMAKIT_DEVICE_ERROR},
+        {is_woken_for_nothing, 15u, UMAKIT_OK},
+        {is_woken_for_too_long, 14u, UMAKIT_STUCK_BUSY},
+        {has_failed, 7u, UMAKIT_PARITY_ERROR},
         {talks_nonsense, 3u, UMAKIT_DEVICE_ERROR},
         {is_late, 5u, UMAKIT_STUCK_BUSY},
     };
     size_t i;
 
     for (i = 0u; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        size_t count = replace_from(STORE_CALL, cases[i].entries, cases[i].count, false);
+        size_t count = replace_from(STORE_CALL, cases[i].entries, cases[i].count, stopped,
+                                    STOPPED);
 
         if (cases[i].expected == UMAKIT_OK) {
             const size_t end = STORE_CALL + cases[i].count;
@@ -192,7 +241,7 @@ static void test_another_device(void)
     expect(UMAKIT_NO_DEVICE, 2u, INTERRUPT);
     calls[1] = pool_calls[1];
     calls[2].value = POOL_COLUMNS * 2u;
-    expect(UMAKIT_NO_DEVICE, 3u, INTERRUPT);
+    expect(UMAKIT_UNSUPPORTED, 3u, INTERRUPT);
 }
 
 /* What was mapped is unmapped, what was refused is not. */
@@ -201,13 +250,16 @@ static void test_refused_buffer(void)
     const struct umakit_trace_entry refused[] = {
         UMAKIT_TRACE_FAILING_MAP(POOL_RESULTS, UMAKIT_FROM_DEVICE, UMAKIT_TABLE_FULL),
         UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR)),
+        UMAKIT_TRACE_BARRIER,
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE)),
+        UMAKIT_TRACE_WRITE(OFFSET(INTERRUPT_ENABLE), 0u),
         UMAKIT_TRACE_UNMAP(POOL_DATA_WINDOW),
     };
 
     memcpy(calls, pool_calls, sizeof(pool_calls));
     CHECK_EQUAL(calls[8].access, UMAKIT_ACCESS_MAP);
     memcpy(&calls[8], refused, sizeof(refused));
-    expect(UMAKIT_TABLE_FULL, 11u, INTERRUPT);
+    expect(UMAKIT_TABLE_FULL, 14u, INTERRUPT);
 }
 
 int main(void)
@@ -215,6 +267,7 @@ int main(void)
     test_layer();
     test_polling();
     test_failures();
+    test_woken_early();
     test_full_queue();
     test_another_device();
     test_refused_buffer();

@@ -53,7 +53,9 @@
 /*
  * CLEAR: Stop both engines and empty the queue, then clear DMA_DONE,
  * ARRAY_DONE, INTERRUPT_PENDING, ERROR and ERROR_ADDRESS. What a stopped
- * engine was writing is undefined.
+ * engine was writing is undefined. It may have to end bus accesses that it
+ * began: both engines are idle, and no bus access is outstanding, when
+ * DMA_BUSY and ARRAY_BUSY of STATUS are 0.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_MASK 0x00000004u
