@@ -34,7 +34,7 @@ from umakit.operators.kernels.loops import (
     sequence,
     set_to,
     store_rescaled,
-    total_of,
+    total_with,
     unflatten,
 )
 from umakit.operators.kernels.windows import Axis
@@ -103,7 +103,7 @@ def conv2d(
 
         return sequence(
             tirx.AllocBuffer(accumulator),
-            each(lambda p, c, number: set_to(accumulator, number, bias[channel + c])),
+            loop("sum_index", count * BLOCK, lambda i: set_to(accumulator, i, int32(0))),
             loop("product", elements, lambda i: add_products(
                 accumulator,
                 [windows[int32(p), i] for p in range(count)],
@@ -114,7 +114,7 @@ def conv2d(
             )),
             each(lambda p, c, number: store_rescaled(
                 output, place(parameters, *position(first, p), channel + c),
-                total_of(accumulator, number),
+                total_with(accumulator, number, bias[channel + c]),
                 layer.factor(multipliers, shifts, channel + c), parameters,
             )),
         )  # fmt: skip

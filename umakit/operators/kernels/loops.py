@@ -92,6 +92,15 @@ def total_of(
     return total.astype(dtype.removeprefix("u"))
 
 
+def total_with(
+    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, bias: tvm_api.PrimExpr
+) -> tvm_api.PrimExpr:
+    """`accumulator[index] + bias`, signed, for a bias of no more bits."""
+    dtype = tvm_api.buffer_dtype(accumulator)
+    total = accumulator[index] + bias.astype(dtype)
+    return total.astype(dtype.removeprefix("u"))
+
+
 def sequence(*statements: tvm_api.Stmt) -> tvm_api.Stmt:
     """Statements one after the other."""
     flat = [inner for statement in statements for inner in tvm_api.flatten_statements(statement)]
