@@ -233,6 +233,42 @@ def test_values_that_depend_on_themselves_stay_in_what_their_stores_keep() -> No
     assert range_of(lambda old, x: tirx.max(old, old + x)) == (5, 2**31 - 1)
 
 
+def test_what_a_condition_reads_is_known_from_all_stores() -> None:
+    """A store after the condition counts for it too: both may be in a loop."""
+    data, output = (loops.buffer(name, [1], "int32") for name in ("data", "output"))
+    limit, zero = tirx.decl_buffer([1], "int32", "limit", scope="local"), loops.int32(0)
+    value = tirx.Var("value", "int32")
+    store = tirx.BufferStore(output, value, [zero])
+    body = loops.sequence(
+        tirx.AllocBuffer(limit),
+        tirx.BufferStore(limit, loops.int32(5), [zero]),
+        tirx.Bind(value, data[zero]),
+        tirx.IfThenElse(tirx.all(value >= zero, value < limit[zero]), store, None),
+        tirx.BufferStore(limit, loops.int32(1000), [zero]),
+    )
+    function = tvm_api.PrimFunc([data, output], body)
+    ranges = kernel_ranges(make_kernel("kernel", "cpu", function, 1))
+    assert ranges.of(limit[zero]) == (5, 1000)
+    assert ranges.of(output[zero]) == (0, 999)
+
+
+def test_a_value_that_is_bound_under_two_conditions_is_in_the_range_of_both() -> None:
+    data, output = (loops.buffer(name, [1], "int32") for name in ("data", "output"))
+    zero = loops.int32(0)
+    value, result = tirx.Var("value", "int32"), tirx.Var("result", "int32")
+    bind = tirx.Bind(result, value)
+    case = loops.sequence(bind, tirx.BufferStore(output, result, [zero]))
+    body = loops.sequence(
+        tirx.Bind(value, data[zero]),
+        tirx.IfThenElse(tirx.all(value >= zero, value < loops.int32(9)), case, None),
+        tirx.IfThenElse(tirx.all(value >= loops.int32(-9), value < zero), case, None),
+    )
+    function = tvm_api.PrimFunc([data, output], body)
+    ranges = kernel_ranges(make_kernel("kernel", "cpu", function, 1))
+    low, high = ranges.of(result)
+    assert low <= -9 and high >= 8
+
+
 def test_what_a_driver_writes_has_the_range_of_its_dtype() -> None:
     data, output = (loops.buffer(name, [1], "int32") for name in ("data", "output"))
     total, zero = tirx.decl_buffer([1], "int32", "sum", scope="local"), loops.int32(0)

@@ -17,11 +17,11 @@ An element of a buffer that the kernel owns is written before it is read, as C d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from umakit import tvm_api
-from umakit.codegen.element_turns import Definitions, element_turns
+from umakit.codegen.element_turns import element_turns
+from umakit.codegen.kernel_statements import Conditions, KernelStatements, Store
 from umakit.codegen.result_ranges import (
     and_range,
     or_range,
@@ -31,10 +31,8 @@ from umakit.codegen.result_ranges import (
     shift_left_range,
     shift_right_range,
 )
-from umakit.lower.driver_calls import DriverCall
 from umakit.lower.index_ranges import Elements, Fact, Range, Ranges, called, dtype_range
 from umakit.lower.kernels import Kernel
-from umakit.lower.parameters import Parameter
 from umakit.operators.numeric import requantize
 
 tirx = tvm_api.tirx
@@ -43,46 +41,22 @@ ARITHMETIC = ("Add", "Sub", "Mul")
 MOST_ROUNDS = 3
 """Maximum number of times that the range of a buffer is enlarged by what is stored to it."""
 
-Loops = tuple[tvm_api.Stmt, ...]
-"""Loops around a statement, the outermost first; `While` loops too."""
-
-
-@dataclass(frozen=True)
-class Store:
-    """A store to a buffer that only the kernel itself writes.
-
-    Attributes:
-        value: what is stored.
-        index: index of the element.
-        loops: the loops around it that begin after the buffer was allocated.
-        facts: what the conditions around it imply.
-    """
-
-    value: tvm_api.PrimExpr
-    index: tvm_api.PrimExpr | None
-    loops: Loops
-    facts: tuple[Fact, ...]
-
-
-@dataclass
-class _Buffer:
-    depth: int
-    stores: list[Store] = field(default_factory=list)
-
 
 class IntegerRanges(Ranges):
     """Computes ranges of the expressions of one lowered kernel.
 
     Args:
         constants: elements of buffers that are constant.
+        statements: those of the kernel; None for expressions that stand alone.
     """
 
-    def __init__(self, constants: Mapping[Any, Elements] | None = None) -> None:
+    def __init__(
+        self,
+        constants: Mapping[Any, Elements] | None = None,
+        statements: KernelStatements | None = None,
+    ) -> None:
         super().__init__(constants or {})
-        self._definitions = Definitions()
-        self._facts: dict[Any, tuple[Fact, ...]] = {}
-        self._buffers: dict[Any, _Buffer] = {}
-        self._viewed: dict[Any, Any] = {}
+        self._statements = statements or KernelStatements()
         self._sums: set[Any] = set()
         self._found: dict[Any, Range] = {}
         self._assumed: dict[Any, Range] = {}
@@ -107,11 +81,11 @@ class IntegerRanges(Ranges):
         """Whether an operation adds to a sum whose range counts how often that happens."""
         if not isinstance(node, (tirx.Add, tirx.Sub)) or not isinstance(node.a, tvm_api.TensorLoad):
             return False
-        home = self.home(node.a.source)
+        home = self._statements.home(node.a.source)
         self.of(node.a)
         if home not in self._sums:
             return False
-        return any(node.same_as(store.value) for store in self._buffers[home].stores)
+        return any(node.same_as(store.value) for store in self._statements.buffers[home].stores)
 
     def _unlimited(self, node: tvm_api.PrimExpr) -> Range:
         """Return the range of an arithmetic operation on unbounded integers."""
@@ -124,92 +98,13 @@ class IntegerRanges(Ranges):
         products = (a * c, a * d, b * c, b * d)
         return min(products), max(products)
 
-    # --- statements ---------------------------------------------------------------------------
+    # --- conditions ---------------------------------------------------------------------------
 
-    def learn(self, nodes: Sequence[DriverCall | tvm_api.Stmt], owned: Sequence[Any] = ()) -> None:
-        """Record loops, bindings and stores of a kernel's body.
-
-        Args:
-            nodes: the body.
-            owned: buffers among the parameters that only the body writes, and writes before it
-                reads.
-        """
-        for buffer in owned:
-            self._buffers[buffer] = _Buffer(0)
-        statements = [node for node in nodes if not isinstance(node, DriverCall)]
-        for view in tvm_api.collect(statements, tirx.DeclBuffer):
-            self._viewed[view.buffer] = tvm_api.buffers_in(view.data)[0]
-        for statement in statements:
-            self._learn(statement, (), ())
-        for node in nodes:
-            for buffer in escaping(node):
-                self._buffers.pop(self.home(buffer), None)
-
-    def home(self, buffer: Any) -> Any:
-        """Return the buffer that a buffer is a view of, or itself."""
-        while buffer in self._viewed:
-            buffer = self._viewed[buffer]
-        return buffer
-
-    def _learn(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        handler = getattr(self, f"_learn_{type(node).__name__}", None)
-        if handler is not None:
-            handler(node, loops, facts)
-
-    def _learn_SeqStmt(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        for child in node.seq:
-            self._learn(child, loops, facts)
-
-    def _learn_For(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.min, node.extent)
-        self._definitions.add_loop(node)
-        self._learn(node.body, (*loops, node), facts)
-
-    def _learn_While(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.condition)
-        self._learn(node.body, (*loops, node), facts)
-
-    def _learn_IfThenElse(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.condition)
-        for case, holds in ((node.then_case, True), (node.else_case, False)):
-            if case is not None:
-                # What is loaded may change inside, variables do not.
-                about = [
-                    fact
-                    for fact in self.facts_of(node.condition, holds)
-                    if not tvm_api.collect(fact[0], tvm_api.TensorLoad)
-                ]
-                self._learn(case, loops, (*facts, *about))
-
-    def _learn_AttrStmt(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn(node.body, loops, facts)
-
-    def _learn_Bind(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.value)
-        self._definitions.bind(node.var, node.value)
-        self._facts.setdefault(node.var, facts)
-
-    def _learn_Evaluate(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.value)
-
-    def _learn_Return(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.value)
-
-    def _learn_AllocBuffer(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._buffers[node.buffer] = _Buffer(len(loops))
-
-    def _learn_BufferStore(self, node: tvm_api.Stmt, loops: Loops, facts: tuple[Fact, ...]) -> None:
-        self._learn_lets(node.value, *node.indices)
-        home = self.home(node.buffer)
-        if home in self._buffers:
-            buffer = self._buffers[home]
-            index = node.indices[0] if len(node.indices) == 1 else None
-            buffer.stores.append(Store(node.value, index, loops[buffer.depth :], facts))
-
-    def _learn_lets(self, *expressions: tvm_api.PrimExpr) -> None:
-        for expression in expressions:
-            for let in tvm_api.collect(expression, tirx.Let):
-                self._definitions.bind(let.var, let.value)
+    def _facts_under(self, conditions: Conditions) -> list[Fact]:
+        """Return what the conditions around a statement imply in it."""
+        facts = [f for c in conditions for f in self.facts_of(c.expression, c.holds)]
+        # What is loaded may change inside, variables do not.
+        return [fact for fact in facts if not tvm_api.collect(fact[0], tvm_api.TensorLoad)]
 
     # --- variables and buffers ----------------------------------------------------------------
 
@@ -219,12 +114,13 @@ class IntegerRanges(Ranges):
         return self._found[node]
 
     def _of_variable(self, variable: tvm_api.Var, limits: Range) -> Range:
-        loops = self._definitions.loops.get(variable, [])
-        values = self._definitions.values.get(variable, [])
+        loops = self._statements.definitions.loops.get(variable, [])
+        values = self._statements.definitions.values.get(variable, [])
         if variable in self._open or not (loops or values):
             return limits
         self._open.add(variable)
-        about = self._facts.get(variable, ()) if len(values) == 1 else ()
+        conditions = self._statements.conditions.get(variable, ()) if len(values) == 1 else ()
+        about = self._facts_under(conditions)
         ranges = [self.of(value, about) for value in values]
         for loop in loops:
             first, turns = self.of(loop.min), self.of(loop.extent)
@@ -238,13 +134,13 @@ class IntegerRanges(Ranges):
     def _of_TensorLoad(
         self, node: tvm_api.TensorLoad, limits: Range, facts: Sequence[Fact]
     ) -> Range:
-        buffer = self.home(node.source)
+        buffer = self._statements.home(node.source)
         if buffer in self._constants:
             elements: Elements = self._constants[buffer]
             return elements.every
         if buffer in self._assumed:
             return self._assumed[buffer]
-        if buffer not in self._buffers or buffer in self._open:
+        if buffer not in self._statements.buffers or buffer in self._open:
             return limits
         if buffer not in self._found:
             self._open.add(buffer)
@@ -254,12 +150,12 @@ class IntegerRanges(Ranges):
 
     def _of_buffer(self, buffer: Any, limits: Range) -> Range:
         """Return the range of all elements of a buffer that only the kernel writes."""
-        stores = self._buffers[buffer].stores
+        stores = self._statements.buffers[buffer].stores
         first = [s for s in stores if not self._loads(s.value, buffer)]
         later = [s for s in stores if self._loads(s.value, buffer)]
         if not first:
             return limits
-        found = hull([self.of(store.value, store.facts) for store in first])
+        found = hull([self._of_stored(store.value, store) for store in first])
         if not later:
             return _within(found, limits)
         added = [(store, self._added_to(buffer, store)) for store in later]
@@ -279,7 +175,7 @@ class IntegerRanges(Ranges):
         load = own[0][1]
         same = (
             isinstance(load, tvm_api.TensorLoad)
-            and self.home(load.source).same_as(buffer)
+            and self._statements.home(load.source).same_as(buffer)
             and store.index is not None
             and tvm_api.tvm_ffi.structural_equal(list(load.indices), [store.index])
         )
@@ -288,7 +184,7 @@ class IntegerRanges(Ranges):
     def _loads(self, expression: tvm_api.PrimExpr, buffer: Any) -> bool:
         """Whether an expression loads an element of a buffer."""
         return any(
-            self.home(load.source).same_as(buffer)
+            self._statements.home(load.source).same_as(buffer)
             for load in tvm_api.collect(expression, tvm_api.TensorLoad)
         )
 
@@ -301,10 +197,10 @@ class IntegerRanges(Ranges):
         """Return the range of sums that begin in a range and grow by parts in loops."""
         growth: dict[int | None, tuple[int, int]] = {None: (0, 0)}
         for store, parts in added:
-            turns = element_turns(store.loops, store.index, self._definitions, self.of)
+            turns = element_turns(store.loops, store.index, self._statements.definitions, self.of)
             low, high = 0, 0
             for sign, part in parts:
-                ends = [sign * end for end in self.of(part, store.facts)]
+                ends = [sign * end for end in self._of_stored(part, store)]
                 low, high = low + min(ends), high + max(ends)
             if turns is None and (low, high) != (0, 0):
                 return limits
@@ -334,11 +230,15 @@ class IntegerRanges(Ranges):
         new = self._stored_range(buffer, found, later)
         return found if found[0] <= new[0] else limits
 
+    def _of_stored(self, value: tvm_api.PrimExpr, store: Store) -> Range:
+        """Return the range that a value, or a part of it, has where it is stored."""
+        return self.of(value, self._facts_under(store.conditions))
+
     def _stored_range(self, buffer: Any, assumed: Range, later: Sequence[Store]) -> Range:
         """Return the range of what stores write if all elements of the buffer are in a range."""
         outside, sums = dict(self._found), set(self._sums)
         self._assumed[buffer] = assumed
-        new = hull([self.of(store.value, store.facts) for store in later])
+        new = hull([self._of_stored(store.value, store) for store in later])
         del self._assumed[buffer]
         self._found, self._sums = outside, sums  # what was found holds under the assumption only
         return new
@@ -393,10 +293,8 @@ def kernel_ranges(kernel: Kernel, constants: Mapping[int, Elements] | None = Non
         constants: the elements of inputs that are constant, by the input's number.
     """
     known = {kernel.inputs[number].variable: e for number, e in (constants or {}).items()}
-    ranges = IntegerRanges(known)
     own = [p.variable for p in (*kernel.outputs, *kernel.scratch) if not p.pool]
-    ranges.learn(kernel.body, own)
-    return ranges
+    return IntegerRanges(known, KernelStatements(kernel.body, own))
 
 
 def _terms(node: tvm_api.PrimExpr, sign: int) -> list[tuple[int, tvm_api.PrimExpr]]:
@@ -405,29 +303,6 @@ def _terms(node: tvm_api.PrimExpr, sign: int) -> list[tuple[int, tvm_api.PrimExp
     if isinstance(node, tirx.Sub):
         return [*_terms(node.a, sign), *_terms(node.b, -sign)]
     return [(sign, node)]
-
-
-def escaping(node: DriverCall | tvm_api.Stmt) -> list[Any]:
-    """Return the buffers whose elements something other than a store may write."""
-    if isinstance(node, DriverCall):
-        parameters = [o.variable for o in node.operands if isinstance(o, Parameter)]
-        others = [o for o in node.operands if not isinstance(o, Parameter)]
-        return [*parameters, *tvm_api.buffers_in(others)]
-    views = [view.data for view in tvm_api.collect(node, tirx.DeclBuffer)]
-    of_views = tvm_api.collect(views, tvm_api.Call)
-    found = []
-    for call in tvm_api.collect(node, tvm_api.Call):
-        if not any(call.same_as(other) for other in of_views):
-            arguments = [a for a in call.args if isinstance(a, tvm_api.Var)]
-            found += [a for a in arguments if tirx.is_buffer_var(a)]
-            found += tvm_api.buffers_in(call) if takes_address(call) else []
-    return found
-
-
-def takes_address(call: tvm_api.Call) -> bool:
-    """Whether a call makes a pointer to a buffer or to one of its elements."""
-    name = str(getattr(call.op, "name", ""))
-    return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
 
 
 def hull(ranges: Sequence[Range]) -> Range:

@@ -13,7 +13,8 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.driver_arguments import Argument, named_arguments
 from umakit.codegen.driver_headers import DriverHeaders
 from umakit.codegen.expressions import COMMA, UNARY, ExpressionPrinter, dtype
-from umakit.codegen.integer_ranges import IntegerRanges, takes_address
+from umakit.codegen.integer_ranges import IntegerRanges
+from umakit.codegen.kernel_statements import takes_address
 from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.signed_sums import with_signed_sums

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from umakit import tvm_api
-from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges, escaping, kernel_ranges
+from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges, kernel_ranges
+from umakit.codegen.kernel_statements import escaping
 from umakit.lower.driver_calls import DriverCall
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
