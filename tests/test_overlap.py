@@ -28,8 +28,9 @@ from umakit.memory.pools import memory_pools
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import partition
 from umakit.pipeline import ExportOptions
+from umakit.program.building import build_program
 from umakit.program.overlap import overlap_with_cpu
-from umakit.program.program import Program, build_program
+from umakit.program.program import Program
 from umakit.quantized import quantize_to_integers
 
 CHOCOLATE = "chocolate_accelerator"

@@ -39,8 +39,8 @@ from umakit.memory.pools import MemoryPool, memory_pools
 from umakit.memory.scratchpads import scratchpads_hold
 from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned, partition
+from umakit.program.building import build_program
 from umakit.program.overlap import Overlap, overlap_with_cpu
-from umakit.program.program import build_program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a lowered network to its program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.errors import LoweringError
+from umakit.frontend.model import Model, Quantization, TensorSpecification
+from umakit.lower import Lowered
+from umakit.lower.parameters import Parameter
+from umakit.partition.report import CPU, OffloadReport
+from umakit.program.program import KernelCall, Program, Role, Tensor
+from umakit.program.symbols import LayerSymbols
+from umakit.text.names import INTERFACE_NAMES, c_identifier, unique
+
+QUANTIZED = ("int8", "uint8", "int16", "uint16")
+"""Dtypes of integers that stand for real numbers."""
+
+
+def build_program(
+    model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str] = ()
+) -> Program:
+    """Flatten a lowered network into a program.
+
+    Args:
+        model: the network's interface.
+        lowered: its kernels and the calls of them.
+        report: where each operator went.
+        reserved: names that the C interface uses for other things than tensors.
+
+    Raises:
+        LoweringError: the network holds control flow, or a call that is not a kernel.
+    """
+    return _Builder(model, lowered, report, reserved).build()
+
+
+class _Builder:
+    """Walks the bindings of the lowered `main` once."""
+
+    def __init__(
+        self, model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str]
+    ) -> None:
+        self._model = model
+        self._lowered = lowered
+        self._report = report
+        self._taken: set[str] = {name.lower() for name in reserved}
+        self._tensors: dict[str, Tensor] = {}
+        self._constants: dict[str, npt.NDArray[Any]] = {}
+        self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._values: dict[Any, Any] = {}
+        self._calls: list[KernelCall] = []
+        self._quantizations: dict[str, Quantization] = {}
+        self._symbols = LayerSymbols(model.name)
+
+    def build(self) -> Program:
+        main = self._lowered.main
+        inputs = []
+        for specification, parameter in zip(self._model.inputs, main.params, strict=True):
+            name = self._declare(specification, Role.INPUT)
+            self._values[parameter] = name
+            inputs.append(name)
+        # Before all others, so that they keep the names that the user knows.
+        outputs = [
+            self._declare(specification, Role.OUTPUT) for specification in self._model.outputs
+        ]
+        for binding in tvm_api.bindings_of(main):
+            self._values[binding.var] = self._evaluate(binding)
+        results = self._value(main.body.body)
+        self._write_outputs(outputs, results if isinstance(results, list) else [results])
+        used = {call.kernel for call in self._calls}
+        kernels = {name: k for name, k in self._lowered.kernels.items() if name in used}
+        return Program(
+            self._model.name,
+            self._tensors,
+            self._constants,
+            tuple(self._calls),
+            kernels,
+            tuple(inputs),
+            tuple(outputs),
+            self._model.fingerprint,
+            planned=self._lowered.planned,
+            notices=self._model.notices,
+            quantizations=self._quantizations,
+        )
+
+    def _declare(
+        self, specification: TensorSpecification, role: Role, pool: str = "", name: str = ""
+    ) -> str:
+        name = unique(name or c_identifier(specification.name), self._taken)
+        self._tensors[name] = Tensor(
+            name,
+            specification.name,
+            specification.shape,
+            specification.dtype,
+            role,
+            specification.quantization,
+            pool,
+            specification.next_state,
+        )
+        return name
+
+    def _evaluate(self, binding: tvm_api.Binding) -> Any:
+        value = binding.value
+        if isinstance(value, tvm_api.Call):
+            operator = tvm_api.operator_name(value)
+            if operator == "call_tir":
+                return self._call(value)
+            if operator in ("reshape", "memory.view"):
+                return self._value(value.args[0])
+            raise LoweringError(
+                f"call of {operator or value.op} cannot become C", where=str(binding.var.name)
+            )
+        return self._value(value)
+
+    def _value(self, expression: tvm_api.PrimExpr) -> Any:
+        """A tensor name, the array of a constant, or a list of them for a tuple."""
+        array = tvm_api.constant_array(expression)
+        if array is not None:
+            return array
+        if isinstance(expression, tvm_api.RelaxTuple):
+            return [self._value(field) for field in expression.fields]
+        if isinstance(expression, tvm_api.TupleGetItem):
+            return self._value(expression.tuple_value)[expression.index]
+        if isinstance(expression, tvm_api.Var) and expression in self._values:
+            return self._values[expression]
+        raise LoweringError(f"a {type(expression).__name__} in `main` cannot become C")
+
+    def _constant(self, array: npt.NDArray[Any], layer: str, label: str, part: str) -> str:
+        """The name of a constant; equal constants share that of the first layer.
+
+        Args:
+            array: its values.
+            layer: symbol of the layer that reads it.
+            label: name of this layer for users.
+            part: what it is for the layer, for example `weights`.
+        """
+        key = (str(array.dtype), tuple(array.shape), array.tobytes())
+        if key not in self._constant_names:
+            shape = tuple(int(size) for size in array.shape)
+            kind = TensorSpecification(f"{part} of {label}", shape, str(array.dtype))
+            name = self._symbols.symbol(layer, part, self._taken, INTERFACE_NAMES)
+            name = self._declare(kind, Role.CONSTANT, name=name)
+            self._constants[name] = np.ascontiguousarray(array)
+            self._constant_names[key] = name
+        return self._constant_names[key]
+
+    def _result(self, specification: TensorSpecification, layer: str, part: str) -> str:
+        """Declare a tensor that a layer yields."""
+        name = self._symbols.tensor(layer, part, self._taken)
+        return self._declare(specification, Role.INTERMEDIATE, name=name)
+
+    def _scratch(self, parameter: Parameter, layer: str, label: str, part: str) -> str:
+        """Declare a tensor that a layer works in."""
+        kind = TensorSpecification(f"{label} scratch", (parameter.elements,), parameter.dtype)
+        name = self._symbols.tensor(layer, part, self._taken)
+        return self._declare(kind, Role.SCRATCH, parameter.pool, name)
+
+    def _call(self, call: tvm_api.Call) -> Any:
+        kernel = self._lowered.kernels[call.args[0].name_hint]
+        numbers = tvm_api.rows_of(call)
+        rows = [self._report.placements[row] for row in numbers]
+        label = self._report.label(numbers) or kernel.name
+        layer = self._symbols.layer(self._report.main_name(numbers) or kernel.name)
+        arguments = []
+        for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
+            value = self._value(argument)
+            if isinstance(value, np.ndarray):
+                part = parameter.own_name if kernel.keeps_names else ""
+                part = part or self._lowered.roles.role(numbers, value)
+                value = self._constant(value, layer, label, part)
+            arguments.append(value)
+        fields = tvm_api.tuple_fields(call.ty_args[0])
+        results = []
+        for number, kind in enumerate(fields):
+            shape = tvm_api.static_type_shape(kind)
+            if shape is None:
+                raise LoweringError("a result has no static shape", where=label)
+            specification = TensorSpecification(label, shape, tvm_api.type_dtype(kind))
+            part = "output" if len(fields) == 1 else f"output_{number}"
+            results.append(self._result(specification, layer, part))
+            self._note_quantization(results[-1], specification.dtype, numbers)
+        scratch = []
+        for parameter in kernel.scratch:
+            part = parameter.own_name if kernel.keeps_names else "scratch"
+            part += "_local" if parameter.pool else ""
+            scratch.append(self._scratch(parameter, layer, label, part))
+        macs = sum(row.macs for row in rows)
+        self._calls.append(
+            KernelCall(
+                kernel.name,
+                tuple(arguments),
+                tuple(results),
+                tuple(scratch),
+                label,
+                kernel.target,
+                macs,
+                numbers,
+                tuple(dict.fromkeys(row.operator for row in rows)),
+                symbol=layer,
+            )
+        )
+        return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
+
+    def _note_quantization(self, tensor: str, dtype: str, rows: tuple[int, ...]) -> None:
+        """Note scale and zero point of a result: those of the last node that it comes from."""
+        nodes = [self._report.placements[row].yields for row in rows]
+        found = [self._model.quantizations.get(node) for node in nodes]
+        if dtype in QUANTIZED and found and found[-1] is not None:
+            self._quantizations[tensor] = found[-1]
+
+    def _copy(self, name: str, source: str | npt.NDArray[Any]) -> None:
+        """Append a copy of a tensor or constant to an output tensor."""
+        label = f"copy to {self._tensors[name].label}"
+        layer = self._symbols.layer(f"copy_to_{name}")
+        if not isinstance(source, str):
+            source = self._constant(source, layer, label, "values")
+        self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0, symbol=layer))
+
+    def _write_outputs(self, outputs: list[str], results: list[str | npt.NDArray[Any]]) -> None:
+        """Turn results into output tensors; copy where one tensor cannot play both parts."""
+        rename: dict[str, str] = {}
+        for name, result in zip(outputs, results, strict=True):
+            if not isinstance(result, str):
+                self._copy(name, result)
+            elif self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
+                # Written by one kernel, in full: that kernel can write straight to the output.
+                rename[result] = name
+            else:
+                self._copy(name, rename.get(result, result))
+        for result in rename:
+            del self._tensors[result]
+        self._calls = [
+            replace(
+                call,
+                inputs=tuple(rename.get(name, name) for name in call.inputs),
+                outputs=tuple(rename.get(name, name) for name in call.outputs),
+            )
+            for call in self._calls
+        ]
