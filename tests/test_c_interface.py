@@ -137,6 +137,33 @@ def test_a_dropped_status_is_a_warning(library: Path, tmp_path: Path) -> None:
         assert "-Wunused-result" in result.stderr
 
 
+def alignments(source: Path, flags: list[str], section: str, folder: Path) -> list[int]:
+    """Alignments of the object file's sections of data whose names begin with a prefix."""
+    command = ["cc", "-std=c99", "-Os", "-fdata-sections", *flags, "-c", str(source), "-o", "x.o"]
+    subprocess.run([*command, *WARNINGS], cwd=folder, check=True, capture_output=True)
+    listing = subprocess.run(
+        ["objdump", "-h", "x.o"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+    return [
+        2 ** int(line.split()[-1].removeprefix("2**"))
+        for line in listing.splitlines()
+        if line.split()[1:2] and line.split()[1].startswith(section)
+    ]
+
+
+def test_memory_has_the_alignment_that_accelerators_need(library: Path, tmp_path: Path) -> None:
+    sources = library / "codegen/host/src"
+    found = alignments(sources / "tvmgen_net_constants.c", [], ".rodata.tvmgen_net_", tmp_path)
+    text = (sources / "tvmgen_net_constants.c").read_text(encoding="utf-8")
+    assert found and all(each >= 4 for each in found) and "ALIGNED(4)\n" in text
+    assert "| vanilla_accelerator | 4 |" in (library / "README.md").read_text(encoding="utf-8")
+    workspace, macro = sources / "tvmgen_net_workspace.c", "-DTVMGEN_NET_WORKSPACE_ALIGNMENT="
+    assert max(alignments(workspace, [f"{macro}128"], ".bss", tmp_path)) == 128
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        alignments(workspace, [f"{macro}24"], ".bss", tmp_path)
+    assert b"must be a multiple of 16" in caught.value.stderr
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((1, 3, 5, 6), "float32"), ((1, 3, 5, 7), "float64"), ((2, 1, 3, 5, 7), "float32")],

@@ -8,7 +8,30 @@ from typing import Any
 
 from umakit.codegen.driver_names import is_simulated
 from umakit.codegen.listing import comment
+from umakit.program.program import Program
 from umakit.registration.backend import Backend
+
+LEAST_DMA_ALIGNMENT = 4
+"""Bytes: what umakit's device of a board and its MAC array ask of every buffer."""
+
+
+def dma_alignments(backends: Mapping[str, Backend]) -> dict[str, int]:
+    """Return the alignment in bytes of what each accelerator reads and writes in shared memory."""
+    return {
+        name: max(LEAST_DMA_ALIGNMENT, backend.configuration.dma.alignment)
+        for name, backend in sorted(backends.items())
+    }
+
+
+def dma_constants(program: Program, backends: Mapping[str, Backend]) -> dict[str, int]:
+    """Return the alignment in bytes of each constant that an accelerator reads."""
+    alignments = dma_alignments(backends)
+    found: dict[str, int] = {}
+    for call in program.calls:
+        for name in call.inputs:
+            if name in program.constants and call.target in alignments:
+                found[name] = max(found.get(name, 1), alignments[call.target])
+    return found
 
 
 def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) -> str:

@@ -13,7 +13,7 @@ from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
-from umakit.codegen.interface_comments import failure_comment
+from umakit.codegen.interface_comments import dma_alignments, dma_constants, failure_comment
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
@@ -78,7 +78,10 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
 
 
 def common_values(
-    program: Program, plan: MemoryPlan, layout: WeightsLayout | None
+    program: Program,
+    plan: MemoryPlan,
+    layout: WeightsLayout | None,
+    backends: Mapping[str, Backend],
 ) -> dict[str, Any]:
     """Return the template values that all files of a model share.
 
@@ -86,6 +89,7 @@ def common_values(
         program: the straight-line program.
         plan: its memory plan.
         layout: layout of the weights blob; None if constants are C.
+        backends: backends of the program's kernels by target name.
     """
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
@@ -108,6 +112,7 @@ def common_values(
         "large_object": _large_object(program, plan, layout),
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
+        "dma_alignments": dma_alignments(backends),
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
         "index_out_of_range": INDEX_OUT_OF_RANGE,
@@ -192,7 +197,7 @@ def generate_code(
         LoweringError: a kernel contains a construct that cannot be printed as C.
     """
     locked = locked_backends(program, backends)
-    values = {**common_values(program, plan, layout), "locks": locks_view(locked)}
+    values = {**common_values(program, plan, layout, backends), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
@@ -232,7 +237,7 @@ def generate_code(
         **lock_files(locked),
     }
     if layout is None:
-        sources |= _constant_files(program, values)
+        sources |= _constant_files(program, values, backends)
         return GeneratedCode(sources, functions, None, locked)
     identity = code_identity(layout, [*definitions, *(step["call"] for step in steps)])
     sources[f"src/{prefix}_weights.c"] = render(
@@ -253,12 +258,15 @@ def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
             steps[number + call.completion.after]["completions"].append(function)
 
 
-def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, str]:
+def _constant_files(
+    program: Program, values: Mapping[str, Any], backends: Mapping[str, Backend]
+) -> dict[str, str]:
     """Return the C files with constants, by path."""
     prefix = str(values["prefix"])
     uses = uses_of_constants(program)
     arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}
     comments = [constant_comment(program.tensors[name], uses[name]) for name in program.constants]
+    aligned = dma_constants(program, backends)
     floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
     return {
         f"src/{prefix}_constants.h": render(
@@ -270,9 +278,10 @@ def _constant_files(program: Program, values: Mapping[str, Any]) -> dict[str, st
             "library/constants.c.j2",
             **values,
             definitions=[
-                (text, constants.definition(name, array))
-                for text, (name, array) in zip(comments, arrays.items(), strict=True)
+                (text, constants.definition(f"{prefix}_{name}", array), aligned.get(name))
+                for text, (name, array) in zip(comments, program.constants.items(), strict=True)
             ],
+            has_aligned=bool(aligned),
             has_infinities=not all(np.isfinite(array).all() for array in floats),
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),
         ),

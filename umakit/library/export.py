@@ -126,7 +126,7 @@ def write_library(
     )
     metadata["umakit"]["sources"] = roles.as_json()
     values = {
-        **common_values(program, plan, layout),
+        **common_values(program, plan, layout, backends),
         "locks": locks_view(code.locked),
         "backends": metadata["umakit"]["backends"],
         "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
