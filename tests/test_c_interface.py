@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -135,6 +136,31 @@ def test_a_dropped_status_is_a_warning(library: Path, tmp_path: Path) -> None:
         command = ["cc", "-std=c99", "-c", "call.c"]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert "-Wunused-result" in result.stderr
+
+
+def test_the_readme_of_an_export_names_files_that_it_has(library: Path) -> None:
+    text = (library / "README.md").read_text(encoding="utf-8")
+    elsewhere = {"docs/misra.md", "sim/board/umakit_device_memory_mapped.c"}
+    named = set(re.findall(r"`((?:\w+/)+[\w.]+\.\w+)`", text))
+    assert elsewhere < named, "umakit's repository has them"
+    found = [library, library / "codegen/host/src"]
+    missing = {name for name in named if not any((folder / name).exists() for folder in found)}
+    assert missing == elsewhere
+    assert all((Path(__file__).parents[1] / name).is_file() for name in elsewhere)
+    sentences = " ".join(text.split())
+    assert "`docs/misra.md` of umakit's repository, which this folder does not have" in sentences
+    assert "repository has one to copy, for registers in memory, which is not in this" in sentences
+
+
+def test_the_readme_of_an_export_says_how_it_is_compiled(library: Path) -> None:
+    text = (library / "README.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("    cc ")]
+    assert len(lines) == 2 and all(" -ffp-contract=off " in line for line in lines)
+    (macro,) = re.findall(r"`-D(\w+_TIMEOUT_CYCLES)=", text)
+    driver = library / "codegen/host/src/vanilla_accelerator"
+    assert any(f"#ifndef {macro}\n" in path.read_text() for path in driver.glob("*.c"))
+    for what in ("heap, recursion", "stack", "byte order", "floating point"):
+        assert f"| {what} |" in text
 
 
 def alignments(source: Path, flags: list[str], section: str, folder: Path) -> list[int]:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from umakit import sim
+from umakit.codegen.constants import is_large
 from umakit.codegen.driver_names import (
     device_file,
     exported_includes,
@@ -137,6 +138,7 @@ def write_library(
         "has_simulator": bool(roles.simulator),
         "objects_clash": len({Path(path).name for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
+        "has_large": any(map(is_large, program.constants.values())),
         "weights_path": weights_path(program.name),
     }
     files |= build_files(values, roles, files)

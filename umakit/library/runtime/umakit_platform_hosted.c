@@ -2,7 +2,6 @@
 /* The platform of a machine with a C library and files. */
 #include "umakit_platform.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -48,7 +47,8 @@ void umakit_platform_print(const char *text)
 
 void umakit_platform_print_number(uint64_t number)
 {
-    printf("%" PRIu64, number);
+    /* newlib may be built without PRIu64. */
+    printf("%llu", (unsigned long long)number);
 }
 
 void umakit_platform_complain(const char *text)
