@@ -99,6 +99,20 @@ def test_shortcuts_of_every_kind(tmp_path: Path) -> None:
         assert stays <= {"bitwise_not"}, build.__name__
 
 
+def test_the_comment_tells_the_convolution_from_the_sum(tmp_path: Path) -> None:
+    module = network(lambda b, x: summed(b.emit(conv(x)), x, "left", output_zero_point=5), SHAPE)
+    text = source(compiled(module, [residual_npu(tmp_path)], tmp_path))
+    comment = " ".join(
+        text[text.index(" * Layer 0") :].partition("*/")[0].replace(" *", "").split()
+    )
+    for fact in (
+        "output zero point 5 (sum)",
+        "convolution before the addition zero point 3, clip",
+        "addition addend zero point 5, left shift",
+    ):
+        assert fact in comment
+
+
 def test_the_convolution_that_can_be_taken_is(tmp_path: Path) -> None:
     """Either of two convolutions is offloaded if the other one cannot be."""
 

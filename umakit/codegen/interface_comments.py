@@ -54,8 +54,9 @@ def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) 
     if any(map(is_simulated, backends.values())):
         text += (
             " Positive statuses are of enum umakit_status in umakit/status.h: the driver has told"
-            ' the accelerator to stop. After UMAKIT_STUCK_BUSY, "device stays busy", reset the'
-            " accelerator first: it may still write to the memory of the run."
+            " the accelerator to stop. After UMAKIT_STUCK_BUSY, UMAKIT_TIMEOUT and"
+            " UMAKIT_DMA_STOPPED reset it first: one that did not stop may still write to the"
+            " memory of the run."
         )
     others = sorted(name for name, backend in backends.items() if not is_simulated(backend))
     if others:

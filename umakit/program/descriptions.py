@@ -9,6 +9,7 @@ from typing import Any
 
 from umakit.frontend.model import Quantization
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
+from umakit.operators.conv2d_add import QConv2dAdd
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.weighted import Weighted
 from umakit.program.program import KernelCall, Program, Role
@@ -125,12 +126,37 @@ def _parameters(composite: Composite) -> dict[str, str]:
         found["padding"] = ", ".join(f"{n} {side}" for n, side in zip(padding, SIDES, strict=True))
     low, high = composite._parameters.clip
     found["clip"] = f"{low} to {high}"
+    if isinstance(composite, QConv2dAdd):
+        found |= _sum(composite, found)
     if isinstance(composite, Weighted):
         found["weights in memory"] = composite.stored_layout
         found["scales"] = f"{composite.scales}, one for each output channel"
         if composite.scales == 1:
             found["scales"] = "1, for all output channels"
     return found
+
+
+def _sum(layer: QConv2dAdd, found: Mapping[str, str]) -> dict[str, str]:
+    """Return parameters of the sum, and those of the convolution, whose result is in no tensor.
+
+    Args:
+        layer: a convolution and an addition.
+        found: parameters of the convolution as text.
+    """
+    added = layer.addition
+    factors = zip(("convolution", "addend", "sum"), added.multipliers, added.shifts, strict=True)
+    scaled = ", ".join(f"{name} {factor} x 2^{shift - 31}" for name, factor, shift in factors)
+    return {
+        "output zero point": f"{added.output_zero_point} (sum)",
+        "clip": f"{added.clip[0]} to {added.clip[1]} (sum)",
+        "convolution before the addition": (
+            f"zero point {layer.output_zero_point}, clip {found['clip']}"
+        ),
+        "addition": (
+            f"addend zero point {added.zero_points[1]}, left shift {added.left_shift}, factors"
+            f" {scaled}"
+        ),
+    }
 
 
 def _text(value: Any) -> str:
