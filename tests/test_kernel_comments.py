@@ -69,6 +69,24 @@ def test_tilings_are_told_in_words(tmp_path: Path) -> None:
     assert "Dataflow of the array: output stationary." in layer
 
 
+def test_comments_of_constants_say_what_was_folded(tmp_path: Path) -> None:
+    library = compile_model(MODEL, [], tmp_path / "library")
+    text = (library.path / "codegen/host/src/tvmgen_digits_int8_constants.c").read_text()
+    comments = [
+        " ".join(c.replace("\n *", "").split()) for c in re.findall(r"/\*.*?\*/", text, re.S)
+    ]
+    folded = {c.split(":")[0] for c in comments if "sum of the weights folded in" in c}
+    graph = onnx.load(MODEL).graph
+    arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    for comment in (c for c in comments if c.startswith("/* bias of ")):
+        layer = comment.split(":")[0].removeprefix("/* bias of ")
+        stored = text.split(f"tvmgen_digits_int8_{layer}_bias[")[1]
+        values = [int(n) for n in re.findall(r"-?\d+", stored.split("{")[1].split("}")[0])]
+        originals = [a.tolist() for a in arrays.values() if a.dtype == np.int32]
+        assert (comment.split(":")[0] in folded) == (values not in originals)
+    assert "/* bias of dense" in folded
+
+
 def test_names_of_a_model_cannot_leave_the_comment() -> None:
     label = "a*/ b ??/ \\ int x; /* \n" + "long " * 40 + "x" * 150
     tensor = TensorDescription("t", label, (1, 4), "int8", Role.INTERMEDIATE, None)

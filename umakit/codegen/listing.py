@@ -24,11 +24,13 @@ class Use:
         label: name of the layer.
         part: name of the parameter, for example `weights`.
         kernel: the layer's kernel; None for a copy.
+        operators: names of the layer's operators in Relax.
     """
 
     label: str
     part: str
     kernel: Kernel | None
+    operators: tuple[str, ...] = ()
 
 
 def uses_of_constants(program: Program) -> dict[str, list[Use]]:
@@ -40,7 +42,7 @@ def uses_of_constants(program: Program) -> dict[str, list[Use]]:
             if name in uses:
                 keeps = kernel is not None and kernel.keeps_names
                 part = kernel.inputs[number].own_name if kernel is not None and keeps else ""
-                uses[name].append(Use(call.label, part, kernel))
+                uses[name].append(Use(call.label, part, kernel, call.operators))
     return uses
 
 
@@ -75,6 +77,10 @@ def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
         return [f"layout {use.kernel.weights_layout}"]
     if use.part in ("multipliers", "shifts"):
         return ["one for all channels" if tensor.elements == 1 else "one for each output channel"]
+    if use.part == "bias" and use.kernel.bias_has_zero_point:
+        return ["with -zero point of the data x sum of the weights folded in"]
+    if use.part == "table" and use.operators == ("quantized.softmax",):
+        return ["table[d] = exp(-d * scale of the data) in 1/2^31"]
     return []
 
 

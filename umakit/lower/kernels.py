@@ -18,7 +18,7 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
-from umakit.operators.kernels.loops import KEEPS_NAMES, WEIGHTS_LAYOUT
+from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, KEEPS_NAMES, WEIGHTS_LAYOUT
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
@@ -55,6 +55,7 @@ class Kernel:
         composite: parameters of the integer operator that it computes, without its arrays; None
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
+        bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Kernel:
     keeps_names: bool = False
     composite: Composite | None = None
     weights_layout: str = ""
+    bias_has_zero_point: bool = False
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -200,7 +202,15 @@ def make_kernel(
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
         composite=composite,
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
+        bias_has_zero_point=_bias_has_zero_point(function, composite),
     )
+
+
+def _bias_has_zero_point(function: tvm_api.PrimFunc, composite: Composite | None) -> bool:
+    zero_point = getattr(composite, "input_zero_point", 0)
+    if composite is not None and getattr(composite, "zero_point_in_bias", False):
+        return bool(zero_point != 0)
+    return tvm_api.function_attribute(function, BIAS_HAS_ZERO_POINT) is not None
 
 
 def _calls_driver(body: tvm_api.Stmt | list[tvm_api.Stmt]) -> bool:

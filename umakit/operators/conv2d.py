@@ -18,7 +18,7 @@ from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
-from umakit.operators.kernels.loops import WEIGHTS_LAYOUT
+from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Image, window_arguments
 from umakit.operators.offload.constraints import Constraint, OtherOperator
@@ -70,6 +70,8 @@ def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, l
     else:
         function = convolution.conv2d(parameters, shape, dtype, constants, zero_point)
     function = function.with_attr(WEIGHTS_LAYOUT, layout)
+    if zero_point != parameters.input_zero_point:
+        function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
     return function, [data, *as_operands(arrays)]
 
 

@@ -19,6 +19,7 @@ from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
 from umakit.operators.kernels.loops import (
+    BIAS_HAS_ZERO_POINT,
     BLOCK,
     accumulators,
     add_products,
@@ -114,6 +115,8 @@ def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, li
     data = call.args[0]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
+    if parameters.input_zero_point != 0:
+        function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
     return function, [data, *as_operands(constants.arrays())]
 
 

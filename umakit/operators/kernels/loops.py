@@ -19,6 +19,9 @@ from umakit.operators.parameters import Parameters
 tirx = tvm_api.tirx
 
 KEEPS_NAMES = "umakit.keeps_names"
+BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
+"""Attribute of kernels whose bias includes -zero point of the data * sum of weights."""
+
 WEIGHTS_LAYOUT = "umakit.weights_layout"
 """Attribute of a prim func whose parameters have names of its own."""
 
