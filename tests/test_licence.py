@@ -63,11 +63,20 @@ def test_each_file_of_an_export_says_its_terms(
     assert {Path(path).name for path, text in found.items() if not text} <= WITHOUT_COMMENTS
     of_the_model = {path for path, text in found.items() if "LicenseRef-Model" in text}
     assert {Path(path).name for path in of_the_model} == (
-        {"tvmgen_net.c", "tvmgen_net_constants.c"} if weights == "c" else {"tvmgen_net.c"}
+        {"tvmgen_net.c", "tvmgen_net.h"}
+        | ({"tvmgen_net_constants.c", "tvmgen_net_constants.h"} if weights == "c" else set())
     )
     assert set(found.values()) == {"", "Apache-2.0", "Apache-2.0 AND LicenseRef-Model"}
     notice = (folder / "NOTICE").read_text()
-    for term in ("Apache-2.0", "LicenseRef-Model", "vanilla_accelerator", '"net"'):
+    for term in (
+        "gemmlowp",
+        "ONNX Runtime",
+        "Put here",
+        "Apache-2.0",
+        "LicenseRef-Model",
+        "vanilla_accelerator",
+        '"net"',
+    ):
         assert term in notice
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     check_sums(folder, "SHA256SUMS")
