@@ -43,6 +43,22 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
 #define STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES 4000000000u
 #endif
 
+/* How often the driver sleeps again after wakes without an event, if the device's clock
+ * stands still. */
+#ifndef STRAWBERRY_ACCELERATOR_WAKES
+#define STRAWBERRY_ACCELERATOR_WAKES 400000000u
+#endif
+
+/* How often the driver asks whether a device that was told to stop has stopped. It
+ * has to end no more than the bus accesses that it began. */
+#ifndef STRAWBERRY_ACCELERATOR_STOP_POLLS
+#define STRAWBERRY_ACCELERATOR_STOP_POLLS 10000u
+#endif
+
+/* A device that was busy after CLEAR, NULL if there is none: it may still write to memory,
+ * and is refused until CLEAR has stopped it. */
+static umakit_device *running_device;
+
 /* An engine of the device, as its bits in CONTROL, STATUS and interrupts. */
 struct engine {
     uint32_t start;
@@ -62,8 +78,27 @@ static const struct engine array_engine = {
 
 /* ---- The device ---- */
 
+/* Stop both engines, and wait until they did: then no bus access is outstanding, see
+ * CLEAR in umakit/systolic_array_registers.h. */
+static int stop_device(umakit_device *device)
+{
+    const uint32_t busy = MASK(STATUS_DMA_BUSY) | MASK(STATUS_ARRAY_BUSY);
+    uint32_t asked;
+
+    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    umakit_device_barrier(device); /* it has CLEAR before it is asked */
+    for (asked = 0u; asked < STRAWBERRY_ACCELERATOR_STOP_POLLS; ++asked) {
+        if ((umakit_device_read32(device, OFFSET(STATUS)) & busy) == 0u) {
+            running_device = NULL;
+            return UMAKIT_OK;
+        }
+    }
+    running_device = device;
+    return UMAKIT_STUCK_BUSY;
+}
+
 /* Make sure that what answers is the device this driver was written for, before
- * anything is written to it. */
+ * anything is written to it, and that nothing runs that could not be stopped. */
 static int find_device(umakit_device **found)
 {
     umakit_device *const device = strawberry_accelerator_device();
@@ -79,7 +114,7 @@ static int find_device(umakit_device **found)
         return UMAKIT_NO_DEVICE;
     }
     *found = device;
-    return UMAKIT_OK;
+    return device == running_device ? stop_device(device) : UMAKIT_OK;
 }
 
 /* Stop whatever runs and forget old errors. */
@@ -105,11 +140,43 @@ static int device_error(umakit_device *device)
     return error == 0u || error > INT_MAX ? UMAKIT_DEVICE_ERROR : (int)error;
 }
 
-/* How a job ended, from the registers and from what the wait for its interrupt
- * returned. */
-static int job_status(umakit_device *device, const struct engine *engine, int waited)
+/* Sleep until a job has ended, and read STATUS. The processor may wake while the engine is
+ * at work: interrupt lines are shared, and WFI ends for other reasons too. The driver then
+ * sleeps again; from the first wake on, no longer than the time limit altogether. */
+static int sleep_until_end(umakit_device *device, const struct engine *engine, uint32_t *state)
 {
-    const uint32_t status = umakit_device_read32(device, OFFSET(STATUS));
+    uint32_t first_wake = 0u;
+    uint32_t elapsed = 0u;
+    uint32_t wakes;
+
+    for (wakes = 0u; wakes < STRAWBERRY_ACCELERATOR_WAKES; ++wakes) {
+        const int status =
+            umakit_device_wait(device, STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES - elapsed);
+        uint32_t now;
+
+        umakit_device_barrier(device); /* the host sees the result */
+        *state = umakit_device_read32(device, OFFSET(STATUS));
+        if (status != UMAKIT_OK || (*state & engine->busy) == 0u ||
+            (*state & (engine->done | MASK(STATUS_ERROR))) != 0u) {
+            return status;
+        }
+        now = umakit_device_read32(device, OFFSET(CLOCK_LOW));
+        if (wakes == 0u) {
+            first_wake = now;
+        }
+        elapsed = now - first_wake;
+        if (elapsed >= STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES) {
+            return UMAKIT_TIMEOUT;
+        }
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* How a job ended, from STATUS, other registers and what the wait for its interrupt
+ * returned. */
+static int job_status(umakit_device *device, const struct engine *engine, int waited,
+                      uint32_t status)
+{
     uint32_t left;
 
     if ((status & MASK(STATUS_ERROR)) != 0u) {
@@ -141,18 +208,18 @@ static int job_status(umakit_device *device, const struct engine *engine, int wa
 /* Start what was programmed and wait for its end. */
 static int run_job(umakit_device *device, const struct engine *engine)
 {
+    uint32_t state = 0u;
     int status;
 
     umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE),
                           engine->interrupt | MASK(INTERRUPT_ENABLE_ERROR));
-    umakit_device_barrier(device); /* the device sees buffers and registers ... */
+    umakit_device_barrier(device); /* the device sees buffers and registers */
     umakit_device_write32(device, OFFSET(CONTROL), engine->start);
-    status = umakit_device_wait(device, STRAWBERRY_ACCELERATOR_TIMEOUT_CYCLES);
-    umakit_device_barrier(device); /* ... and the host sees the result */
-
-    status = job_status(device, engine, status);
+    status = sleep_until_end(device, engine, &state);
+    status = job_status(device, engine, status, state);
     if (status != UMAKIT_OK) {
-        clear_device(device); /* it may still run */
+        (void)stop_device(device); /* it may still run; if it does not stop, it is refused */
+        umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE), 0u);
     }
     return status;
 }
@@ -353,7 +420,7 @@ int strawberry_accelerator_calculate(
         return status;
     }
     if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
-        return UMAKIT_NO_DEVICE; /* the weights are in blocks for another array */
+        return UMAKIT_UNSUPPORTED; /* the weights are in blocks for another array */
     }
     clear_device(device);
     program_calculation(device, &job);

@@ -13,7 +13,9 @@
  *     UMAKIT_OUT_OF_RANGE      more than the scratchpad holds
  *     UMAKIT_NO_DEVICE         something else answers, or another version
  *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so
- *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do
+ *     UMAKIT_UNSUPPORTED       an array of other columns than the weights were laid out for
+ *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop after an
+ *                              earlier failure: it may still access memory until it is reset
  *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
  *     UMAKIT_TIMEOUT           it is still at work after the time allowed
  *     others                   as the device reports them: bus error, parity, ...

@@ -239,7 +239,7 @@ static void test_refusals(void)
                 UMAKIT_OUT_OF_RANGE);
     CHECK_EQUAL(strawberry_accelerator_dma_out(UINT32_MAX, large, 4), UMAKIT_OUT_OF_RANGE);
     CHECK_EQUAL(calculate_with(COLUMNS, OFMAP, 0), UMAKIT_INVALID_ARGUMENT);
-    CHECK_EQUAL(calculate_with(COLUMNS + 1, OFMAP, HEIGHT), UMAKIT_NO_DEVICE);
+    CHECK_EQUAL(calculate_with(COLUMNS + 1, OFMAP, HEIGHT), UMAKIT_UNSUPPORTED);
     umakit_simulator_read_counters(device, &counters);
     CHECK_EQUAL(counters.register_writes, 0u);
     expect_nothing_mapped();
@@ -256,6 +256,24 @@ static void test_programming_out_of_range(void)
     CHECK_EQUAL(load(), UMAKIT_OK);
     CHECK_EQUAL(calculate_with(COLUMNS, SCRATCHPAD_BYTES - 8u, HEIGHT), UMAKIT_OUT_OF_RANGE);
     check_result_is_right();
+}
+
+/* After a failure no interrupt is enabled, and a device that is busy after CLEAR is refused
+ * until it has stopped. */
+static void expect_left_alone(bool is_busy)
+{
+    static const uint32_t busy = UMAKIT_SYSTOLIC_ARRAY_STATUS_DMA_BUSY_MASK |
+                                 UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK;
+
+    CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_wait(device, UINT32_MAX), UMAKIT_TIMEOUT);
+    CHECK_EQUAL((umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) & busy) != 0u,
+                is_busy);
+    if (is_busy) {
+        CHECK_EQUAL(load(), UMAKIT_STUCK_BUSY);
+        CHECK_EQUAL(calculate(), UMAKIT_STUCK_BUSY);
+        expect_nothing_mapped();
+    }
 }
 
 struct fault_case {
@@ -290,6 +308,7 @@ static void test_faults(void)
         CHECK_EQUAL(umakit_simulator_inject(device, &cases[i].fault), UMAKIT_OK);
         CHECK_EQUAL(run(), cases[i].expected);
         expect_nothing_mapped();
+        expect_left_alone(cases[i].expected == UMAKIT_STUCK_BUSY);
         umakit_simulator_remove_faults(device);
         check_result_is_right();
     }

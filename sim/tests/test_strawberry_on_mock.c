@@ -12,7 +12,7 @@
 
 static struct umakit_device mock;
 static uint32_t memory[COPY_BYTES / 4u];
-static struct umakit_trace_entry calls[COPY_CALLS + 2u];
+static struct umakit_trace_entry calls[COPY_CALLS + 8u];
 
 umakit_device *strawberry_accelerator_device(void)
 {
@@ -20,12 +20,17 @@ umakit_device *strawberry_accelerator_device(void)
 }
 
 /* The calls that follow a wait that ended with `waited` and the registers that
- * the driver reads then; the last two stop the device and unmap. */
+ * the driver reads then; the last ones stop the device, wait for that, and unmap. */
 static void expect(int status, int waited, const struct umakit_trace_entry *reads, size_t count)
 {
     char message[UMAKIT_MOCK_MESSAGE_BYTES];
-    const struct umakit_trace_entry clear =
-        UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    static const struct umakit_trace_entry stopped[] = {
+        UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR)),
+        UMAKIT_TRACE_BARRIER,
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE)),
+        UMAKIT_TRACE_WRITE(OFFSET(INTERRUPT_ENABLE), 0u),
+    };
     size_t end = STATUS_CALL;
 
     memcpy(calls, copy_calls, sizeof(copy_calls));
@@ -33,7 +38,8 @@ static void expect(int status, int waited, const struct umakit_trace_entry *read
     memcpy(&calls[end], reads, count * sizeof(reads[0]));
     end += count;
     if (status != UMAKIT_OK) {
-        calls[end++] = clear;
+        memcpy(&calls[end], stopped, sizeof(stopped));
+        end += sizeof(stopped) / sizeof(stopped[0]);
     }
     calls[end++] = copy_calls[COPY_CALLS - 1u];
     umakit_mock_expect(&mock, calls, end);
@@ -79,6 +85,16 @@ static void test_failures(void)
         UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 0u),
     };
 
+    static const struct umakit_trace_entry woken_early[] = {
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+        UMAKIT_TRACE_READ(OFFSET(CLOCK_LOW), 7u),
+        UMAKIT_TRACE_WAIT(COPY_LIMIT, UMAKIT_OK),
+        UMAKIT_TRACE_BARRIER,
+        UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE) | MASK(STATUS_DMA_DONE)),
+        UMAKIT_TRACE_READ(OFFSET(DMA_BYTES_LEFT), 0u),
+    };
+
+    expect(UMAKIT_OK, UMAKIT_OK, woken_early, 6u);
     expect(UMAKIT_BUS_ERROR, UMAKIT_OK, error, 2u);
     expect(UMAKIT_BUS_ERROR, UMAKIT_TIMEOUT, error, 2u);
     expect(UMAKIT_DEVICE_ERROR, UMAKIT_OK, error_without_code, 2u);
