@@ -37,7 +37,8 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
                          MASK(INTERRUPT_ENABLE_DMA_DONE) == MASK(INTERRUPT_PENDING_DMA_DONE) &&
                          MASK(INTERRUPT_ENABLE_ARRAY_DONE) == MASK(INTERRUPT_PENDING_ARRAY_DONE),
                      interrupts_are_enabled_by_their_own_bit);
-UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
+UMAKIT_STATIC_ASSERT(OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE) - OFFSET(DMA_BUS_ADDRESS) == 9u * 4u &&
+                         OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
                          OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u &&
                          OFFSET(DILATION_WIDTH) - OFFSET(KERNEL_HEIGHT) == 5u * 4u &&
                          OFFSET(ROUNDING) - OFFSET(INPUT_ZERO_POINT) == 4u * 4u &&
@@ -185,78 +186,42 @@ static int why_late(void)
                : UMAKIT_TIMEOUT;
 }
 
-/* Ask until one of the events of INTERRUPT_PENDING has happened. */
-static int poll_events(uint32_t events)
-{
-    uint32_t asked;
-
-    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_POLLS; ++asked) {
-        if ((umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events) != 0u) {
-            return UMAKIT_OK;
-        }
-    }
-    return UMAKIT_TIMEOUT;
-}
-
-/* Sleeping until something has happened. */
-struct sleeping {
-    uint32_t wakes;      /* so far */
+/* Waiting until something has happened. */
+struct waiting {
+    uint32_t times;      /* asked or slept so far */
     uint32_t first_wake; /* CLOCK_LOW then, if there was a second sleep */
 };
 
-/* Sleep until the interrupt. The processor may wake without one: the line is shared, or
- * something else ended WFI. The caller then sleeps again; from the first wake on, that takes
- * no longer than the time limit altogether. */
-static int sleep_on(struct sleeping *sleeping)
+/* Sleep until the interrupt, or return at once if the driver polls. The caller then looks
+ * whether something has happened, and waits again if nothing has. The processor may wake
+ * without the interrupt: the line is shared, or something else ended WFI. From the first wake
+ * on, all sleeps together take no longer than the time limit. */
+static int wait_again(struct waiting *waiting)
 {
+    const uint32_t times = waiting->times;
     uint32_t elapsed = 0u;
+    int status;
 
-    if (sleeping->wakes != 0u) {
+    ++waiting->times;
+    if (times >= CHOCOLATE_ACCELERATOR_POLLS) { /* also for a clock that stands still */
+        return why_late();
+    }
+    if (layer.polls) {
+        return UMAKIT_OK;
+    }
+    if (times != 0u) {
         const uint32_t now = umakit_device_read32(layer.device, OFFSET(CLOCK_LOW));
 
-        if (sleeping->wakes == 1u) {
-            sleeping->first_wake = now;
+        if (times == 1u) {
+            waiting->first_wake = now;
         }
-        elapsed = now - sleeping->first_wake;
-        if (elapsed >= CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES ||
-            sleeping->wakes >= CHOCOLATE_ACCELERATOR_POLLS) { /* of a clock that stands still */
-            return UMAKIT_TIMEOUT;
+        elapsed = now - waiting->first_wake;
+        if (elapsed >= CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES) {
+            return why_late();
         }
     }
-    ++sleeping->wakes;
-    return umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES - elapsed);
-}
-
-/* Sleep until one of the events of INTERRUPT_PENDING has happened, and say whether an error
- * is among them. */
-static int sleep_for_events(uint32_t events, bool *has_failed)
-{
-    struct sleeping sleeping = {0u, 0u};
-    uint32_t happened = 0u;
-
-    umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
-    while (happened == 0u) {
-        const int status = sleep_on(&sleeping);
-
-        if (status != UMAKIT_OK) {
-            return status;
-        }
-        happened = umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events;
-    }
-    *has_failed = (happened & MASK(INTERRUPT_PENDING_ERROR)) != 0u;
-    return UMAKIT_OK;
-}
-
-/* The same by asking. */
-static int poll_for_events(uint32_t events, bool *has_failed)
-{
-    const int status = poll_events(events);
-
-    if (status == UMAKIT_OK) {
-        *has_failed =
-            (umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u;
-    }
-    return status;
+    status = umakit_device_wait(layer.device, CHOCOLATE_ACCELERATOR_TIMEOUT_CYCLES - elapsed);
+    return status == UMAKIT_TIMEOUT ? why_late() : status;
 }
 
 /* Wait for an event of INTERRUPT_PENDING, or an error, and find out how it all
@@ -264,15 +229,25 @@ static int poll_for_events(uint32_t events, bool *has_failed)
 static int wait_for_end(uint32_t event)
 {
     const uint32_t events = event | MASK(INTERRUPT_PENDING_ERROR);
-    bool has_failed = false;
-    const int status = layer.polls ? poll_for_events(events, &has_failed)
-                                   : sleep_for_events(events, &has_failed);
+    struct waiting waiting = {0u, 0u};
+    uint32_t happened = 0u;
+    bool has_failed;
 
-    if (status == UMAKIT_TIMEOUT) {
-        return why_late();
+    if (!layer.polls) {
+        umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
     }
-    if (status != UMAKIT_OK) {
-        return status;
+    while (happened == 0u) {
+        const int status = wait_again(&waiting);
+
+        if (status != UMAKIT_OK) {
+            return status;
+        }
+        happened = umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events;
+    }
+    has_failed = (happened & MASK(INTERRUPT_PENDING_ERROR)) != 0u;
+    if (layer.polls) {
+        has_failed =
+            (umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u;
     }
     if (has_failed) {
         return device_error();
@@ -281,66 +256,39 @@ static int wait_for_end(uint32_t event)
                                                                             : UMAKIT_DMA_STOPPED;
 }
 
-/* Ask for free entries until there is one. */
-static int poll_room(void)
-{
-    uint32_t asked;
-
-    for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_POLLS; ++asked) {
-        layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
-        if (layer.room != 0u) {
-            return UMAKIT_OK;
-        }
-    }
-    return UMAKIT_TIMEOUT;
-}
-
 /* In this order, so that a command that ends in between is not missed. */
 static void look_for_room(void)
 {
-    umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
-                          MASK(INTERRUPT_PENDING_COMMAND_DONE));
+    if (!layer.polls) {
+        umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
+                              MASK(INTERRUPT_PENDING_COMMAND_DONE));
+    }
     layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
 }
 
-/* Sleep until the end of a command makes room. A device that failed without making room is
- * not waited for. */
-static int sleep_for_room(void)
-{
-    struct sleeping sleeping = {0u, 0u};
-
-    look_for_room();
-    while (layer.room == 0u) {
-        int status;
-
-        if (sleeping.wakes != 0u && (umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) &
-                                  MASK(INTERRUPT_PENDING_ERROR)) != 0u) {
-            return device_error();
-        }
-        status = sleep_on(&sleeping);
-        if (status != UMAKIT_OK) {
-            return status;
-        }
-        look_for_room();
-    }
-    return UMAKIT_OK;
-}
-
-/* Wait until the queue has a free entry. After an error it has: `finish` will
- * tell about it. */
+/* Wait until the queue has a free entry. After an error it has: `finish` will tell about it.
+ * A device that failed without making room is not waited for. */
 static int wait_for_room(void)
 {
-    int status;
+    struct waiting waiting = {0u, 0u};
 
     if (layer.room != 0u) {
         return UMAKIT_OK;
     }
-    status = layer.polls ? poll_room() : sleep_for_room();
-    if (status == UMAKIT_TIMEOUT) {
-        return why_late();
-    }
-    if (status != UMAKIT_OK) {
-        return status;
+    look_for_room();
+    while (layer.room == 0u) {
+        int status;
+
+        if (!layer.polls && waiting.times != 0u &&
+            (umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) &
+             MASK(INTERRUPT_PENDING_ERROR)) != 0u) {
+            return device_error();
+        }
+        status = wait_again(&waiting);
+        if (status != UMAKIT_OK) {
+            return status;
+        }
+        look_for_room();
     }
     /* A device with more room than its queue has is not to be trusted. */
     return layer.room > layer.depth ? device_error() : UMAKIT_OK;
@@ -367,7 +315,17 @@ static int submit(uint32_t enqueue, uint32_t start, uint32_t done)
 
 /* ---- Commands ---- */
 
-/* Write registers that follow each other; two's complement, as C converts it. */
+/* Write registers that follow each other. */
+static void write_words(uint32_t first, const uint32_t *values, uint32_t count)
+{
+    uint32_t i;
+
+    for (i = 0u; i < count; ++i) {
+        umakit_device_write32(layer.device, first + 4u * i, values[i]);
+    }
+}
+
+/* The same for signed numbers; two's complement, as C converts it. */
 static void write_all(uint32_t first, const int32_t *values, uint32_t count)
 {
     uint32_t i;
@@ -381,19 +339,14 @@ static void program_transfer(uint32_t bus_address, uint32_t scratchpad, uint32_t
                              int32_t planes, int32_t rows, int32_t row_bytes,
                              int32_t plane_stride, int32_t row_stride)
 {
-    umakit_device *const device = layer.device;
     const uint32_t bytes = (uint32_t)row_bytes;
+    const uint32_t values[10] = {
+        bus_address, scratchpad, direction, bytes, (uint32_t)rows, (uint32_t)planes,
+        (uint32_t)row_stride, (uint32_t)plane_stride, /* in shared memory */
+        bytes, bytes * (uint32_t)rows, /* in the scratchpad, where all lies close together */
+    };
 
-    umakit_device_write32(device, OFFSET(DMA_BUS_ADDRESS), bus_address);
-    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_START), scratchpad);
-    umakit_device_write32(device, OFFSET(DMA_DIRECTION), direction);
-    umakit_device_write32(device, OFFSET(DMA_ROW_BYTES), bytes);
-    umakit_device_write32(device, OFFSET(DMA_ROWS), (uint32_t)rows);
-    umakit_device_write32(device, OFFSET(DMA_PLANES), (uint32_t)planes);
-    umakit_device_write32(device, OFFSET(DMA_BUS_ROW_STRIDE), (uint32_t)row_stride);
-    umakit_device_write32(device, OFFSET(DMA_BUS_PLANE_STRIDE), (uint32_t)plane_stride);
-    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_ROW_STRIDE), bytes);
-    umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE), bytes * (uint32_t)rows);
+    write_words(OFFSET(DMA_BUS_ADDRESS), values, 10u);
 }
 
 /* Whether a number, whatever its caller made of it, is one of the tensors. */
@@ -404,9 +357,9 @@ static bool is_tensor(enum chocolate_accelerator_tensor tensor)
 
 /* Whether a copy stays inside of its tensor, and its addresses inside of 32 bits;
  * the device knows how large its scratchpad is. */
-static bool is_in_range(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
-                        int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
-                        int32_t row_stride)
+static bool is_in_range(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset,
+                        int32_t place, int32_t planes, int32_t rows, int32_t row_bytes,
+                        int32_t plane_stride, int32_t row_stride)
 {
     const uint64_t all_rows = (uint64_t)planes * (uint64_t)rows;
     const uint64_t end = (uint64_t)offset + ((uint64_t)planes - 1u) * (uint64_t)plane_stride +
@@ -416,14 +369,19 @@ static bool is_in_range(enum chocolate_accelerator_tensor tensor, uint32_t buffe
            buffer + (uint64_t)place + all_rows * (uint64_t)row_bytes <= UINT32_MAX;
 }
 
-static int transfer(enum chocolate_accelerator_tensor tensor, uint32_t direction, uint32_t buffer,
-                    int32_t offset, int32_t place, int32_t planes, int32_t rows,
-                    int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
+/* Copy a part of an operand into the scratchpad, or of the result out of it. */
+static int transfer(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset,
+                    int32_t place, int32_t planes, int32_t rows, int32_t row_bytes,
+                    int32_t plane_stride, int32_t row_stride)
 {
+    const uint32_t direction = tensor == CHOCOLATE_ACCELERATOR_RESULT
+                                   ? UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT
+                                   : UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN;
     int status;
 
-    if (layer.device == NULL || !is_tensor(tensor) || !layer.is_bound[tensor] || offset < 0 || place < 0 || planes <= 0 || rows <= 0 || row_bytes <= 0 ||
-        plane_stride < 0 || row_stride < 0) {
+    if (layer.device == NULL || !is_tensor(tensor) || !layer.is_bound[tensor] || offset < 0 ||
+        place < 0 || planes <= 0 || rows <= 0 || row_bytes <= 0 || plane_stride < 0 ||
+        row_stride < 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     if (!is_in_range(tensor, buffer, offset, place, planes, rows, row_bytes, plane_stride,
@@ -449,28 +407,25 @@ static bool are_positive(const int32_t *values, uint32_t count)
     return true;
 }
 
-/* Whether a tile of height x width x channels has offsets of 31 bits. */
+/* Whether a tile of height x width x channels, which are positive, has offsets of 31 bits. */
 static bool is_tile(const int32_t *sizes)
 {
-    const uint64_t plane = (uint64_t)sizes[0] * (uint64_t)sizes[1];
-
-    return plane <= INT32_MAX && plane * (uint64_t)sizes[2] <= INT32_MAX;
+    return sizes[0] <= INT32_MAX / sizes[1] / sizes[2];
 }
 
-/* Offsets in the scratchpad from buffers and places in them. */
-static int find_places(const uint32_t *buffers, const int32_t *in_buffers, uint32_t *places,
-                       uint32_t count)
+/* Add places in buffers to the buffers' offsets in the scratchpad. */
+static int add_places(uint32_t *offsets, const int32_t *places, uint32_t count)
 {
     uint32_t i;
 
     for (i = 0u; i < count; ++i) {
-        if (in_buffers[i] < 0) {
+        if (places[i] < 0) {
             return UMAKIT_INVALID_ARGUMENT;
         }
-        if ((uint32_t)in_buffers[i] > UINT32_MAX - buffers[i]) {
+        if ((uint32_t)places[i] > UINT32_MAX - offsets[i]) {
             return UMAKIT_OUT_OF_RANGE;
         }
-        places[i] = buffers[i] + (uint32_t)in_buffers[i];
+        offsets[i] += (uint32_t)places[i];
     }
     return UMAKIT_OK;
 }
@@ -493,7 +448,8 @@ int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_comp
 
     (void)give_up(UMAKIT_OK); /* a layer that failed outside of this driver is over */
     if (columns <= 0 ||
-        (completion != CHOCOLATE_ACCELERATOR_INTERRUPT && completion != CHOCOLATE_ACCELERATOR_POLLING)) {
+        (completion != CHOCOLATE_ACCELERATOR_INTERRUPT &&
+         completion != CHOCOLATE_ACCELERATOR_POLLING)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
     status = find_device(&device);
@@ -525,7 +481,8 @@ int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_comp
     return UMAKIT_OK;
 }
 
-int chocolate_accelerator_bind(enum chocolate_accelerator_tensor tensor, const void *memory, int32_t bytes)
+int chocolate_accelerator_bind(enum chocolate_accelerator_tensor tensor, const void *memory,
+                    int32_t bytes)
 {
     const enum umakit_direction direction =
         tensor == CHOCOLATE_ACCELERATOR_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
@@ -592,26 +549,22 @@ int chocolate_accelerator_configure_add(
     return UMAKIT_OK;
 }
 
-int chocolate_accelerator_load(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
-                    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
-                    int32_t row_stride)
+int chocolate_accelerator_load(
+    enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
+    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
-    if (tensor == CHOCOLATE_ACCELERATOR_RESULT) {
-        return give_up(UMAKIT_INVALID_ARGUMENT);
-    }
-    return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN, buffer, offset, place, planes,
-                    rows, row_bytes, plane_stride, row_stride);
+    /* The result: refused like a number that is no tensor. */
+    return transfer(tensor == CHOCOLATE_ACCELERATOR_RESULT ? CHOCOLATE_ACCELERATOR_TENSORS : tensor,
+                    buffer, offset, place, planes, rows, row_bytes, plane_stride, row_stride);
 }
 
-int chocolate_accelerator_store(enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
-                     int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride,
-                     int32_t row_stride)
+int chocolate_accelerator_store(
+    enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
+    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
-    if (tensor != CHOCOLATE_ACCELERATOR_RESULT) {
-        return give_up(UMAKIT_INVALID_ARGUMENT);
-    }
-    return transfer(tensor, UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT, buffer, offset, place, planes,
-                    rows, row_bytes, plane_stride, row_stride);
+    /* An operand: refused like a number that is no tensor. */
+    return transfer(tensor != CHOCOLATE_ACCELERATOR_RESULT ? CHOCOLATE_ACCELERATOR_TENSORS : tensor,
+                    buffer, offset, place, planes, rows, row_bytes, plane_stride, row_stride);
 }
 
 int chocolate_accelerator_compute(
@@ -624,29 +577,25 @@ int chocolate_accelerator_compute(
 {
     const int32_t sizes[6] = {height,        width,        input_channels,
                               output_height, output_width, output_channels};
-    const uint32_t buffers[7] = {data_buffer,       weights_buffer,    parameters_buffer,
-                                 parameters_buffer, parameters_buffer, result_buffer,
-                                 addend_buffer};
-    const int32_t in_buffers[7] = {data, weights, bias, multipliers, shifts, result, addend};
+    const int32_t places[7] = {data, weights, bias, multipliers, shifts, result, addend};
+    uint32_t offsets[7] = {data_buffer,       weights_buffer,    parameters_buffer,
+                           parameters_buffer, parameters_buffer, result_buffer,
+                           addend_buffer};
     const uint32_t accumulate = (continues != 0 ? MASK(ACCUMULATE_CONTINUE) : 0u) |
                                 (keeps != 0 ? MASK(ACCUMULATE_KEEP) : 0u);
-    uint32_t places[7];
     int status;
-    uint32_t i;
 
     if (layer.device == NULL || !layer.is_configured || !are_positive(sizes, 6u) ||
         pad_top < 0 || pad_left < 0 || scales <= 0) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
     status = is_tile(&sizes[0]) && is_tile(&sizes[3])
-                 ? find_places(buffers, in_buffers, places, 7u)
+                 ? add_places(offsets, places, 7u)
                  : UMAKIT_OUT_OF_RANGE;
     if (status != UMAKIT_OK) {
         return give_up(status);
     }
-    for (i = 0u; i < 6u; ++i) {
-        umakit_device_write32(layer.device, OFFSET(IFMAP_START) + 4u * i, places[i]);
-    }
+    write_words(OFFSET(IFMAP_START), offsets, 6u);
     write_all(OFFSET(INPUT_HEIGHT), sizes, 6u);
     umakit_device_write32(layer.device, OFFSET(PAD_TOP), (uint32_t)pad_top);
     umakit_device_write32(layer.device, OFFSET(PAD_LEFT), (uint32_t)pad_left);
@@ -654,7 +603,7 @@ int chocolate_accelerator_compute(
     write_strides(OFFSET(OFMAP_ROW_STRIDE), output_height, output_width, output_channels);
     umakit_device_write32(layer.device, OFFSET(SCALE_COUNT), (uint32_t)scales);
     umakit_device_write32(layer.device, OFFSET(ACCUMULATE), accumulate);
-    umakit_device_write32(layer.device, OFFSET(ADDEND_START), places[6]);
+    umakit_device_write32(layer.device, OFFSET(ADDEND_START), offsets[6]);
     status = submit(MASK(CONTROL_ENQUEUE_ARRAY), MASK(CONTROL_ARRAY_START),
                     MASK(INTERRUPT_PENDING_ARRAY_DONE));
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);

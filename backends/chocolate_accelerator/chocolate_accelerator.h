@@ -89,11 +89,12 @@ enum chocolate_accelerator_rounding {
 };
 
 /* Open a layer that was compiled for an array of so many columns. */
-UMAKIT_MUST_USE int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_completion completion);
+UMAKIT_MUST_USE int chocolate_accelerator_begin(
+    int32_t columns, enum chocolate_accelerator_completion completion);
 
 /* Give the device access to a tensor until finish. */
-UMAKIT_MUST_USE int chocolate_accelerator_bind(enum chocolate_accelerator_tensor tensor, const void *memory,
-                                    int32_t bytes);
+UMAKIT_MUST_USE int chocolate_accelerator_bind(
+    enum chocolate_accelerator_tensor tensor, const void *memory, int32_t bytes);
 
 /* What all tiles of the layer have in common. Pools use the window and the limits only. */
 UMAKIT_MUST_USE int chocolate_accelerator_configure(
@@ -119,14 +120,12 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
  * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
  * where they lie close together; and back.
  */
-UMAKIT_MUST_USE int chocolate_accelerator_load(enum chocolate_accelerator_tensor tensor, uint32_t buffer,
-                                    int32_t offset, int32_t place, int32_t planes,
-                                    int32_t rows, int32_t row_bytes, int32_t plane_stride,
-                                    int32_t row_stride);
-UMAKIT_MUST_USE int chocolate_accelerator_store(enum chocolate_accelerator_tensor tensor, uint32_t buffer,
-                                     int32_t offset, int32_t place, int32_t planes,
-                                     int32_t rows, int32_t row_bytes, int32_t plane_stride,
-                                     int32_t row_stride);
+UMAKIT_MUST_USE int chocolate_accelerator_load(
+    enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
+    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride);
+UMAKIT_MUST_USE int chocolate_accelerator_store(
+    enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
+    int32_t planes, int32_t rows, int32_t row_bytes, int32_t plane_stride, int32_t row_stride);
 
 /*
  * Compute a tile. Operands lie in the scratchpad, each in a buffer and at a place in it,

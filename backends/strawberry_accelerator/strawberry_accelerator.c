@@ -30,9 +30,11 @@ UMAKIT_STATIC_ASSERT(UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET >>
                              UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT ==
                          SUPPORTED_MAJOR_VERSION,
                      register_map_is_the_one_this_driver_was_written_for);
-UMAKIT_STATIC_ASSERT(OFFSET(SHIFTS_START) - OFFSET(IFMAP_START) == 4u * 4u &&
-                         OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u,
-                     operands_are_next_to_each_other);
+UMAKIT_STATIC_ASSERT(OFFSET(DATAFLOW) - OFFSET(OPERATION) == 4u &&
+                         OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
+                         OFFSET(PAD_LEFT) - OFFSET(INPUT_HEIGHT) == 13u * 4u &&
+                         OFFSET(SCALE_COUNT) - OFFSET(INPUT_ZERO_POINT) == 5u * 4u,
+                     registers_that_are_written_in_one_go_are_neighbours);
 UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERROR),
                      interrupts_are_enabled_by_their_own_bit);
 
@@ -268,55 +270,44 @@ static int copy(const void *memory, uint32_t scratchpad_offset, int32_t bytes,
 
 /* ---- Calculations ---- */
 
+/* Numbers of a calculation. Each array is for registers that follow each other, in their
+ * order. */
 struct calculation {
-    uint32_t places[6]; /* ifmap, weights, bias, multipliers, shifts, ofmap */
-    bool depthwise;
+    int32_t modes[2];    /* operation, dataflow */
+    uint32_t places[6];  /* ifmap, weights, bias, multipliers, shifts, ofmap */
+    int32_t sizes[14];   /* height, width, channels of input and output; height and width of
+                            kernel, stride, dilation; padding at the top and at the left */
+    int32_t rescaling[6]; /* zero points of input and output, clip range, rounding, scales */
     bool channels_first;
-    uint32_t dataflow;
-    int32_t input[3];  /* height, width, channels, here and below */
-    int32_t output[3];
-    int32_t kernel[2];
-    int32_t stride[2];
-    int32_t pad[2];
-    int32_t dilation[2];
-    int32_t scales;
-    int32_t input_zero_point;
-    int32_t output_zero_point;
-    int32_t lowest;
-    int32_t highest;
-    int32_t rounding;
 };
-
-static bool is_int8(int32_t value)
-{
-    return value >= INT8_MIN && value <= INT8_MAX;
-}
 
 /* Whether the values make sense; what does not fit the scratchpad or the array,
  * the device refuses by itself. */
 static bool is_valid(const struct calculation *job)
 {
+    const int32_t lowest = job->rescaling[2];
+    const int32_t highest = job->rescaling[3];
+    const int32_t rounding = job->rescaling[4];
+    const int32_t scales = job->rescaling[5];
+    const int32_t output_channels = job->sizes[5];
     int i;
 
-    for (i = 0; i < 3; ++i) {
-        if (job->input[i] <= 0 || job->output[i] <= 0) {
+    for (i = 0; i < 14; ++i) {
+        if (job->sizes[i] < (i < 12 ? 1 : 0)) { /* only padding may be 0 */
             return false;
         }
     }
-    for (i = 0; i < 2; ++i) {
-        if (job->kernel[i] <= 0 || job->stride[i] <= 0 || job->dilation[i] <= 0 ||
-            job->pad[i] < 0) {
+    for (i = 0; i < 4; ++i) { /* zero points and limits are int8 */
+        if (job->rescaling[i] < INT8_MIN || job->rescaling[i] > INT8_MAX) {
             return false;
         }
     }
-    return (job->scales == 1 || job->scales == job->output[2]) &&
-           is_int8(job->input_zero_point) && is_int8(job->output_zero_point) &&
-           is_int8(job->lowest) && is_int8(job->highest) && job->lowest <= job->highest &&
-           (job->rounding == 0 || job->rounding == 1) &&
-           job->dataflow <= UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY;
+    return lowest <= highest &&
+           (rounding == 0 || rounding == 1) && (scales == 1 || scales == output_channels) &&
+           (uint32_t)job->modes[1] <= UMAKIT_SYSTOLIC_ARRAY_DATAFLOW_INPUT_STATIONARY;
 }
 
-/* Write registers that follow each other. */
+/* Write registers that follow each other; two's complement, as C converts it. */
 static void write_all(umakit_device *device, uint32_t first, const int32_t *values, uint32_t count)
 {
     uint32_t i;
@@ -343,28 +334,14 @@ static void program_calculation(umakit_device *device, const struct calculation 
 {
     uint32_t i;
 
-    umakit_device_write32(device, OFFSET(OPERATION),
-                          job->depthwise ? UMAKIT_SYSTOLIC_ARRAY_OPERATION_DEPTHWISE
-                                         : UMAKIT_SYSTOLIC_ARRAY_OPERATION_CONVOLUTION);
-    umakit_device_write32(device, OFFSET(DATAFLOW), job->dataflow);
+    write_all(device, OFFSET(OPERATION), job->modes, 2u);
     for (i = 0u; i < 6u; ++i) {
         umakit_device_write32(device, OFFSET(IFMAP_START) + 4u * i, job->places[i]);
     }
-    write_all(device, OFFSET(INPUT_HEIGHT), job->input, 3u);
-    write_all(device, OFFSET(OUTPUT_HEIGHT), job->output, 3u);
-    write_all(device, OFFSET(KERNEL_HEIGHT), job->kernel, 2u);
-    write_all(device, OFFSET(STRIDE_HEIGHT), job->stride, 2u);
-    write_all(device, OFFSET(DILATION_HEIGHT), job->dilation, 2u);
-    write_all(device, OFFSET(PAD_TOP), job->pad, 2u);
-    write_strides(device, OFFSET(IFMAP_ROW_STRIDE), job->input, job->channels_first);
-    write_strides(device, OFFSET(OFMAP_ROW_STRIDE), job->output, job->channels_first);
-    /* Two's complement, as C converts it. */
-    umakit_device_write32(device, OFFSET(INPUT_ZERO_POINT), (uint32_t)job->input_zero_point);
-    umakit_device_write32(device, OFFSET(OUTPUT_ZERO_POINT), (uint32_t)job->output_zero_point);
-    umakit_device_write32(device, OFFSET(CLIP_LOWEST), (uint32_t)job->lowest);
-    umakit_device_write32(device, OFFSET(CLIP_HIGHEST), (uint32_t)job->highest);
-    umakit_device_write32(device, OFFSET(ROUNDING), (uint32_t)job->rounding);
-    umakit_device_write32(device, OFFSET(SCALE_COUNT), (uint32_t)job->scales);
+    write_all(device, OFFSET(INPUT_HEIGHT), job->sizes, 14u);
+    write_strides(device, OFFSET(IFMAP_ROW_STRIDE), &job->sizes[0], job->channels_first);
+    write_strides(device, OFFSET(OFMAP_ROW_STRIDE), &job->sizes[3], job->channels_first);
+    write_all(device, OFFSET(INPUT_ZERO_POINT), job->rescaling, 6u);
 }
 
 /* ---- The calls ---- */
@@ -384,30 +361,22 @@ int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, void *destination
 int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
     uint32_t ofmap, int32_t columns, enum strawberry_accelerator_dataflow dataflow,
-    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout, int32_t height,
-    int32_t width, int32_t input_channels, int32_t output_height, int32_t output_width,
-    int32_t output_channels, int32_t kernel_height, int32_t kernel_width, int32_t stride_y,
-    int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
+    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout,
+    int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
+    int32_t output_width, int32_t output_channels, int32_t kernel_height, int32_t kernel_width,
+    int32_t stride_y, int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
     int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
     int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding)
 {
     const struct calculation job = {
+        .modes = {(int32_t)operation, (int32_t)dataflow},
         .places = {ifmap, weights, bias, multipliers, shifts, ofmap},
-        .depthwise = operation != STRAWBERRY_ACCELERATOR_CONVOLUTION,
+        .sizes = {height, width, input_channels, output_height, output_width, output_channels,
+                  kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x,
+                  pad_top, pad_left},
+        .rescaling = {input_zero_point, output_zero_point, lowest, highest, (int32_t)rounding,
+                      scales},
         .channels_first = layout != STRAWBERRY_ACCELERATOR_CHANNELS_LAST,
-        .dataflow = (uint32_t)dataflow,
-        .input = {height, width, input_channels},
-        .output = {output_height, output_width, output_channels},
-        .kernel = {kernel_height, kernel_width},
-        .stride = {stride_y, stride_x},
-        .pad = {pad_top, pad_left},
-        .dilation = {dilation_y, dilation_x},
-        .scales = scales,
-        .input_zero_point = input_zero_point,
-        .output_zero_point = output_zero_point,
-        .lowest = lowest,
-        .highest = highest,
-        .rounding = (int32_t)rounding,
     };
     umakit_device *device;
     int status;

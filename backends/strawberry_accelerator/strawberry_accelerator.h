@@ -83,10 +83,10 @@ UMAKIT_MUST_USE int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, v
 UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
     uint32_t ofmap, int32_t columns, enum strawberry_accelerator_dataflow dataflow,
-    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout, int32_t height,
-    int32_t width, int32_t input_channels, int32_t output_height, int32_t output_width,
-    int32_t output_channels, int32_t kernel_height, int32_t kernel_width, int32_t stride_y,
-    int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
+    enum strawberry_accelerator_operation operation, enum strawberry_accelerator_layout layout,
+    int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
+    int32_t output_width, int32_t output_channels, int32_t kernel_height, int32_t kernel_width,
+    int32_t stride_y, int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
     int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
     int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding);
 
