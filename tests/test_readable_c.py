@@ -78,9 +78,14 @@ def test_the_c_of_an_integer_network(tmp_path: Path) -> None:
     unreadable = (*unsigned, "(int16_t)", "- -", "[1];", "cse_v", "common", "string.h", "INT64_C")
     for needless in unreadable:
         assert needless not in text, needless
-    # Loops and values are called after what they are.
-    for name in ("position", "channel", "product", "weights_index", "windows_index", "value"):
-        assert re.search(rf"\bint32_t {name} = ", text), name
+    # Loops and values are called after what they are; a number tells equal things apart.
+    loops = {"position", "channel", "product", "row", "column"}
+    parts = {"first_kernel_row", "row_count", "first_kernel_column", "column_count"}
+    places = {"output_row", "first_column", "first_channel", "weights_index", "windows_base"}
+    names = set(re.findall(r"\b(?:const )?int(?:16|32)_t (\w+) =\s", text))
+    assert loops | parts | places | {"element_int32"} <= names
+    numbered = {name for name in names if re.search(r"_\d+$", name)}
+    assert {name.rpartition("_")[0] for name in numbered} == {"element", "weights_index"}
     helpers = re.findall(r"^static inline \w+ (\w+)\(", text, re.MULTILINE)
     assert helpers and all(len(re.findall(rf"\b{name}\(", text)) > 1 for name in helpers)
     # The input arrives as float32 and is rounded by a function of math.h; constants need none.

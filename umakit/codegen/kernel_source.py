@@ -18,6 +18,7 @@ from umakit.codegen.kernel_statements import takes_address
 from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.signed_sums import with_signed_sums
+from umakit.codegen.value_names import ValueNames
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import DriverCall
 from umakit.lower.index_ranges import Elements
@@ -125,8 +126,7 @@ class _StatementPrinter:
         self._wrapping_sums = wrapping_sums
         self.lines: list[str] = []
         self._depth = 1
-        self._statements = kernel.statements
-        self._indexed: dict[Any, list[Any]] | None = None
+        self._value_names = ValueNames(kernel.statements, self._known_name, expressions.is_data)
         self._scalars = _scalars(kernel.statements)
         self._undefined: list[Any] = []
         # Named by their part, not by the network's tensors: equal kernels get equal text. Kernels
@@ -246,7 +246,7 @@ class _StatementPrinter:
         type_ = c_type(dtype(statement.loop_var))
         with self.expressions.scope():
             axis = str(statement.loop_var.name).removesuffix("_init")
-            name = self.expressions.declare(statement.loop_var, AXES.get(axis))
+            name = self.expressions.declare(statement.loop_var, AXES.get(axis, axis))
             advance = f"++{name}" if step == 1 else f"{name} += {step}"
             self._block(
                 f"for ({type_} {name} = {first}; {name} < {limit}; {advance}) {{", statement.body
@@ -303,23 +303,13 @@ class _StatementPrinter:
         self.expressions.bind(statement.var, statement.value)
         type_ = c_type(dtype(statement.var))
         is_common = COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name))
-        wanted = self._purpose(statement) if is_common else None
+        wanted = self._value_names.name(statement) if is_common else None
         self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")
 
-    def _purpose(self, bind: tvm_api.Stmt) -> str:
-        """Return a name for a common subexpression: after what it is an index of, or the part of
-        one; the rest are limits of loops and conditions, and values of data."""
-        if self._indexed is None:
-            self._indexed = _indexed_buffers(self._statements)
-        names = {
-            self.expressions.name(b)
-            for b in self._indexed.get(bind.var, ())
-            if self.expressions.knows(b)
-        }
-        if names:
-            return f"{names.pop()}_index" if len(names) == 1 else "index"
-        is_data = self.expressions.is_data(bind.var) or not dtype(bind.var).startswith("int")
-        return "value" if is_data else "limit"
+    def _known_name(self, variable: Any) -> str:
+        """Return the C name of a declared variable or buffer, of another an empty text."""
+        knows = self.expressions.knows(variable)
+        return self.expressions.name(variable) if knows else ""
 
     def _print_AllocBuffer(self, statement: tvm_api.Stmt) -> None:
         buffer = statement.buffer
@@ -371,25 +361,6 @@ def _scalars(statements: Sequence[Any]) -> set[Any]:
     excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
     allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
     return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
-
-
-def _indexed_buffers(statements: Sequence[Any]) -> dict[Any, list[Any]]:
-    """Return the buffers whose indices depend on a variable, by variable."""
-    body = list(statements)
-    found: dict[Any, list[Any]] = {}
-
-    def note(indices: Sequence[Any], buffers: Sequence[Any]) -> None:
-        for variable in tvm_api.collect(list(indices), tvm_api.Var):
-            found.setdefault(variable, []).extend(buffers)
-
-    for load in tvm_api.collect(body, tvm_api.TensorLoad):
-        note(load.indices, [load.source])
-    for store in tvm_api.collect(body, tirx.BufferStore):
-        note(store.indices, [store.buffer])
-    # What a variable is computed from, the last one first.
-    for bind in reversed(tvm_api.collect(body, tirx.Bind)):
-        note([bind.value], found.get(bind.var, []))
-    return found
 
 
 def _is_integer(expression: tvm_api.PrimExpr) -> bool:

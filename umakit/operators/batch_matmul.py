@@ -166,9 +166,9 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
             place = [*unflatten(number, batch), row]
             return sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("c", count, lambda c: set_to(accumulator, c, int32(0))),
-                loops([("k", depth), ("c", count)], term),
-                loop("c", count, lambda c: store_rescaled(
+                loop("column", count, lambda c: set_to(accumulator, c, int32(0))),
+                loops([("product", depth), ("column", count)], term),
+                loop("column", count, lambda c: store_rescaled(
                     output, [*place, first + c], total_of(accumulator, c), factor, parameters
                 )),
             )  # fmt: skip

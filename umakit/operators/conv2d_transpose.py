@@ -139,14 +139,19 @@ def _loops(
         return sequence(
             tirx.AllocBuffer(total),
             set_to(total, int32(0), bias[o]),
-            loops([("row", row_count), ("column", column_count), ("i", channels)], term),
+            loops(
+                [("row", row_count), ("column", column_count), ("input_channel", channels)], term
+            ),
             store_rescaled(
                 output, place(parameters, n, y, x, o), total_of(total, int32(0)),
                 layer.factor(multipliers, shifts, o), parameters,
             ),
         )  # fmt: skip
 
-    extents = [("n", data_shape[0]), ("y", rows), ("x", columns), ("o", outputs)]
+    extents = [
+        ("image", data_shape[0]), ("output_row", rows), ("output_column", columns),
+        ("output_channel", outputs),
+    ]  # fmt: skip
     return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one))
 
 

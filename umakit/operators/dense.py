@@ -137,12 +137,12 @@ def _loops(
     def one_block(row: tvm_api.PrimExpr, first: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return sequence(
             tirx.AllocBuffer(accumulator),
-            loop("c", block, lambda c: set_to(accumulator, c, bias[first + c])),
-            loop("i", inputs, lambda i: add_products(
+            loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
+            loop("product", inputs, lambda i: add_products(
                 accumulator, [shifted(data[row, i], 0)],
                 [weights[first + int32(c), i] for c in range(block)],
             )),
-            loop("c", block, lambda c: store_rescaled(
+            loop("channel", block, lambda c: store_rescaled(
                 output, [row, first + c], total_of(accumulator, c),
                 layer.factor(multipliers, shifts, first + c), parameters,
             )),

@@ -80,9 +80,9 @@ def conv2d(
 
             return sequence(
                 tirx.AllocBuffer(accumulator),
-                loop("x", width, lambda x: set_to(accumulator, x, bias[o])),
+                loop("position", width, lambda x: set_to(accumulator, x, bias[o])),
                 loops([("input_channel", per_group_in), ("row", row_count)], weight_row),
-                loop("x", width, lambda x: store_rescaled(
+                loop("position", width, lambda x: store_rescaled(
                     output, [n, o, y, first + x], total_of(accumulator, x),
                     layer.factor(multipliers, shifts, o), parameters,
                 )),
@@ -90,7 +90,9 @@ def conv2d(
 
         return tiles(horizontal.outputs, one_tile)
 
-    extents = [("n", data_shape[0]), ("o", outputs), ("y", vertical.outputs)]
+    extents = [
+        ("image", data_shape[0]), ("output_channel", outputs), ("output_row", vertical.outputs),
+    ]  # fmt: skip
     return kernel([data, weights, bias, multipliers, shifts, output], loops(extents, one_row))
 
 
@@ -116,10 +118,12 @@ def _along_row(
         def between(
             kx: tvm_api.PrimExpr, begin: tvm_api.PrimExpr, end: tvm_api.PrimExpr
         ) -> tvm_api.Stmt:
-            return loop("x", end - begin, lambda x: add_term(kx, begin + x))
+            return loop("position", end - begin, lambda x: add_term(kx, begin + x))
 
         return loop(
-            "kx", axis.extent, lambda kx: sequence(*(between(kx, *pair) for pair in elements(kx)))
+            "kernel_column",
+            axis.extent,
+            lambda kx: sequence(*(between(kx, *pair) for pair in elements(kx))),
         )
 
     if axis.extent > UNROLLED:
@@ -133,7 +137,7 @@ def _along_row(
         before = [(first_of, tirx.min(begin, end_of))] if axis.reaches_before else []
         return [*before, (end, end_of)] if axis.reaches_after else before
 
-    inside = loop("x", end - begin, lambda x: sequence(*(
+    inside = loop("position", end - begin, lambda x: sequence(*(
         add_term(int32(kx), begin + x) for kx in range(axis.extent)
     )))  # fmt: skip
     return inside if axis.inside else sequence(inside, one_by_one(outside))

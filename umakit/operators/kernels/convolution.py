@@ -266,7 +266,8 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
     def position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
         return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
 
-    extents = [("n", batch), ("y", vertical.outputs), ("x", horizontal.outputs)]
+    rows, columns = vertical.outputs, horizontal.outputs
+    extents = [("image", batch), ("output_row", rows), ("output_column", columns)]
     return loops(extents, position)
 
 
