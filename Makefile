@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-quantized bench-sim bench-chocolate
+  bench bench-library bench-quantized bench-sim bench-chocolate bench-m3
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -21,6 +21,8 @@ help:
 	@echo "                for SOAK_MINUTES; soak-tests: comparisons again, with SOAK_EXAMPLES networks"
 	@echo "                each and SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
+	@echo "                make bench-m3 BASE=REVISION: size, stack and instructions on the Cortex-M3 beside"
+	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
@@ -156,7 +158,7 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-quantized bench-sim bench-chocolate
+bench: bench-library bench-quantized bench-sim bench-chocolate $(if $(BASE),bench-m3)
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
@@ -172,6 +174,10 @@ bench-sim: $(VENV)/installed-test
 # $UMAKIT_MODELS as above; five to ten minutes.
 bench-chocolate: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/chocolate.py
+
+# BASE names the revision of git to compare with.
+bench-m3: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/cortex_m3.py "$(BASE)"
 
 backends: install
 	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator
