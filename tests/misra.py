@@ -7,11 +7,13 @@ listed, with a reason, in `docs/misra.md`.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 DEVIATIONS = Path(__file__).parents[1] / "docs" / "misra.md"
@@ -32,16 +34,22 @@ def findings(folders: Sequence[Path]) -> dict[str, list[str]]:
     Each folder is a program of its own: some rules are about all files of a program.
     """
     found: dict[str, list[str]] = {}
-    for folder in folders:
-        sources = [p for p in sorted(folder.rglob("*.c")) if not SIMULATION.fullmatch(p.name)]
-        command = ["cppcheck", "--std=c99", "--addon=misra", "--enable=style", "--quiet"]
-        result = subprocess.run(
-            [*command, "--template={id} {file}:{line}", *map(str, sources)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        for rule, place in sorted(set(FOUND.findall(result.stderr))):
-            found.setdefault(rule, []).append(place)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for places in threads.map(_findings_of, folders):
+            for rule, place in places:
+                found.setdefault(rule, []).append(place)
     return found
+
+
+def _findings_of(folder: Path) -> list[tuple[str, str]]:
+    """Return rule and `FILE:LINE` of each finding in the C files of an export."""
+    sources = [p for p in sorted(folder.rglob("*.c")) if not SIMULATION.fullmatch(p.name)]
+    command = ["cppcheck", "--std=c99", "--addon=misra", "--enable=style", "--quiet"]
+    result = subprocess.run(
+        [*command, "--template={id} {file}:{line}", *map(str, sources)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return sorted(set(FOUND.findall(result.stderr)))
 
 
 def main(folders: Sequence[Path], deviations: Path = DEVIATIONS) -> int:
