@@ -36,25 +36,25 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = {
     "tir_pass": (
         "passes.py", "    if tir.composite_name", "    raise KeyError('weights')\n",
-        "TIR_PHASE_0 failed: KeyError: 'weights' (PLACE)",
+        'a pass of TIR_PHASE_0 failed: KeyError: "weights" (PLACE); correct the pass',
     ),
     "strategy": (
         "strategies.py", "    strategy = OpStrategy()", "    strategy = OpStrategy(4)\n",
-        "cannot be lowered: TypeError: OpStrategy.__init__() takes 1 positional argument but 2 "
-        "were given (PLACE)",
+        'cannot be lowered: TypeError: "OpStrategy.__init__() takes 1 positional argument but 2 '
+        'were given" (PLACE); correct its operator strategy',
     ),
     "compute": (
         "strategies.py", "        ifmap, weights = inputs", "        inputs[5]\n",
-        "cannot be lowered: IndexError: list index out of range (PLACE)",
+        'cannot be lowered: IndexError: "list index out of range" (PLACE)',
     ),
     "predicate": (
         "patterns.py", "    convolution = context", "    context.nope\n",
-        "predicate of pattern 'conv2d' raised AttributeError: 'PatternCheckContext' object has no "
-        "attribute 'nope' (PLACE)",
+        "predicate of pattern 'conv2d' raised AttributeError: \"'PatternCheckContext' object has "
+        "no attribute 'nope'\" (PLACE)",
     ),
     "includes": (
         "codegen.py", "    return", "    1 / 0\n",
-        "includes raised ZeroDivisionError: division by zero (PLACE)",
+        'includes raised ZeroDivisionError: "division by zero" (PLACE)',
     ),
     "import": (
         "backend.py", "from .codegen", "{}['x']\n", "cannot be imported: KeyError: 'x' (PLACE)",
@@ -75,7 +75,7 @@ HOOK = 'fmt="c", includes=gen_includes'
 HOOKS = {
     "raises": (
         "lambda texts: texts[99]",
-        r"replace_call_extern raised IndexError: list index out of range (PLACE)",
+        'replace_call_extern raised IndexError: "list index out of range" (PLACE)',
     ),
     "number": ("lambda texts: 5", "replace_call_extern returned int, which is not text"),
 }

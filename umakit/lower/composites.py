@@ -122,7 +122,9 @@ def _lower_composite(
         raise
     except Exception as error:  # whatever a strategy or TVM raises is about this composite
         raise LoweringError(
-            f"cannot be lowered: {raised(error, backend)}", where=f"composite {name}"
+            f"cannot be lowered: {raised(error, backend)}",
+            where=f"composite {name}",
+            fix="correct its operator strategy, or leave it to the CPU by the pattern's predicate",
         ) from error
     prim_funcs = [f for _, f in tvm_api.prim_functions(fused)]
     if len(prim_funcs) != 1:

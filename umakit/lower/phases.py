@@ -19,6 +19,8 @@ from umakit.registration.backend import Backend, PassPhase
 from umakit.registration.code import raised
 from umakit.tir import prim_func_pass
 
+NO_FAULT_OF_THE_NETWORK = "this is a fault of umakit or of TVM: report it with the network"
+
 
 def without_blocks() -> list[Any]:
     """Return TVM's passes that lower blocks to loops over tensors that are not flattened."""
@@ -116,6 +118,8 @@ def lower_prim_func(
             except Exception as error:  # a backend's pass may raise anything
                 owner = f"{backend.target_name}, " if backend else ""
                 raise LoweringError(
-                    f"{phase.name} failed: {raised(error, backend)}", where=f"{owner}{where}"
+                    f"a pass of {phase.name} failed: {raised(error, backend)}",
+                    where=f"{owner}{where}",
+                    fix="correct the pass" if backend else NO_FAULT_OF_THE_NETWORK,
                 ) from error
     return module[name]

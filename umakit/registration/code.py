@@ -8,7 +8,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError, short_path
+from umakit.registration.tvm_texts import plain_tvm_text
 
 if TYPE_CHECKING:
     from umakit.registration.backend import Backend, ReplaceCallExtern
@@ -30,17 +32,15 @@ def last_raised() -> BaseException | None:
 
 
 def raised(error: BaseException, backend: Backend | None) -> str:
-    """Describe an exception: type, text, and the line in the backend's folder that raised it.
+    """Describe an exception: type, quoted text, and the line of the backend that raised it.
 
     Args:
         error: exception that a call of the backend's code raised.
         backend: the backend; None if the code belongs to no backend.
     """
     _last_described[:] = [error]
-    kind = type(error)
     text = _text(error)
-    from_tvm = kind.__module__.partition(".")[0] in ("tvm", "tvm_ffi")
-    named = text if from_tvm and text else f"{kind.__name__}: {text}" if text else kind.__name__
+    named = f'{_kind(error)}: "{text}"' if text else _kind(error)
     place = None if backend is None else _place(error, str(backend.folder))
     return f"{named} ({place})" if place else named
 
@@ -103,15 +103,27 @@ def _called(backend: Backend, what: str, function: Callable[[], T]) -> T:
         ) from error
 
 
+def _kind(error: BaseException) -> str:
+    """Return the name of an exception's type; classes of TVM's own go under its name."""
+    kind = type(error)
+    is_internal = _is_from_tvm(error) and kind is not tvm_api.ScheduleError
+    return "TVM" if is_internal else kind.__name__
+
+
+def _is_from_tvm(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("tvm", "tvm_ffi")
+
+
 def _text(error: BaseException) -> str:
-    """Return the last line of an exception's text, which in TVM's errors states the problem."""
+    """Return an exception's text on one line, without programs, backtraces and node numbers."""
     # A KeyError shows its key as `repr` does, and once more when it has passed through TVM.
     text = str(error)
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-        text = error.args[0] if error.args[0][:1] in "'\"" else text
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = lines[-1].removeprefix(f"{type(error).__name__}: ") if lines else ""
-    return last if len(last) <= LONGEST else f"{last[:LONGEST]}..."
+        text = error.args[0]
+        text = text[1:-1] if text[:1] in "'\"" and text[:1] == text[-1:] else text
+    text = plain_tvm_text(text)
+    text = text.removeprefix(f"{type(error).__name__}: ").replace('"', "'")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _place(error: BaseException, folder: str) -> str | None:
