@@ -18,6 +18,7 @@ from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
+from umakit.testing.example_networks import QuantizedNetwork
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 COMMENT = re.compile(
@@ -58,6 +59,36 @@ def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -
     numbers = [int(number) for number in re.findall(r"Layer (\d+):", text)]
     assert sorted(numbers) == list(range(len(numbers)))
     assert "(quantized.conv2d), 147,456 multiply-accumulates" in text
+
+
+def test_comments_on_the_cpu_have_the_attributes_of_operators(tmp_path: Path) -> None:
+    comments = comments_of([], tmp_path / "library")
+    (layer,) = [text for text in comments.values() if "18,432" in text]
+    (node,) = [node for node in onnx.load(MODEL).graph.node if node.name == "conv3_stride2"]
+    attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    down, across = attributes["strides"]
+    top, left, bottom, right = attributes["pads"]
+    assert f"strides {down} x {across}; " in layer
+    assert f"padding {top} above, {left} left, {bottom} below, {right} right" in layer
+    assert "layout NCHW (channels, rows, columns)" in layer
+    assert "dilation 1 x 1; groups 1; input zero point -128; weights in memory OIHW." in layer
+
+
+def test_a_depthwise_convolution_is_called_so(tmp_path: Path) -> None:
+    network = QuantizedNetwork(8, 8, 4).conv2d(4, depthwise=True).conv2d(4)
+    library = compile_model(network.model().module, [], tmp_path / "library")
+    name = library.metadata["umakit"]["name"]
+    text = (library.path / f"codegen/host/src/tvmgen_{name}.c").read_text(encoding="utf-8")
+    assert re.findall(r"Layer (\d+): .*\(quantized\.(\w*conv2d)\)", text) == [
+        ("0", "depthwise_conv2d"),
+        ("1", "conv2d"),
+    ]
+    assert re.findall(r"^ \* +\d+  .*  cpu +(\w*conv2d)  ", text, re.MULTILINE) == [
+        "depthwise_conv2d",
+        "conv2d",
+    ]
+    rows = [row["operator"] for row in library.metadata["umakit"]["operators"]]
+    assert rows == ["quantized.depthwise_conv2d", "quantized.conv2d"]
 
 
 def test_tilings_are_told_in_words(tmp_path: Path) -> None:
@@ -112,4 +143,5 @@ def test_an_overwritten_input_has_no_parameter() -> None:
     source = KernelSource(names, "", False, frozenset(), frozenset())
     text = kernel_comment(source, [(layer, 0)])
     assert " *     input   int16[4]\n *     output  int8[4]\n" in text
-    assert "left" not in text and "clip -1 to 1." in text
+    assert "    output on entry: left\n" in text and "    left" not in text
+    assert "clip -1 to 1." in text

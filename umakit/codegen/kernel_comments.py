@@ -27,14 +27,23 @@ def kernel_comment(
     first, overwritten = layers[0]
     tensors = _named_tensors(first, overwritten, names)
     width = max((len(name) for name, _ in tensors), default=0)
+    common = dict(
+        item for item in first.parameters.items()
+        if all(layer.parameters.get(item[0]) == item[1] for layer, _ in layers)
+    )  # fmt: skip
     lines = []
     for layer, place in layers:
-        lines += _layer_lines(layer, _named_tensors(layer, place, names))
+        named = _named_tensors(layer, place, names)
+        if place is not None:
+            named.insert(-1, (f"{names[len(named) - 1]} on entry", layer.inputs[place]))
+        lines += _layer_lines(layer, named)
+        own = [f"{n} {value}" for n, value in layer.parameters.items() if n not in common]
+        lines += _filled("; ".join(own), "    ") if own else []
     lines.append("")
     for name, tensor in tensors:
         lines.append(f"    {name:<{width}}  {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
-    if first.parameters:
-        parameters = [f"{name} {value}" for name, value in first.parameters.items()]
+    if common:
+        parameters = [f"{name} {value}" for name, value in common.items()]
         lines += ["", *_filled(f"{'; '.join(parameters)}.")]
     if first.tiling:
         lines += ["", *(line for sentence in first.tiling for line in _filled(f"{sentence}."))]

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tir, tvm_api
@@ -19,6 +20,7 @@ from umakit.lower.driver_calls import (
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, KEEPS_NAMES, WEIGHTS_LAYOUT
+from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
@@ -56,6 +58,8 @@ class Kernel:
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
+        attributes: of the integer operator that it computes on the CPU, for readers; empty if it
+            computes another one.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Kernel:
     composite: Composite | None = None
     weights_layout: str = ""
     bias_has_zero_point: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -189,6 +194,7 @@ def make_kernel(
     returns = tvm_api.collect(body, tvm_api.tirx.Return)
     composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
     layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)
+    attributes = tvm_api.function_attribute(function, PARAMETERS)
     return Kernel(
         name=name,
         target=target,
@@ -203,6 +209,7 @@ def make_kernel(
         composite=composite,
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
         bias_has_zero_point=_bias_has_zero_point(function, composite),
+        attributes={} if attributes is None else json.loads(str(attributes)),
     )
 
 

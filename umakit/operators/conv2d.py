@@ -75,6 +75,12 @@ def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, l
     return function, [data, *as_operands(arrays)]
 
 
+def _kind(call: tvm_api.Call) -> str:
+    shape = tvm_api.static_shape(call.args[0])
+    depthwise = shape is not None and convolution.is_depthwise(Conv2d.of(call), shape)
+    return "depthwise_conv2d" if depthwise else Conv2d.operator
+
+
 def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     weights = tvm_api.static_shape(call.args[1])
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
@@ -205,6 +211,7 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        kind=_kind,
         patterns=(
             qconv2d,
             qdepthwise,

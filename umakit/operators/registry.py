@@ -7,8 +7,9 @@ Nothing else names the file: recognition, lowering, patterns and reports ask the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -16,6 +17,9 @@ from umakit import tvm_api
 from umakit.operators.islands import Island, Network
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
+
+PARAMETERS = "umakit.parameters"
+"""Attribute of a prim func with the attributes of its integer operator, as JSON, for readers."""
 
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], tvm_api.Expr | None]
@@ -94,6 +98,8 @@ class IntegerOperator:
         integer_calls: Relax operators on integers that it replaces.
         takes_clip: whether a clip of its result becomes part of its parameters.
         macs: (call, shape of the result) -> number of multiply-accumulates; None for none.
+        kind: call -> name of the operator's special case for readers, for example
+            `depthwise_conv2d`; None if all calls have the operator's name.
         patterns: classes that `umakit.patterns` offers to backends.
         composites: parameters of those patterns.
     """
@@ -105,6 +111,7 @@ class IntegerOperator:
     integer_calls: tuple[IntegerCall, ...] = ()
     takes_clip: bool = False
     macs: Callable[[tvm_api.Call, tuple[int, ...]], int] | None = None
+    kind: Callable[[tvm_api.Call], str] | None = None
     patterns: tuple[type[Any], ...] = ()
     composites: tuple[type[Any], ...] = ()
 
@@ -139,6 +146,18 @@ def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
     """Return the integer operator of a Relax call; None for other operators."""
     name = tvm_api.operator_name(call)
     return _OPERATORS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
+
+
+def name_for_readers(call: tvm_api.Call) -> str:
+    """Return the name of a call's operator in reports and comments.
+
+    It is the name in Relax, or for a special case of an integer operator the name of that:
+    `quantized.depthwise_conv2d` for a `quantized.conv2d` whose groups have one channel each.
+    """
+    operator = operator_of(call)
+    if operator is None or operator.kind is None:
+        return tvm_api.operator_name(call)
+    return f"{PREFIX}{operator.kind(call)}"
 
 
 def parameters_class(name: str) -> Any:
@@ -200,7 +219,9 @@ def legalizations() -> dict[str, Rule]:
 
 def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
-        function, operands = kernel(kind.of(call), call)
+        parameters = kind.of(call)
+        function, operands = kernel(parameters, call)
+        function = function.with_attr(PARAMETERS, json.dumps(asdict(parameters)))
         name = tvm_api.operator_name(call).replace(".", "_")
         variable = builder.add_func(function, name)
         several = isinstance(call.ty, tvm_api.relax.TupleType)

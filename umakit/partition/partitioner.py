@@ -16,6 +16,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
 from umakit.operators.offload.constraints import OtherOperator
+from umakit.operators.registry import name_for_readers
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.provenance import Provenance
@@ -165,10 +166,11 @@ def _placement(
     operator: str, name: str, call: tvm_api.Call, variable: tvm_api.Var, module: tvm_api.IRModule
 ) -> OperatorPlacement:
     first = tvm_api.tuple_fields(variable.ty)[0]
-    if operator == "call_tir":
+    lowered = operator == "call_tir"
+    if lowered:
         operator = str(call.args[0].name_hint)
     return OperatorPlacement(
-        operator=operator,
+        operator=operator if lowered else name_for_readers(call),
         name=name,
         where=CPU,
         reason="",

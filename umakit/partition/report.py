@@ -17,7 +17,8 @@ class OperatorPlacement:
     """One operator of the network.
 
     Attributes:
-        operator: its name in Relax, for example `nn.conv2d`.
+        operator: its name in Relax, for example `nn.conv2d`; `quantized.depthwise_conv2d` for a
+            `quantized.conv2d` whose groups have one channel each.
         name: the node in the user's model that it came from.
         where: `cpu`, or the target name of the backend that runs it.
         reason: why it stayed on the CPU; empty when it was offloaded.

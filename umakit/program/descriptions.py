@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit.frontend.model import Quantization
+from umakit.lower import Kernel
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
 from umakit.operators.conv2d_add import QConv2dAdd
 from umakit.operators.offload.composite import Composite
@@ -16,6 +17,10 @@ from umakit.program.program import KernelCall, Program, Role
 from umakit.registration.backend import Backend
 
 SIDES = ("above", "left", "below", "right")
+HIDDEN = ("output_shape", "output_dtype", "addition")
+SIZES = ("strides", "dilation", "window")
+"""Attributes of rows and columns, which are written as 2 x 2."""
+
 LAYOUTS = {"NHWC": "rows, columns, channels", "NCHW": "channels, rows, columns"}
 
 
@@ -46,7 +51,7 @@ class KernelDescription:
     Attributes:
         number: of the step in the program.
         label: names of the operators in the user's model.
-        operators: their names in Relax.
+        operators: their names, as in the offload report.
         target: `cpu` or a backend.
         macs: multiply-accumulates.
         inputs: what it reads, in the order of the kernel's parameters.
@@ -84,7 +89,8 @@ def describe(
 def _described(
     program: Program, number: int, call: KernelCall, backend: Backend | None
 ) -> KernelDescription:
-    composite = program.kernels[call.kernel].composite
+    kernel = program.kernels[call.kernel]
+    composite = kernel.composite
     tiles = _tiles(program, composite, backend)
     return KernelDescription(
         number=number,
@@ -94,7 +100,7 @@ def _described(
         macs=call.macs,
         inputs=tuple(_tensors(program, call.inputs)),
         outputs=tuple(_tensors(program, call.outputs)),
-        parameters={} if composite is None else _parameters(composite),
+        parameters=_own_parameters(kernel) if composite is None else _parameters(composite),
         tiling=() if tiles is None else tuple(_tiling(tiles)),
     )
 
@@ -111,21 +117,35 @@ def _tensors(program: Program, names: Iterable[str]) -> Iterable[TensorDescripti
 # --- operators ----------------------------------------------------------------------------------
 
 
-def _parameters(composite: Composite) -> dict[str, str]:
-    """Return the operator's own parameters as text; shapes and dtypes are those of the tensors."""
-    hidden = ("output_shape", "output_dtype", "addition")
+def _attributes(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return attributes of an integer operator as text, without shapes and dtypes of tensors."""
     found = {
-        name.replace("_", " "): _text(getattr(composite, name))
-        for name in composite.attribute_names()
-        if name not in hidden
+        name.replace("_", " "): _text(name, value)
+        for name, value in values.items()
+        if name not in HIDDEN
     }
     if "layout" in found:
         found["layout"] = f"{found['layout']} ({LAYOUTS.get(found['layout'], 'as named')})"
-    padding = getattr(composite, "padding", ())
+    padding = values.get("padding", ())
     if len(padding) == len(SIDES):
         found["padding"] = ", ".join(f"{n} {side}" for n, side in zip(padding, SIDES, strict=True))
-    low, high = composite._parameters.clip
-    found["clip"] = f"{low} to {high}"
+    if len(values.get("clip", ())) == 2:
+        found["clip"] = "{} to {}".format(*values["clip"])
+    return found
+
+
+def _own_parameters(kernel: Kernel) -> dict[str, str]:
+    """Return the parameters of an operator on the CPU as text."""
+    found = _attributes(kernel.attributes)
+    if found and kernel.weights_layout:
+        found["weights in memory"] = kernel.weights_layout
+    return found
+
+
+def _parameters(composite: Composite) -> dict[str, str]:
+    """Return the operator's own parameters as text; shapes and dtypes are those of the tensors."""
+    names = composite.attribute_names()
+    found = _attributes({name: getattr(composite, name) for name in names})
     if isinstance(composite, QConv2dAdd):
         found |= _sum(composite, found)
     if isinstance(composite, Weighted):
@@ -159,8 +179,10 @@ def _sum(layer: QConv2dAdd, found: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _text(value: Any) -> str:
-    return " x ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (tuple, list)):
+        return str(value)
+    return (" x " if name in SIZES else ", ").join(map(str, value))
 
 
 # --- tiles --------------------------------------------------------------------------------------

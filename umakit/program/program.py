@@ -88,7 +88,7 @@ class KernelCall:
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
         rows: rows of the offload report that the step computes, in order.
-        operators: the names of these operators in Relax.
+        operators: the names of these operators, as in the offload report.
         symbol: start of the C names of its kernel, tensors and constants, unique in the program.
     """
 
