@@ -19,10 +19,7 @@ from umakit.testing.harness import llvm_runner
 
 Array = npt.NDArray[Any]
 
-SANITIZED = (
-    *(flag.replace("-O1", "-O0") for flag in build.FLAGS),
-    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-)
+SANITIZED = (*build.FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 """Flags with which undefined behaviour and any access outside an array end the program.
 
 Optimizing would take most of the time and hide some of it; `make soak` optimizes all the same.

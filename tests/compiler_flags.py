@@ -7,7 +7,10 @@ from umakit.devices import build
 
 OPTIMIZED = build.FLAGS
 """Flags with which users' programs are compiled: of `make soak`, and of tests marked `optimized`,
-those of commands and of networks of many layers."""
+those of the README's commands and of networks of many layers."""
 
-QUICK = tuple(flag.replace("-O3", "-O1") for flag in OPTIMIZED)
+QUICK = tuple(flag.replace("-O3", "-O0") for flag in OPTIMIZED)
 """Flags of other tests, which would spend most of their time in the optimizer."""
+
+SETTING = "UMAKIT_TEST_C"
+"""Environment variable that tells commands which tests start whether to compile `quick`."""

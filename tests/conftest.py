@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -15,11 +16,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
-from compiler_flags import OPTIMIZED, QUICK
+from compiler_flags import OPTIMIZED, QUICK, SETTING
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from umakit.devices import DEVICES, build
+
+# Importing all tests makes objects that stay; looking through them again and again takes a quarter
+# of the time of it.
+gc.disable()
 
 DRAWN = "drawn examples"
 
@@ -113,12 +118,20 @@ _drawn = [0]
 """How many examples this process drew."""
 
 
+def pytest_collection_finish() -> None:
+    """Look for garbage again, and not among what was made before the tests."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the flags of the C compiler for a test and its fixtures."""
     if "UMAKIT_EXAMPLES" not in os.environ:
         optimized = item.get_closest_marker("optimized") is not None
         build.FLAGS = OPTIMIZED if optimized else QUICK
+        os.environ[SETTING] = "optimized" if optimized else "quick"
 
 
 @pytest.hookimpl(wrapper=True)

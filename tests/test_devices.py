@@ -339,6 +339,7 @@ def program(device: Device, text: str, folder: Path, *flags: str) -> list[int]:
     return [int(word) for word in result.stdout.split()]
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("device", BARE_METAL)
 def test_a_loop_of_known_length_counts_so_many_instructions(device: Device, tmp_path: Path) -> None:
     """Loops of two instructions, 0, 1,000 and 1,000,000 times."""
@@ -349,6 +350,7 @@ def test_a_loop_of_known_length_counts_so_many_instructions(device: Device, tmp_
     assert abs(long - empty - 2_000_000) <= tolerance
 
 
+@pytest.mark.optimized
 @pytest.mark.skipif(not installed(find_device("qemu-cortex-m3")), reason="is not installed")
 def test_the_counter_of_the_cortex_m3_survives_overflows(tmp_path: Path) -> None:
     """The counter overflows after 256 ticks instead of 16,777,216."""

@@ -35,6 +35,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 def test_commands_print_what_the_pages_show(
     workplace: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -26,6 +26,10 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
+from compiler_flags import OPTIMIZED, QUICK, SETTING
+
+from umakit.devices import build
+
 PRELOADED = (
     "umakit.cli.main", "umakit.pipeline", "umakit.testing.harness", "umakit.tools.scaffold",
     "umakit.devices.run",
@@ -128,6 +132,7 @@ def answer(connection: socket.socket) -> None:
     folder, environment, sys.argv = json.loads(request)
     os.environ.clear()
     os.environ.update(environment)
+    build.FLAGS = QUICK if environment.get(SETTING) == "quick" else OPTIMIZED
     os.chdir(folder)
 
 

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from umakit import sim
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
+from umakit.devices.objects import modified, with_shared_objects
 from umakit.errors import BuildError
-from umakit.library.layout import HOSTED_PLATFORM, PLATFORM_HEADER, RUNTIME, cache_folder
+from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
 
@@ -26,17 +24,6 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 
 KEPT_PROGRAMS = 4
 """Number of builds per library that are kept; older ones are deleted."""
-
-KEPT_OBJECTS = 16
-"""Number of sets of objects that are kept of the simulator, and of the platform; older ones are
-deleted."""
-
-SIMULATOR_FILES = {
-    Path(source).name
-    for kind in sim.KINDS.values()
-    for source in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
-}
-"""C files that are the same in every library with a simulated device."""
 
 DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
 """Form of the lines with which compilers and linkers report an error."""
@@ -71,9 +58,14 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
             error; carries the first error.
     """
     compiler = device.compiler()
-    command = [*compiler, *FLAGS, *flags, *map(file_argument, sources)]
-    command += ["-o", file_argument(output), "-lm"]
-    call_compiler(command, shlex.join(compiler), sources[0].parent, device)
+    name, folder = shlex.join(compiler), sources[0].parent
+
+    def run(command: list[str]) -> None:
+        call_compiler(command, name, folder, device)
+
+    files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
+    linked = map(file_argument, files)
+    run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), "-lm"])
 
 
 def file_argument(path: Path) -> str:
@@ -179,72 +171,14 @@ def build_runner(
     program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
     if program.exists():
         return program
-    programs = sorted(program.parent.glob(f"run-{'[0-9a-f]' * 16}"), key=_age)
+    programs = sorted(program.parent.glob(f"run-{'[0-9a-f]' * 16}"), key=modified)
     for stale in programs[:-KEPT_PROGRAMS]:
         stale.unlink(missing_ok=True)
-    if device is HOST:
-        sources = _with_objects(sources, library / SOURCE_FOLDER, runtime)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
         compile_c(sources, built, flags, device)
         built.replace(program)
     return program
-
-
-def _with_objects(sources: list[Path], folder: Path, runtime: Path) -> list[Path]:
-    """Return the sources, with those that all libraries share replaced by cached objects.
-
-    The simulator takes most of the compile time.
-
-    Args:
-        sources: C files of a program.
-        folder: the folder that contains the simulator's.
-        runtime: the folder that contains the platform's.
-    """
-    shared = {folder / name for name in SIMULATOR_FILES}
-    simulator = [source for source in sources if source in shared]
-    platform = [source for source in sources if source == runtime / HOSTED_PLATFORM]
-    objects = _objects("simulator", simulator, sorted((folder / "umakit").glob("*.h")))
-    objects += _objects("platform", platform, [runtime / PLATFORM_HEADER])
-    return [*(source for source in sources if source not in simulator + platform), *objects]
-
-
-def _objects(kind: str, sources: list[Path], headers: list[Path]) -> list[Path]:
-    """Compile sources, unless their objects are in the user's cache.
-
-    Args:
-        kind: what the sources are, the name of a folder in the cache.
-        sources: C files.
-        headers: all headers of the library that they include.
-
-    Returns:
-        Paths of the objects, in the order of the sources.
-    """
-    if not sources:
-        return []
-    digest = hashlib.sha256(repr([HOST.compiler(), FLAGS]).encode())
-    for path in (*sources, *headers):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    cached = cache_folder(kind) / digest.hexdigest()[:16]
-    if not cached.exists():
-        for stale in sorted(cached.parent.glob("[0-9a-f]*"), key=_age)[:-KEPT_OBJECTS]:
-            shutil.rmtree(stale, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
-            built = Path(temporary) / "objects"
-            built.mkdir()
-            for source in sources:
-                compile_c([source], built / f"{source.stem}.o", ["-c"])
-            # Another process may have been faster.
-            with contextlib.suppress(OSError):
-                built.rename(cached)
-    return [cached / f"{source.stem}.o" for source in sources]
-
-
-def _age(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:  # another process deleted it
-        return 0.0
 
 
 def _build_folder(library: Path, device: Device) -> Path:

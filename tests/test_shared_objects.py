@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of C files that libraries share: never those of another text, compiler or header."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from pathlib import Path
+
+import pytest
+
+from umakit.devices import build, objects
+
+SOURCE = '#include "umakit/answer.h"\nint answer(void);\nint answer(void) { return ANSWER; }\n'
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the C files that compilers read, with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names: list[str] = []
+    call = build.call_compiler
+
+    def counted(command: list[str], *others: object) -> None:
+        names.extend(Path(word).name for word in command if word.endswith(".c"))
+        call(command, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "call_compiler", counted)
+    return names
+
+
+def library(folder: Path, answer: int = 42, source: str = SOURCE) -> Path:
+    (folder / "umakit").mkdir(parents=True)
+    (folder / "umakit" / "answer.h").write_text(f"#define ANSWER {answer}\n")
+    (folder / "umakit_answer.c").write_text(source)
+    return folder
+
+
+def answer(folder: Path, *flags: str) -> int:
+    shared = folder / f"answer{len(list(folder.glob('*.so')))}.so"
+    build.compile_c([folder / "umakit_answer.c"], shared, ["-shared", "-fPIC", *flags])
+    return int(ctypes.CDLL(str(shared)).answer())
+
+
+def test_libraries_share_what_is_equal_only(tmp_path: Path, compiled: list[str]) -> None:
+    first, second = library(tmp_path / "first"), library(tmp_path / "second")
+    assert answer(first, "-DTVMGEN_FIRST_PROFILE", f"-I{first}") == 42
+    assert answer(second, "-DTVMGEN_SECOND_PROFILE", f"-I{second}") == 42
+    assert compiled == ["umakit_answer.c"]
+    assert answer(library(tmp_path / "header", 43)) == 43
+    assert answer(library(tmp_path / "source", source=SOURCE.replace("rn A", "rn -A"))) == -42
+    (second / "umakit" / "answer.h").write_text("#define ANSWER 44\n")
+    assert answer(second) == 44
+    assert answer(first, "-DANSWERS=1") == 42
+    assert len(compiled) == 5
+
+
+@pytest.mark.parametrize("place", ["source", "header"])
+def test_a_file_that_includes_others_is_compiled_each_time(
+    place: str, tmp_path: Path, compiled: list[str]
+) -> None:
+    folder = library(tmp_path / "own")
+    (folder / "own.h").write_text("#define OWN 1\n")
+    changed = folder / {"source": "umakit_answer.c", "header": "umakit/answer.h"}[place]
+    text = changed.read_text().replace("ANSWER;", "OWN;").replace("42", "OWN")
+    changed.write_text(f'#include "{"" if place == "source" else "../"}own.h"\n{text}')
+    assert answer(folder) == 1
+    (folder / "own.h").write_text("#define OWN 2\n")
+    assert answer(folder) == 2
+    assert len(compiled) == 2
+
+
+def test_another_compiler_is_another_object(
+    tmp_path: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = library(tmp_path / "library")
+    for compiler in ("gcc", "gcc -g", "gcc"):
+        monkeypatch.setenv("CC", compiler)
+        assert answer(folder) == 42
+    assert len(compiled) == 2
+
+
+def test_old_objects_are_deleted(
+    tmp_path: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "KEPT_OBJECTS", 2)
+    for number in range(5):
+        assert answer(library(tmp_path / str(number), number)) == number
+    assert len(list((tmp_path / "cache" / "umakit" / "objects").iterdir())) <= 3
+    shutil.rmtree(tmp_path / "cache")
+    assert answer(tmp_path / "0") == 0

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of C files that many libraries share, in the user's cache.
+
+The simulator takes most of the compile time of a library; its files, the platform's and those of
+emulated devices are compiled once for the same compiler and flags. Imports no TVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from umakit.devices.device import SUPPORT
+from umakit.library.layout import RUNTIME, cache_folder
+
+KEPT_OBJECTS = 1024
+"""Number of objects that are kept; older ones are deleted."""
+
+SHARED = "umakit_*"
+"""Form of the names of files that are the same in many libraries."""
+
+INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]*)"', re.MULTILINE)
+
+FOR_LINKING = ("-Wl,", "-l", "-shared", "-static", "-nostartfiles", "-T")
+"""Starts of flags that only the linker reads."""
+
+OF_A_MODEL = ("-I", "-DTVMGEN_")
+"""Starts of flags that shared files do not need: they find their headers relative to themselves."""
+
+Compile = Callable[[list[str]], None]
+"""Runs the compiler with arguments behind its own; raises `BuildError`."""
+
+
+def with_shared_objects(
+    sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str], run: Compile
+) -> list[Path]:
+    """Return the sources, with those that libraries share replaced by objects of the cache.
+
+    Args:
+        sources: C and assembler files of a program.
+        compiler: the compiler and all arguments that it always gets.
+        flags: the other flags of the program.
+        run: compiles what is not in the cache.
+
+    Returns:
+        Sources and objects in the order of `sources`.
+
+    Raises:
+        BuildError: the compiler refused a shared file.
+    """
+    wanted = [*compiler, *_compiling(flags), f"-I{RUNTIME}"]
+    start = repr([*wanted, _version(compiler[0])]).encode()
+    headers = {folder: _headers(folder) for folder in {source.parent for source in sources}}
+
+    def replaced(source: Path) -> Path:
+        content = source.read_bytes() if _is_shared(source) else None
+        folder = headers[source.parent]
+        if content is None or folder is None or not _includes(content) <= folder.names:
+            return source
+        digest = hashlib.sha256(start + folder.digest + source.name.encode() + b"\0" + content)
+        return _object(source, digest.hexdigest()[:24], wanted, run)
+
+    return [replaced(source) for source in sources]
+
+
+def _compiling(flags: Sequence[str]) -> list[str]:
+    kept, previous = [], ""
+    for flag in flags:
+        if previous != "-T" and not flag.startswith((*FOR_LINKING, *OF_A_MODEL)):
+            kept.append(flag)
+        previous = flag
+    return kept
+
+
+@functools.cache
+def _version(compiler: str) -> tuple[int, int]:
+    """What changes when another version of a compiler is installed."""
+    found = shutil.which(compiler)
+    status = Path(found).stat() if found else None
+    return (status.st_mtime_ns, status.st_size) if status else (0, 0)
+
+
+@dataclass(frozen=True)
+class _Headers:
+    """Headers that a shared file may include: names in its text, and a digest of their content."""
+
+    names: frozenset[str]
+    digest: bytes
+
+
+def _headers(folder: Path) -> _Headers | None:
+    """Return the headers of shared files in a folder; None if one includes something else."""
+    places = [(folder, SHARED), (folder, "umakit/*")]
+    if folder == SUPPORT:
+        places = [(SUPPORT, "*"), (RUNTIME, "*")]
+    files = [path for place, form in places for path in sorted(place.glob(f"{form}.h"))]
+    contents = {path: path.read_bytes() for path in files}
+    names = {path.name for path in files} | {f"umakit/{path.name}" for path in files}
+    if not all(_includes(content) <= names for content in contents.values()):
+        return None
+    digest = hashlib.sha256()
+    for path, content in contents.items():
+        digest.update(path.name.encode() + b"\0" + hashlib.sha256(content).digest())
+    return _Headers(frozenset(names), digest.digest())
+
+
+def _includes(content: bytes) -> set[str]:
+    return {name.decode(errors="replace") for name in INCLUDED.findall(content)}
+
+
+def _is_shared(source: Path) -> bool:
+    return source.parent == SUPPORT or source.match(f"{SHARED}.c")
+
+
+def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:
+    """Return the object of a shared file, compiled unless it is in the cache."""
+    folder = cache_folder("objects")
+    cached = folder / f"{source.stem}-{digest}.o"
+    if cached.exists():
+        with contextlib.suppress(OSError):
+            os.utime(cached)  # used: it is kept
+        return cached
+    _delete_old(folder)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        built = Path(temporary) / cached.name
+        run([*wanted, "-c", str(source.absolute()), "-o", str(built)])
+        built.replace(cached)
+    return cached
+
+
+def _delete_old(folder: Path) -> None:
+    objects = list(folder.glob("*.o"))
+    if len(objects) > KEPT_OBJECTS:
+        for stale in sorted(objects, key=modified)[:-KEPT_OBJECTS]:
+            stale.unlink(missing_ok=True)
+
+
+def modified(path: Path) -> float:
+    """Return when a file was modified, in seconds; 0 if another process has deleted it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
