@@ -73,6 +73,18 @@ def test_constants_and_plain_variables_have_no_second_name() -> None:
     assert re.search(r"npu_record\(row, 0, 1\)", text)
 
 
+def test_named_constants_are_enumerators() -> None:
+    def arguments(row: Any, column: Any) -> list[Any]:
+        place = tir.named("place", row * tir.constant("PLACE_BYTES", 64))
+        other = column * tir.constant("PLACE_BYTES", 32)
+        return [place, other + tir.constant("PLACE_BYTES", 64), 1]
+
+    text = lowered(arguments)
+    assert "    enum { PLACE_BYTES = 64, PLACE_BYTES_2 = 32 };\n" in text
+    assert "const int32_t place = row * PLACE_BYTES;" in text
+    assert "npu_record(place, column * PLACE_BYTES_2 + PLACE_BYTES, 1)" in text
+
+
 def test_a_value_of_no_loop_is_bound_before_all() -> None:
     size = tirx.Var("size", "int32")
     call = tir.driver_call("npu_record", [tir.named("twice", size * 2), 0, 0])

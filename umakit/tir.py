@@ -58,6 +58,11 @@ NAMED = "umakit.named"
 
 _NAMED = tvm_api.register_intrinsic(NAMED, "Gives a value a name in C.")
 
+CONSTANT = "umakit.constant"
+"""TIR operator of named constants: its arguments are the name and the value."""
+
+_CONSTANT = tvm_api.register_intrinsic(CONSTANT, "Gives a constant a name in C.")
+
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
     """Make a TIR pass from a function.
@@ -215,9 +220,26 @@ def is_named(expression: tvm_api.PrimExpr) -> bool:
 
 
 def name_and_value(expression: tvm_api.Call) -> tuple[str, tvm_api.PrimExpr]:
-    """Return what `named` was called with."""
+    """Return what `named` or `constant` was called with."""
     name, value = expression.args
     return str(name.value), value
+
+
+def constant(name: str, value: int) -> tvm_api.PrimExpr:
+    """Return an int32 constant that has a name in the generated C: `enum { TILE_BYTES = 64 };`.
+
+    TVM's simplifier does not compute with it.
+
+    Args:
+        name: name of the enumerator; a number is added if it is taken.
+        value: within int32.
+    """
+    return tvm_api.intrinsic_call("int32", CONSTANT, [name, tvm_api.tirx.IntImm("int32", value)])
+
+
+def is_constant(expression: tvm_api.PrimExpr) -> bool:
+    """Whether an expression is a constant that `constant` returned."""
+    return isinstance(expression, tvm_api.Call) and expression.op.same_as(_CONSTANT)
 
 
 def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
 from umakit.codegen.overflow_comments import WrappingOperation
@@ -87,6 +87,7 @@ class ExpressionPrinter:
         helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
         headers: C headers that the text needs in addition to those for types.
         ranges: ranges of the kernel's integers.
+        constants: names of the enumerators that the text uses, by name wanted and value.
         wrapping: signed operations of the statement that could overflow and wrap around.
     """
 
@@ -105,6 +106,7 @@ class ExpressionPrinter:
         self._scalars: set[Any] = set()
         self._taken: set[str] = set()
         self._data: set[Any] = set()
+        self.constants: dict[tuple[str, int], str] = {}
         self.helpers: set[str] = set()
         self.headers: set[str] = set()
 
@@ -403,6 +405,8 @@ class ExpressionPrinter:
     def _print_Call(self, node: tvm_api.Call) -> tuple[str, int]:
         name = re.sub(r"^(prim|tirx|s_tir|tir)\.", "", str(getattr(node.op, "name", node.op)))
         arguments = list(node.args)
+        if tir.is_constant(node):
+            return self._constant(node), PRIMARY
         if name in ("call_extern", "call_pure_extern"):
             operands = [self.text(argument) for argument in arguments[1:]]
             return self.external_call(str(arguments[0].value), operands), PRIMARY
@@ -428,6 +432,14 @@ class ExpressionPrinter:
         if name == "likely":
             return self._print(arguments[0])
         return self._pointer(name, arguments)
+
+    def _constant(self, node: tvm_api.Call) -> str:
+        """Return the name of a named constant, which the kernel declares at its start."""
+        wanted, value = tir.name_and_value(node)
+        key = (wanted, tvm_api.integer_value(value) or 0)
+        if key not in self.constants:
+            self.constants[key] = self.own_name(wanted)
+        return self.constants[key]
 
     def _pointer(self, name: str, arguments: list[Any]) -> tuple[str, int]:
         if name == "buffer_data":

@@ -103,7 +103,7 @@ def print_kernel(
         printer.line("return 0;")
     return KernelSource(
         tuple(printer.parameters),
-        "".join([*printer.unused_parameters(), *printer.lines]),
+        "".join([*printer.enumerators(), *printer.unused_parameters(), *printer.lines]),
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
         frozenset(printer.expressions.headers),
@@ -169,6 +169,13 @@ class _StatementPrinter:
                 else f"{qualifier}{c_type(parameter.dtype)} *restrict {name}"
             )
         return declarations
+
+    def enumerators(self) -> list[str]:
+        """Return the declaration of named constants, if there are any."""
+        constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
+        if not constants:
+            return []
+        return [wrapped(f"{INDENT}enum {{ {', '.join(constants)} }};") + "\n"]
 
     def unused_parameters(self) -> list[str]:
         """Return statements that mark unused parameters as intended."""

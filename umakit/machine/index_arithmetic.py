@@ -41,6 +41,11 @@ def floor_mod(left: Number, right: int) -> Number:
     return left % right if isinstance(left, int) else tvm_api.tirx.floormod(left, right)
 
 
+def times(value: Number, name: str, factor: int) -> Number:
+    """Return value * factor; the factor has a name in generated C."""
+    return value * (factor if isinstance(value, int) else tir.constant(name, factor))
+
+
 def named(name: str, value: Number) -> Number:
     """Return a value that has a name in generated C; an int as it is."""
     return value if isinstance(value, int) else tir.named(name, value)

@@ -15,7 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from umakit.machine.index_arithmetic import Number, floor_div, floor_mod, maximum, minimum, named
+from umakit.machine.index_arithmetic import (
+    Number,
+    floor_div,
+    floor_mod,
+    maximum,
+    minimum,
+    named,
+    times,
+)
 from umakit.machine.layer import Layer
 from umakit.machine.requirements import Buffer, Job, Transfer
 from umakit.machine.systolic import Dataflow
@@ -210,7 +218,9 @@ class Tiles:
         copy: Number = 0
         for axis in self.loops[: self.depth(tensor)]:
             copy = copy * self.extents[axis] + position[axis]
-        return named(f"{tensor}_place", floor_mod(copy, buffer.tiles) * buffer.tile_bytes)
+        number = floor_mod(copy, buffer.tiles)
+        size = f"{tensor}_place_bytes".upper()
+        return named(f"{tensor}_place", times(number, size, buffer.tile_bytes))
 
     # --- parts of axes --------------------------------------------------------------------------
 

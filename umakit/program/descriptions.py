@@ -224,6 +224,9 @@ def _tiling(tiles: Tiles) -> Iterable[str]:
             for axis in tiles.loops
         ]
         yield f"Loops, outermost first: {', '.join(order).replace('_', ' ')}"
-    places = [f"{name} {buffer.tiles}" for name, buffer in tiles.buffers.items()]
-    yield f"Tiles in the scratchpad at a time: {', '.join(places)}"
+    places = [
+        f"{name} {buffer.tiles} x {buffer.tile_bytes:,} bytes"
+        for name, buffer in tiles.buffers.items()
+    ]
+    yield f"Places for tiles in the scratchpad: {', '.join(places)}"
     yield f"Dataflow of the array: {tiling.dataflow.value.replace('_', ' ')}"
