@@ -37,8 +37,7 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
                          MASK(INTERRUPT_ENABLE_DMA_DONE) == MASK(INTERRUPT_PENDING_DMA_DONE) &&
                          MASK(INTERRUPT_ENABLE_ARRAY_DONE) == MASK(INTERRUPT_PENDING_ARRAY_DONE),
                      interrupts_are_enabled_by_their_own_bit);
-UMAKIT_STATIC_ASSERT(OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE) - OFFSET(DMA_BUS_ADDRESS) == 9u * 4u &&
-                         OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
+UMAKIT_STATIC_ASSERT(OFFSET(OFMAP_START) - OFFSET(IFMAP_START) == 5u * 4u &&
                          OFFSET(OUTPUT_CHANNELS) - OFFSET(INPUT_HEIGHT) == 5u * 4u &&
                          OFFSET(DILATION_WIDTH) - OFFSET(KERNEL_HEIGHT) == 5u * 4u &&
                          OFFSET(ROUNDING) - OFFSET(INPUT_ZERO_POINT) == 4u * 4u &&
@@ -104,12 +103,23 @@ static int stop_device(umakit_device *device)
     return UMAKIT_STUCK_BUSY;
 }
 
+/* Registers of the layer's device. */
+static uint32_t read_register(uint32_t offset)
+{
+    return umakit_device_read32(layer.device, offset);
+}
+
+static void write_register(uint32_t offset, uint32_t value)
+{
+    umakit_device_write32(layer.device, offset, value);
+}
+
 /* Close the layer of a device that does nothing any more, or that cannot be stopped. */
 static void close_layer(void)
 {
     int32_t tensor;
 
-    umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), 0u);
+    write_register(OFFSET(INTERRUPT_ENABLE), 0u);
     for (tensor = 0; tensor < TENSORS; ++tensor) {
         if (layer.is_bound[tensor]) {
             umakit_device_unmap(layer.device, layer.bus_address[tensor]);
@@ -155,7 +165,7 @@ static int find_device(umakit_device **found)
  * the register says. */
 static int device_error(void)
 {
-    const uint32_t error = umakit_device_read32(layer.device, OFFSET(ERROR));
+    const uint32_t error = read_register(OFFSET(ERROR));
 
     return error == 0u || error > INT_MAX ? UMAKIT_DEVICE_ERROR : (int)error;
 }
@@ -163,8 +173,8 @@ static int device_error(void)
 /* Why the device did not get done in time. */
 static int why_late(void)
 {
-    const uint32_t status = umakit_device_read32(layer.device, OFFSET(STATUS));
-    const uint32_t bytes = umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT));
+    const uint32_t status = read_register(OFFSET(STATUS));
+    const uint32_t bytes = read_register(OFFSET(DMA_BYTES_LEFT));
 
     if ((status & MASK(STATUS_ERROR)) != 0u) {
         return device_error();
@@ -177,13 +187,10 @@ static int why_late(void)
             return UMAKIT_STUCK_BUSY;
         }
         /* Still at work, or stopped half way: ask again. */
-        return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == bytes
-                   ? UMAKIT_DMA_STOPPED
-                   : UMAKIT_TIMEOUT;
+        return read_register(OFFSET(DMA_BYTES_LEFT)) == bytes ? UMAKIT_DMA_STOPPED
+                                                              : UMAKIT_TIMEOUT;
     }
-    return umakit_device_read32(layer.device, OFFSET(ARRAY_CYCLES_LEFT)) == 0u
-               ? UMAKIT_STUCK_BUSY
-               : UMAKIT_TIMEOUT;
+    return read_register(OFFSET(ARRAY_CYCLES_LEFT)) == 0u ? UMAKIT_STUCK_BUSY : UMAKIT_TIMEOUT;
 }
 
 /* Waiting until something has happened. */
@@ -210,7 +217,7 @@ static int wait_again(struct waiting *waiting)
         return UMAKIT_OK;
     }
     if (times != 0u) {
-        const uint32_t now = umakit_device_read32(layer.device, OFFSET(CLOCK_LOW));
+        const uint32_t now = read_register(OFFSET(CLOCK_LOW));
 
         if (times == 1u) {
             waiting->first_wake = now;
@@ -234,7 +241,7 @@ static int wait_for_end(uint32_t event)
     bool has_failed;
 
     if (!layer.polls) {
-        umakit_device_write32(layer.device, OFFSET(INTERRUPT_ENABLE), events);
+        write_register(OFFSET(INTERRUPT_ENABLE), events);
     }
     while (happened == 0u) {
         const int status = wait_again(&waiting);
@@ -242,28 +249,25 @@ static int wait_for_end(uint32_t event)
         if (status != UMAKIT_OK) {
             return status;
         }
-        happened = umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) & events;
+        happened = read_register(OFFSET(INTERRUPT_PENDING)) & events;
     }
     has_failed = (happened & MASK(INTERRUPT_PENDING_ERROR)) != 0u;
     if (layer.polls) {
-        has_failed =
-            (umakit_device_read32(layer.device, OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u;
+        has_failed = (read_register(OFFSET(STATUS)) & MASK(STATUS_ERROR)) != 0u;
     }
     if (has_failed) {
         return device_error();
     }
-    return umakit_device_read32(layer.device, OFFSET(DMA_BYTES_LEFT)) == 0u ? UMAKIT_OK
-                                                                            : UMAKIT_DMA_STOPPED;
+    return read_register(OFFSET(DMA_BYTES_LEFT)) == 0u ? UMAKIT_OK : UMAKIT_DMA_STOPPED;
 }
 
 /* In this order, so that a command that ends in between is not missed. */
 static void look_for_room(void)
 {
     if (!layer.polls) {
-        umakit_device_write32(layer.device, OFFSET(INTERRUPT_PENDING),
-                              MASK(INTERRUPT_PENDING_COMMAND_DONE));
+        write_register(OFFSET(INTERRUPT_PENDING), MASK(INTERRUPT_PENDING_COMMAND_DONE));
     }
-    layer.room = umakit_device_read32(layer.device, OFFSET(QUEUE_FREE));
+    layer.room = read_register(OFFSET(QUEUE_FREE));
 }
 
 /* Wait until the queue has a free entry. After an error it has: `finish` will tell about it.
@@ -280,8 +284,7 @@ static int wait_for_room(void)
         int status;
 
         if (!layer.polls && waiting.times != 0u &&
-            (umakit_device_read32(layer.device, OFFSET(INTERRUPT_PENDING)) &
-             MASK(INTERRUPT_PENDING_ERROR)) != 0u) {
+            (read_register(OFFSET(INTERRUPT_PENDING)) & MASK(INTERRUPT_PENDING_ERROR)) != 0u) {
             return device_error();
         }
         status = wait_again(&waiting);
@@ -302,12 +305,12 @@ static int submit(uint32_t enqueue, uint32_t start, uint32_t done)
 
     layer.has_commands = true;
     if (layer.depth == 0u) {
-        umakit_device_write32(layer.device, OFFSET(CONTROL), start);
+        write_register(OFFSET(CONTROL), start);
         return wait_for_end(done);
     }
     status = wait_for_room();
     if (status == UMAKIT_OK) {
-        umakit_device_write32(layer.device, OFFSET(CONTROL), enqueue);
+        write_register(OFFSET(CONTROL), enqueue);
         --layer.room;
     }
     return status;
@@ -315,23 +318,13 @@ static int submit(uint32_t enqueue, uint32_t start, uint32_t done)
 
 /* ---- Commands ---- */
 
-/* Write registers that follow each other. */
-static void write_words(uint32_t first, const uint32_t *values, uint32_t count)
-{
-    uint32_t i;
-
-    for (i = 0u; i < count; ++i) {
-        umakit_device_write32(layer.device, first + 4u * i, values[i]);
-    }
-}
-
-/* The same for signed numbers; two's complement, as C converts it. */
+/* Write registers that follow each other; two's complement, as C converts it. */
 static void write_all(uint32_t first, const int32_t *values, uint32_t count)
 {
     uint32_t i;
 
     for (i = 0u; i < count; ++i) {
-        umakit_device_write32(layer.device, first + 4u * i, (uint32_t)values[i]);
+        write_register(first + 4u * i, (uint32_t)values[i]);
     }
 }
 
@@ -340,13 +333,17 @@ static void program_transfer(uint32_t bus_address, uint32_t scratchpad, uint32_t
                              int32_t plane_stride, int32_t row_stride)
 {
     const uint32_t bytes = (uint32_t)row_bytes;
-    const uint32_t values[10] = {
-        bus_address, scratchpad, direction, bytes, (uint32_t)rows, (uint32_t)planes,
-        (uint32_t)row_stride, (uint32_t)plane_stride, /* in shared memory */
-        bytes, bytes * (uint32_t)rows, /* in the scratchpad, where all lies close together */
-    };
 
-    write_words(OFFSET(DMA_BUS_ADDRESS), values, 10u);
+    write_register(OFFSET(DMA_BUS_ADDRESS), bus_address);
+    write_register(OFFSET(DMA_SCRATCHPAD_START), scratchpad);
+    write_register(OFFSET(DMA_DIRECTION), direction);
+    write_register(OFFSET(DMA_ROW_BYTES), bytes);
+    write_register(OFFSET(DMA_ROWS), (uint32_t)rows);
+    write_register(OFFSET(DMA_PLANES), (uint32_t)planes);
+    write_register(OFFSET(DMA_BUS_ROW_STRIDE), (uint32_t)row_stride);
+    write_register(OFFSET(DMA_BUS_PLANE_STRIDE), (uint32_t)plane_stride);
+    write_register(OFFSET(DMA_SCRATCHPAD_ROW_STRIDE), bytes);
+    write_register(OFFSET(DMA_SCRATCHPAD_PLANE_STRIDE), bytes * (uint32_t)rows);
 }
 
 /* Whether a number, whatever its caller made of it, is one of the tensors. */
@@ -522,12 +519,11 @@ int chocolate_accelerator_configure(
     }
     layer.channels_first = layout != CHOCOLATE_ACCELERATOR_CHANNELS_LAST;
     layer.is_configured = true;
-    umakit_device_write32(layer.device, OFFSET(OPERATION), (uint32_t)modes[0]);
-    umakit_device_write32(layer.device, OFFSET(DATAFLOW), (uint32_t)modes[1]);
+    write_all(OFFSET(OPERATION), modes, 2u);
     write_all(OFFSET(KERNEL_HEIGHT), window, 6u);
     write_all(OFFSET(INPUT_ZERO_POINT), ending, 5u);
-    umakit_device_write32(layer.device, OFFSET(ADD), 0u);
-    umakit_device_write32(layer.device, OFFSET(ACCUMULATOR_START), 0u);
+    write_register(OFFSET(ADD), 0u);
+    write_register(OFFSET(ACCUMULATOR_START), 0u);
     return UMAKIT_OK;
 }
 
@@ -544,7 +540,7 @@ int chocolate_accelerator_configure_add(
     if (layer.device == NULL || !layer.is_configured || sum_lowest > sum_highest) {
         return give_up(UMAKIT_INVALID_ARGUMENT);
     }
-    umakit_device_write32(layer.device, OFFSET(ADD), 1u);
+    write_register(OFFSET(ADD), 1u);
     write_all(OFFSET(ADDEND_ZERO_POINT), addition, 11u);
     return UMAKIT_OK;
 }
@@ -584,6 +580,7 @@ int chocolate_accelerator_compute(
     const uint32_t accumulate = (continues != 0 ? MASK(ACCUMULATE_CONTINUE) : 0u) |
                                 (keeps != 0 ? MASK(ACCUMULATE_KEEP) : 0u);
     int status;
+    uint32_t i;
 
     if (layer.device == NULL || !layer.is_configured || !are_positive(sizes, 6u) ||
         pad_top < 0 || pad_left < 0 || scales <= 0) {
@@ -595,15 +592,17 @@ int chocolate_accelerator_compute(
     if (status != UMAKIT_OK) {
         return give_up(status);
     }
-    write_words(OFFSET(IFMAP_START), offsets, 6u);
+    for (i = 0u; i < 6u; ++i) {
+        write_register(OFFSET(IFMAP_START) + 4u * i, offsets[i]);
+    }
     write_all(OFFSET(INPUT_HEIGHT), sizes, 6u);
-    umakit_device_write32(layer.device, OFFSET(PAD_TOP), (uint32_t)pad_top);
-    umakit_device_write32(layer.device, OFFSET(PAD_LEFT), (uint32_t)pad_left);
+    write_register(OFFSET(PAD_TOP), (uint32_t)pad_top);
+    write_register(OFFSET(PAD_LEFT), (uint32_t)pad_left);
     write_strides(OFFSET(IFMAP_ROW_STRIDE), height, width, input_channels);
     write_strides(OFFSET(OFMAP_ROW_STRIDE), output_height, output_width, output_channels);
-    umakit_device_write32(layer.device, OFFSET(SCALE_COUNT), (uint32_t)scales);
-    umakit_device_write32(layer.device, OFFSET(ACCUMULATE), accumulate);
-    umakit_device_write32(layer.device, OFFSET(ADDEND_START), offsets[6]);
+    write_register(OFFSET(SCALE_COUNT), (uint32_t)scales);
+    write_register(OFFSET(ACCUMULATE), accumulate);
+    write_register(OFFSET(ADDEND_START), offsets[6]);
     status = submit(MASK(CONTROL_ENQUEUE_ARRAY), MASK(CONTROL_ARRAY_START),
                     MASK(INTERRUPT_PENDING_ARRAY_DONE));
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);

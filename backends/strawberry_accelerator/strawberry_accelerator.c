@@ -229,11 +229,15 @@ static int run_job(umakit_device *device, const struct engine *engine)
 /* ---- Copies ---- */
 
 static void program_copy(umakit_device *device, uint32_t bus_address,
-                         uint32_t scratchpad_offset, uint32_t bytes, uint32_t direction)
+                         uint32_t scratchpad_offset, uint32_t bytes,
+                         enum umakit_direction direction)
 {
     umakit_device_write32(device, OFFSET(DMA_BUS_ADDRESS), bus_address);
     umakit_device_write32(device, OFFSET(DMA_SCRATCHPAD_START), scratchpad_offset);
-    umakit_device_write32(device, OFFSET(DMA_DIRECTION), direction);
+    umakit_device_write32(device, OFFSET(DMA_DIRECTION),
+                          direction == UMAKIT_TO_DEVICE
+                              ? UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN
+                              : UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT);
     umakit_device_write32(device, OFFSET(DMA_ROW_BYTES), bytes);
     umakit_device_write32(device, OFFSET(DMA_ROWS), 1u);
     umakit_device_write32(device, OFFSET(DMA_PLANES), 1u);
@@ -241,7 +245,7 @@ static void program_copy(umakit_device *device, uint32_t bus_address,
 
 /* Copy between a buffer in shared memory and the scratchpad. */
 static int copy(const void *memory, uint32_t scratchpad_offset, int32_t bytes,
-                enum umakit_direction mapped, uint32_t direction)
+                enum umakit_direction direction)
 {
     umakit_device *device;
     uint32_t bus_address;
@@ -257,7 +261,7 @@ static int copy(const void *memory, uint32_t scratchpad_offset, int32_t bytes,
     if (!is_in_scratchpad(device, scratchpad_offset, (uint32_t)bytes)) {
         return UMAKIT_OUT_OF_RANGE;
     }
-    status = umakit_device_map(device, memory, (size_t)bytes, mapped, &bus_address);
+    status = umakit_device_map(device, memory, (size_t)bytes, direction, &bus_address);
     if (status != UMAKIT_OK) {
         return status;
     }
@@ -348,14 +352,12 @@ static void program_calculation(umakit_device *device, const struct calculation 
 
 int strawberry_accelerator_dma_in(const void *source, uint32_t scratchpad_offset, int32_t bytes)
 {
-    return copy(source, scratchpad_offset, bytes, UMAKIT_TO_DEVICE,
-                UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_IN);
+    return copy(source, scratchpad_offset, bytes, UMAKIT_TO_DEVICE);
 }
 
 int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, void *destination, int32_t bytes)
 {
-    return copy(destination, scratchpad_offset, bytes, UMAKIT_FROM_DEVICE,
-                UMAKIT_SYSTOLIC_ARRAY_DMA_DIRECTION_OUT);
+    return copy(destination, scratchpad_offset, bytes, UMAKIT_FROM_DEVICE);
 }
 
 int strawberry_accelerator_calculate(
