@@ -31,6 +31,11 @@
  *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
  *     UMAKIT_TIMEOUT           it is still at work after the time allowed
  *     others                   as the device reports them: bus error, parity, ...
+ *
+ * The driver compares ID, VERSION and ARRAY_COLUMNS with what the network was compiled
+ * for, for each layer. It does not compare SCRATCHPAD_BYTES, ACCUMULATOR_BYTES,
+ * DMA_ALIGNMENT and FEATURES: a device that lacks something refuses the command, and
+ * the status is UMAKIT_OUT_OF_RANGE, UMAKIT_MISALIGNED or UMAKIT_UNSUPPORTED.
  */
 #ifndef CHOCOLATE_ACCELERATOR_H
 #define CHOCOLATE_ACCELERATOR_H

@@ -26,22 +26,23 @@ umakit_device *chocolate_accelerator_device(void)
     return &array.device;
 }
 
+/* The device that the layer was compiled for. */
+static const struct umakit_systolic_array_config compiled_for = {
+    .array_rows = 1u,
+    .array_columns = POOL_COLUMNS,
+    .output_stationary = true,
+    .pooling_lanes = 1u,
+    .scratchpad = scratchpad,
+    .scratchpad_bytes = sizeof(scratchpad),
+    .scratchpad_banks = BANKS,
+    .dma_bytes_per_cycle = 4u,
+    .dma_alignment = 1u,
+    .command_queue_depth = POOL_DEPTH,
+};
+
 static void set_up(void)
 {
-    static const struct umakit_systolic_array_config config = {
-        .array_rows = 1u,
-        .array_columns = POOL_COLUMNS,
-        .output_stationary = true,
-        .pooling_lanes = 1u,
-        .scratchpad = scratchpad,
-        .scratchpad_bytes = sizeof(scratchpad),
-        .scratchpad_banks = BANKS,
-        .dma_bytes_per_cycle = 4u,
-        .dma_alignment = 1u,
-        .command_queue_depth = POOL_DEPTH,
-    };
-
-    CHECK_EQUAL(umakit_systolic_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(umakit_systolic_array_init(&array, &compiled_for), UMAKIT_OK);
     umakit_simulator_record(&array.device, recorded, RECORDED);
 }
 
@@ -108,8 +109,51 @@ static bool test_buffers_beyond_32_bits(void)
     return true;
 }
 
+/* On a device of another configuration a run has the right result or fails, as the driver's
+ * header says. */
+static void expect_on(struct umakit_systolic_array_config config, int status)
+{
+    static int8_t data[POOL_INPUTS];
+    static int8_t result[POOL_RESULTS];
+    uint32_t i;
+
+    for (i = 0u; i < POOL_INPUTS; ++i) {
+        data[i] = (int8_t)i;
+    }
+    memset(result, 0, sizeof(result));
+    CHECK_EQUAL(umakit_systolic_array_init(&array, &config), UMAKIT_OK);
+    CHECK_EQUAL(run_pool(data, result, CHOCOLATE_ACCELERATOR_INTERRUPT), status);
+    if (status == UMAKIT_OK) {
+        expect_result(data, result);
+    }
+}
+
+static void test_other_configurations(void)
+{
+    struct umakit_systolic_array_config other = compiled_for;
+
+    other.array_columns = POOL_COLUMNS + 1u;
+    expect_on(other, UMAKIT_UNSUPPORTED);
+    other = compiled_for;
+    other.scratchpad_bytes = POOL_RESULT_AT;
+    expect_on(other, UMAKIT_OUT_OF_RANGE);
+    other = compiled_for;
+    other.dma_alignment = 2u * POOL_RESULT_AT;
+    expect_on(other, UMAKIT_MISALIGNED);
+    other = compiled_for;
+    other.pooling_lanes = 0u;
+    expect_on(other, UMAKIT_UNSUPPORTED);
+    other = compiled_for;
+    other.array_rows = 3u;
+    other.scratchpad_banks = 1u;
+    other.dma_bytes_per_cycle = 1u;
+    other.dma_alignment = 4u;
+    expect_on(other, UMAKIT_OK);
+}
+
 int main(void)
 {
+    test_other_configurations();
     test_layer_is_the_one_that_the_mock_expects();
     if (!test_buffers_beyond_32_bits()) {
         printf("no memory at %#llx\n", (unsigned long long)HIGH_ADDRESS);

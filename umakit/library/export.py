@@ -38,6 +38,7 @@ from umakit.library.description import constants_size, describe
 from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
+from umakit.library.requirements import device_requirements
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.memory.plan import MemoryPlan
@@ -132,6 +133,11 @@ def write_library(
         "backends": metadata["umakit"]["backends"],
         "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
         "layers": program.calls,
+        "requirements": device_requirements(
+            [name for name, kind in simulated_as.items() if kind == "systolic_array"],
+            backends,
+            metadata,
+        ),
         "simulator_sources": {
             name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
         },

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README of an export says about the device, tried on devices of other configurations."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from umakit import compile_model, run_library
+from umakit.backend.registry import find_backend
+from umakit.errors import DeviceError
+from umakit.library.export import Library
+
+CHOCOLATE = "chocolate_accelerator"
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+SCRATCHPAD = ".scratchpad_bytes = 131072u"
+BANK = 4096
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    folder = tmp_path_factory.mktemp("digits")
+    return compile_model(DIGITS / "digits_int8.onnx", [find_backend(CHOCOLATE)], folder / "library")
+
+
+def on_another_device(library: Library, folder: Path, before: str, after: str) -> np.ndarray:
+    """The logits of an image on a simulated device with a changed configuration."""
+    shutil.copytree(library.path, folder)
+    device = folder / f"codegen/host/src/{CHOCOLATE}/{CHOCOLATE}_device.c"
+    text = device.read_text(encoding="utf-8")
+    assert before in text
+    device.write_text(text.replace(before, after), encoding="utf-8")
+    images = np.load(DIGITS / "held_out.npz")
+    (result,) = run_library(folder, {"image": images["image"][:1]}).outputs.values()
+    return result
+
+
+def test_a_scratchpad_of_the_size_in_the_readme_is_enough(library: Library, tmp_path: Path) -> None:
+    readme = (library.path / "README.md").read_text(encoding="utf-8")
+    (least,) = map(int, re.findall(r"`SCRATCHPAD_BYTES` \| at least (\d+) \|", readme))
+    assert 0 < least < 131072 and least % BANK == 0
+    wanted = on_another_device(library, tmp_path / "as_it_is", SCRATCHPAD, SCRATCHPAD)
+    smaller = f".scratchpad_bytes = {least}u, .scratchpad_banks = {least // BANK}u"
+    before = f"{SCRATCHPAD},\n        .scratchpad_banks = 32u"
+    result = on_another_device(library, tmp_path / "smaller", before, smaller)
+    np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (SCRATCHPAD, ".scratchpad_bytes = 4096u", "address or size out of range"),
+        (".dma_alignment = 1u", ".dma_alignment = 64u", "misaligned address"),
+    ],
+    ids=["scratchpad", "alignment"],
+)
+def test_a_device_that_lacks_something_has_no_result(
+    before: str, after: str, message: str, library: Library, tmp_path: Path
+) -> None:
+    readme = (library.path / "README.md").read_text(encoding="utf-8")
+    assert "`UMAKIT_OUT_OF_RANGE`" in readme and "`UMAKIT_MISALIGNED`" in readme
+    with pytest.raises(DeviceError, match=message):
+        on_another_device(library, tmp_path / "library", before, after)
