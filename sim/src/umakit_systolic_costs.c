@@ -54,8 +54,9 @@ static void set_pool_cycles(const struct umakit_systolic_array_config *config,
     command->busy = job->fold_cycles;
 }
 
-/* What is done with the last block of channels for several groups of positions at
- * a time. */
+/* Folds of an array whose columns are packed: a job of m output positions and n output
+ * channels has blocks of array_columns channels. Where the last block has few, the columns
+ * that are left take further groups of positions. */
 static uint64_t packed_folds(const struct umakit_systolic_array_config *config,
                              struct umakit_product_size size)
 {

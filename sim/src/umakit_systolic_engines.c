@@ -213,6 +213,7 @@ static uint64_t compute_part(const struct umakit_systolic_command *command, uint
     return elapsed / fold * compute + (rest < compute ? rest : compute);
 }
 
+/* Add cycles, in which no command starts or ends, to the counters. */
 static void count(struct umakit_systolic_array *array, uint64_t cycles)
 {
     struct umakit_simulator_counters *counters = &array->device.counters;

@@ -154,7 +154,8 @@ static bool addition_is_valid(const struct umakit_systolic_addition *add)
             add->highest != INT32_MAX && add->lowest <= add->highest);
 }
 
-/* The mean of no input and the largest of none are nothing. */
+/* Whether each window of a pool has an input: one that lies in padding alone has no result.
+ * Axis 0 is rows, axis 1 columns. */
 static bool windows_have_inputs(const struct umakit_systolic_job *job)
 {
     int axis;

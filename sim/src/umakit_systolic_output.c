@@ -47,6 +47,7 @@ void umakit_systolic_load_accumulators(const struct umakit_systolic_job *job,
     }
 }
 
+/* The int8 result of a sum: one multiplier and shift for all channels, or one for each. */
 static int8_t requantize(const struct umakit_systolic_job *job,
                          const struct umakit_systolic_operands *operands, uint32_t channel,
                          uint32_t accumulator)

@@ -60,6 +60,7 @@ static bool try_start(struct umakit_systolic_array *array, enum umakit_engine na
     return append(array, name, false);
 }
 
+/* ENQUEUE: a full queue is an error; while an error is pending nothing is appended. */
 static bool try_enqueue(struct umakit_systolic_array *array, enum umakit_engine name)
 {
     if (umakit_systolic_commands_left(array) == array->config.command_queue_depth) {
