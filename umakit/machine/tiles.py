@@ -254,9 +254,12 @@ class Tiles:
         window = (layer.kernel[number] - 1) * layer.dilation[number] + 1
         first = outputs.start * stride - layer.padding[number]
         end = minimum(first + (outputs.size - 1) * stride + window, size)
-        start = named(f"first_input_{SINGULAR[axis]}", maximum(first, 0))
+        start, before = first, 0
+        if layer.padding[number]:
+            start = maximum(first, 0)
+            before = named(f"padding_{'above' if axis == ROWS else 'left'}", maximum(0 - first, 0))
+        start = named(f"first_input_{SINGULAR[axis]}", start)
         inputs = named(f"input_{axis}", end - start)
-        before = named(f"padding_{'above' if axis == ROWS else 'left'}", maximum(0 - first, 0))
         return _Span(start, inputs, outputs.is_cut), before
 
     # --- commands -------------------------------------------------------------------------------
