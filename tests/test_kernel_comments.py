@@ -19,6 +19,7 @@ from umakit.codegen.line_breaks import WIDTH
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.testing.example_networks import QuantizedNetwork
+from umakit.text.escaping import shortened_apart
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 COMMENT = re.compile(
@@ -89,6 +90,17 @@ def test_a_depthwise_convolution_is_called_so(tmp_path: Path) -> None:
     ]
     rows = [row["operator"] for row in library.metadata["umakit"]["operators"]]
     assert rows == ["quantized.depthwise_conv2d", "quantized.conv2d"]
+
+
+def test_long_names_of_layers_stay_distinct() -> None:
+    names = [f"model/batch_normalization_{number}/FusedBatchNormV3" for number in (2, 4, 61)]
+    names += ["short", "x" * 40 + "a" + "y" * 40, "x" * 40 + "b" + "y" * 40, names[0]]
+    found = shortened_apart(names, 32)
+    assert max(map(len, found)) <= 32 and found[3] == "short"
+    assert len(set(found)) == len(set(names)) and found[0] == found[-1]
+    assert [each.rpartition("_")[2] for each in found[:3]] == [
+        f"{number}/FusedBatchNormV3" for number in (2, 4, 61)
+    ]
 
 
 def test_tilings_are_told_in_words(tmp_path: Path) -> None:

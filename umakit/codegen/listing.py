@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from umakit.codegen.line_breaks import WIDTH
 from umakit.lower import Kernel
 from umakit.program.program import KernelCall, Program, Role, Tensor
-from umakit.text.escaping import c_comment, shortened
+from umakit.text.escaping import c_comment, shortened, shortened_apart
 
 LONGEST_CELL = 32
 """Maximum length of a name in the table of layers; the comment of each step has the whole name."""
@@ -103,11 +103,12 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
         prefix: of all functions, which is left out.
     """
     rows = [HEAD]
+    labels = shortened_apart([c_comment(call.label) for call in program.calls], LONGEST_CELL)
     for number, (call, function) in enumerate(zip(program.calls, functions, strict=True)):
         rows.append(
             (
                 str(number),
-                _cell(call.label),
+                labels[number],
                 call.target,
                 _cell(", ".join(name.rpartition(".")[2] for name in call.operators) or "copy"),
                 _shapes(program, call),

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 COMMENT_LENGTH = 300
 """Maximum number of characters of a text in a C comment; longer texts are cut in the middle."""
+
+CONTEXT = 4
+"""Characters that stay in front of where texts differ that are shortened apart."""
 
 SHOWN_LENGTH = 4000
 """Maximum number of characters of a line on a terminal or in a picture; longer lines are cut in
@@ -47,6 +51,32 @@ def shortened(text: str, most: int = SHOWN_LENGTH) -> str:
         return text
     start = max(most // 2, 1)
     return f"{text[:start]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (most - start - 1) :]}"
+
+
+def shortened_apart(texts: Sequence[str], most: int) -> list[str]:
+    """Return texts of at most `most` characters; different texts stay different where they can.
+
+    Texts whose middle would be omitted to equal ones keep what begins where they first differ.
+    """
+    found = [shortened(text, most) for text in texts]
+    for short in {each for each in found if found.count(each) > 1}:
+        alike = [text for text, each in zip(texts, found, strict=True) if each == short]
+        if len(set(alike)) == 1:
+            continue
+        letters = enumerate(zip(*alike, strict=False))
+        same = next((n for n, each in letters if len(set(each)) > 1), min(map(len, alike)))
+        for number, text in enumerate(texts):
+            if found[number] == short:
+                found[number] = _from(text, max(same - CONTEXT, 0), most)
+    return found
+
+
+def _from(text: str, first: int, most: int) -> str:
+    """Return the start of a text and what begins at a character, with an ellipsis between."""
+    end = text[first:]
+    if len(end) >= most:
+        return "\N{HORIZONTAL ELLIPSIS}" + shortened(end, most - 1)
+    return f"{text[: most - len(end) - 1]}\N{HORIZONTAL ELLIPSIS}{end}"
 
 
 def shown(text: str, most: int = SHOWN_LENGTH) -> str:
