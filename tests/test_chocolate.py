@@ -31,7 +31,8 @@ MODELS = {  # by name: what is added to convolutions
     "pretrainedResnet_quant.tflite": 3,
 }
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-LAYERS = {f"quantized.{name}" for name in ("conv2d", "dense", "avg_pool2d", "max_pool2d", "add")}
+OPERATORS = ("conv2d", "depthwise_conv2d", "dense", "avg_pool2d", "max_pool2d", "add")
+LAYERS = {f"quantized.{name}" for name in OPERATORS}
 DEVICES = {
     "ad01_int8.tflite": "qemu-cortex-m3",
     "kws_ref_model.tflite": "qemu-cortex-m3",

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError, short_path
 from umakit.registration.tvm_texts import plain_tvm_text
 
@@ -106,7 +105,7 @@ def _called(backend: Backend, what: str, function: Callable[[], T]) -> T:
 def _kind(error: BaseException) -> str:
     """Return the name of an exception's type; classes of TVM's own go under its name."""
     kind = type(error)
-    is_internal = _is_from_tvm(error) and kind is not tvm_api.ScheduleError
+    is_internal = _is_from_tvm(error) and kind.__name__ != "ScheduleError"  # without importing TVM
     return "TVM" if is_internal else kind.__name__
 
 
