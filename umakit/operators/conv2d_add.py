@@ -62,6 +62,25 @@ class QConv2dAdd(QConv2d):
         shapes = super().operand_shapes | {"addend": self.output_shape}
         return {name: shapes[name] for name in self.POINTERS}
 
+    def described_parts(self) -> dict[str, str]:
+        """Parameters of the sum, and those of the convolution, whose result is in no tensor."""
+        added = self.addition
+        factors = zip(
+            ("convolution", "addend", "sum"), added.multipliers, added.shifts, strict=True
+        )
+        scaled = ", ".join(f"{name} {factor} x 2^{shift - 31}" for name, factor, shift in factors)
+        return {
+            "output zero point": f"{added.output_zero_point} (sum)",
+            "clip": f"{added.clip[0]} to {added.clip[1]} (sum)",
+            "convolution before the addition": (
+                f"zero point {self.output_zero_point}, clip {self.clip[0]} to {self.clip[1]}"
+            ),
+            "addition": (
+                f"addend zero point {added.zero_points[1]}, left shift {added.left_shift}, factors"
+                f" {scaled}"
+            ),
+        }
+
     def ending(self) -> dict[str, int]:
         """The last arguments of the driver: those of the convolution's result, then the sum's."""
         added = self.addition

@@ -10,7 +10,6 @@ from typing import Any
 from umakit.frontend.model import Quantization
 from umakit.lower import Kernel
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
-from umakit.operators.conv2d_add import QConv2dAdd
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.weighted import Weighted
 from umakit.program.program import KernelCall, Program, Role
@@ -146,37 +145,13 @@ def _parameters(composite: Composite) -> dict[str, str]:
     """Return the operator's own parameters as text; shapes and dtypes are those of the tensors."""
     names = composite.attribute_names()
     found = _attributes({name: getattr(composite, name) for name in names})
-    if isinstance(composite, QConv2dAdd):
-        found |= _sum(composite, found)
+    found |= composite.described_parts()
     if isinstance(composite, Weighted):
         found["weights in memory"] = composite.stored_layout
         found["scales"] = f"{composite.scales}, one for each output channel"
         if composite.scales == 1:
             found["scales"] = "1, for all output channels"
     return found
-
-
-def _sum(layer: QConv2dAdd, found: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters of the sum, and those of the convolution, whose result is in no tensor.
-
-    Args:
-        layer: a convolution and an addition.
-        found: parameters of the convolution as text.
-    """
-    added = layer.addition
-    factors = zip(("convolution", "addend", "sum"), added.multipliers, added.shifts, strict=True)
-    scaled = ", ".join(f"{name} {factor} x 2^{shift - 31}" for name, factor, shift in factors)
-    return {
-        "output zero point": f"{added.output_zero_point} (sum)",
-        "clip": f"{added.clip[0]} to {added.clip[1]} (sum)",
-        "convolution before the addition": (
-            f"zero point {layer.output_zero_point}, clip {found['clip']}"
-        ),
-        "addition": (
-            f"addend zero point {added.zero_points[1]}, left shift {added.left_shift}, factors"
-            f" {scaled}"
-        ),
-    }
 
 
 def _text(name: str, value: Any) -> str:

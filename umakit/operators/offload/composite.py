@@ -62,6 +62,10 @@ class Composite:
         )
         return [item.name for item in fields(operator)]
 
+    def described_parts(self) -> dict[str, str]:
+        """Text for comments on parameters of a second operator in the call; replaces equal keys."""
+        return {}
+
     @property
     def _parameters(self) -> Parameters:
         """Return the object itself, as the parameters of an operator that subclasses inherit."""
