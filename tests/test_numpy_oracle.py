@@ -45,6 +45,7 @@ def network_inputs(shape: tuple[int, ...], count: int) -> Array:
     return uniform.astype(np.int8)
 
 
+@pytest.mark.optimized
 @pytest.mark.soak
 @pytest.mark.parametrize("name", MODELS)
 def test_trained_models_in_c_llvm_and_numpy(name: str, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ from umakit.operators.subtract import Subtract
 # --- trained models -----------------------------------------------------------------------------
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("blocked", [False, True], ids=["OHWI", "blocked"])
 @pytest.mark.parametrize(
     "name", ["ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"]

@@ -44,6 +44,7 @@ RESNET = "pretrainedResnet_quant.tflite"
 # --- whole networks -----------------------------------------------------------------------------
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("form", ["driver", "blocked driver", "loops"])
 def test_a_trained_resnet_equals_tensorflow_lite_micro(form: str, tmp_path: Path) -> None:
     """Its three sums are an identity shortcut and two projections."""

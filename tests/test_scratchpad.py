@@ -177,6 +177,7 @@ def traffic(library: Library) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("size", [48 * 1024, 64 * 1024, 1024 * 1024])
 @pytest.mark.parametrize(
     "name", ["ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"]
