@@ -427,9 +427,12 @@ static int add_places(uint32_t *offsets, const int32_t *places, uint32_t count)
     return UMAKIT_OK;
 }
 
-/* Bytes from one row, column and channel of a tile to the next. */
-static void write_strides(uint32_t first, int32_t height, int32_t width, int32_t channels)
+/* Bytes from one row, column and channel of a tile of height x width x channels to the next. */
+static void write_strides(uint32_t first, const int32_t *sizes)
 {
+    const int32_t height = sizes[0];
+    const int32_t width = sizes[1];
+    const int32_t channels = sizes[2];
     const int32_t by_rows[3] = {width * channels, channels, 1};
     const int32_t by_planes[3] = {width, 1, height * width};
 
@@ -598,8 +601,8 @@ int chocolate_accelerator_compute(
     write_all(OFFSET(INPUT_HEIGHT), sizes, 6u);
     write_register(OFFSET(PAD_TOP), (uint32_t)pad_top);
     write_register(OFFSET(PAD_LEFT), (uint32_t)pad_left);
-    write_strides(OFFSET(IFMAP_ROW_STRIDE), height, width, input_channels);
-    write_strides(OFFSET(OFMAP_ROW_STRIDE), output_height, output_width, output_channels);
+    write_strides(OFFSET(IFMAP_ROW_STRIDE), &sizes[0]);
+    write_strides(OFFSET(OFMAP_ROW_STRIDE), &sizes[3]);
     write_register(OFFSET(SCALE_COUNT), (uint32_t)scales);
     write_register(OFFSET(ACCUMULATE), accumulate);
     write_register(OFFSET(ADDEND_START), offsets[6]);
