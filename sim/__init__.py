@@ -39,6 +39,7 @@ class Kind:
 #: C files that all simulated devices need, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
     "src/umakit_faults.c",
+    "src/umakit_host.c",
     "src/umakit_simulator.c",
     "src/umakit_systolic_cycles.c",
     "src/umakit_windows.c",
@@ -126,10 +127,10 @@ COMMON_HEADERS: tuple[str, ...] = (
 #: Headers of the simulator that a board has no use for.
 SIMULATOR_HEADERS: tuple[str, ...] = (
     "include/umakit/faults.h",
+    "include/umakit/own_simulator.h",
     "include/umakit/saturating.h",
     "include/umakit/simulator.h",
     "include/umakit/simulator_faults.h",
-    "include/umakit/simulator_operations.h",
     "include/umakit/simulator_windows.h",
     "include/umakit/systolic_cycles.h",
     "include/umakit/trace.h",

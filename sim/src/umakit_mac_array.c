@@ -9,7 +9,8 @@
 #include "umakit/device.h"
 #include "umakit/mac_array_job.h"
 #include "umakit/mac_array_registers.h"
-#include "umakit/simulator_operations.h"
+#include "umakit/own_simulator.h"
+#include "umakit/simulator_faults.h"
 #include "umakit/static_assert.h"
 
 UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_ID_RESET == 0x554D4131u, id_is_uma1);
@@ -26,16 +27,6 @@ UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_REGISTER_BYTES ==
      UMAKIT_MAC_ARRAY_CONTROL_RESET_COUNTERS_MASK)
 
 /* ---- State ---- */
-
-static struct umakit_mac_array *array_of(struct umakit_device *device)
-{
-    return (struct umakit_mac_array *)(void *)device;
-}
-
-static const struct umakit_mac_array *const_array_of(const struct umakit_device *device)
-{
-    return (const struct umakit_mac_array *)(const void *)device;
-}
 
 /* Keep the first error since the last CLEAR. */
 static void report(struct umakit_mac_array *array, enum umakit_status error)
@@ -54,15 +45,56 @@ static void report_status(struct umakit_mac_array *array, int status)
 }
 
 /* The map has no register for the address. */
-static void report_at(struct umakit_device *device, enum umakit_status error, uint32_t address)
+static void report_misuse(void *simulator, enum umakit_status error, uint32_t address)
 {
     (void)address;
-    report(array_of(device), error);
+    report((struct umakit_mac_array *)simulator, error);
 }
 
 static bool is_busy(const struct umakit_mac_array *array)
 {
     return array->job.remaining_cycles != 0u || array->is_stuck;
+}
+
+/* ---- Time ---- */
+
+static void advance(struct umakit_mac_array *array, uint64_t cycles)
+{
+    array->device.counters.clock += cycles;
+    report_status(array, umakit_mac_array_advance(array, cycles));
+}
+
+/* Cycles until the job ends; UINT64_MAX: none runs. */
+static uint64_t next_event(const struct umakit_mac_array *array)
+{
+    const uint64_t remaining = array->job.remaining_cycles;
+
+    return remaining == 0u ? UINT64_MAX : remaining;
+}
+
+static bool interrupt_is_raised(const struct umakit_mac_array *array)
+{
+    return !is_busy(array) &&
+           ((array->done && !array->interrupt_is_lost) || array->error != UMAKIT_OK);
+}
+
+/* Goes from event to event, so a long wait costs no more than a short one. */
+static bool wait(void *simulator, uint64_t cycles)
+{
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
+    uint64_t left = cycles;
+
+    while (!interrupt_is_raised(array)) {
+        const uint64_t next = next_event(array);
+        const uint64_t step = next < left ? next : left;
+
+        if (left == 0u) {
+            return false;
+        }
+        advance(array, step);
+        left -= step;
+    }
+    return true;
 }
 
 /* ---- The register file ---- */
@@ -120,11 +152,12 @@ static uint32_t read_low_half(uint64_t counter, uint32_t *captured_high)
     return (uint32_t)(counter & UINT32_MAX);
 }
 
-static uint32_t read32(struct umakit_device *device, uint32_t offset)
+static uint32_t read32(void *simulator, uint32_t offset)
 {
-    struct umakit_mac_array *array = array_of(device);
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
     const uint32_t *storage;
 
+    advance(array, 1u);
     storage = find_storage(&array->registers, offset);
     if (storage != NULL) {
         return *storage;
@@ -183,11 +216,12 @@ static void write_control(struct umakit_mac_array *array, uint32_t commands)
     }
 }
 
-static void write32(struct umakit_device *device, uint32_t offset, uint32_t value)
+static void write32(void *simulator, uint32_t offset, uint32_t value)
 {
-    struct umakit_mac_array *array = array_of(device);
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
     uint32_t *storage;
 
+    advance(array, 1u);
     if (offset == UMAKIT_MAC_ARRAY_CONTROL_OFFSET) {
         write_control(array, value);
         return;
@@ -204,33 +238,28 @@ static void write32(struct umakit_device *device, uint32_t offset, uint32_t valu
 
 /* ---- A kind of device ---- */
 
-static void advance(struct umakit_device *device, uint64_t cycles)
+static void read_counters(void *simulator, struct umakit_own_counters *counters)
 {
-    struct umakit_mac_array *array = array_of(device);
+    const struct umakit_mac_array *array = (const struct umakit_mac_array *)simulator;
+    const struct umakit_simulator_counters *counted = &array->device.counters;
 
-    report_status(array, umakit_mac_array_advance(array, cycles));
-}
-
-static uint64_t next_event(const struct umakit_device *device)
-{
-    const uint64_t remaining = const_array_of(device)->job.remaining_cycles;
-
-    return remaining == 0u ? UINT64_MAX : remaining;
-}
-
-static bool interrupt_is_raised(const struct umakit_device *device)
-{
-    const struct umakit_mac_array *array = const_array_of(device);
-
-    return !is_busy(array) &&
-           ((array->done && !array->interrupt_is_lost) || array->error != UMAKIT_OK);
+    *counters = (struct umakit_own_counters){
+        .clock = counted->clock,
+        .busy_cycles =
+            counted->compute_cycles + counted->drain_cycles + counted->stall_cycles,
+        .compute_cycles = counted->compute_cycles + counted->drain_cycles,
+        .dma_cycles = counted->dma_cycles,
+        .macs = counted->useful_macs,
+        .bytes_read = counted->bytes_read,
+        .bytes_written = counted->bytes_written,
+    };
 }
 
 /* A running job's addresses are those in the registers, which nobody can write
  * until it ends. */
-static void unmapping(struct umakit_device *device, uint32_t bus_address, size_t bytes)
+static void unmapping(void *simulator, uint32_t bus_address, size_t bytes)
 {
-    struct umakit_mac_array *array = array_of(device);
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
     const uint32_t used[3] = {array->registers.ifmap_address, array->registers.weights_address,
                               array->registers.result_address};
     size_t i;
@@ -244,31 +273,36 @@ static void unmapping(struct umakit_device *device, uint32_t bus_address, size_t
     }
 }
 
-static int inject(struct umakit_device *device, const struct umakit_fault *fault)
+static int inject(void *simulator, const struct umakit_fault *fault)
 {
-    (void)device;
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
+
     if (fault->kind == UMAKIT_FAULT_DMA_STOPS || fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT ||
         (fault->kind == UMAKIT_FAULT_STUCK_BUSY && fault->engine == UMAKIT_ENGINE_DMA)) {
         return UMAKIT_UNSUPPORTED;
     }
-    return UMAKIT_OK;
+    return umakit_simulator_add_fault(&array->device, fault);
 }
 
-static void free_engines(struct umakit_device *device)
+static void remove_faults(void *simulator)
 {
-    array_of(device)->is_stuck = false;
+    struct umakit_mac_array *array = (struct umakit_mac_array *)simulator;
+
+    umakit_simulator_clear_faults(&array->device);
+    array->is_stuck = false;
 }
 
-static const struct umakit_simulator_operations operations = {
+static const struct umakit_own_simulator operations = {
+    .version = UMAKIT_OWN_SIMULATOR_VERSION,
+    .map_alignment = 4u,
     .read32 = read32,
     .write32 = write32,
-    .advance = advance,
-    .next_event = next_event,
-    .interrupt_is_raised = interrupt_is_raised,
+    .wait = wait,
+    .counters = read_counters,
     .unmapping = unmapping,
-    .report = report_at,
+    .misuse = report_misuse,
     .inject = inject,
-    .free_engines = free_engines,
+    .remove_faults = remove_faults,
 };
 
 int umakit_mac_array_init(struct umakit_mac_array *array,
@@ -279,7 +313,9 @@ int umakit_mac_array_init(struct umakit_mac_array *array,
         return UMAKIT_INVALID_ARGUMENT;
     }
     *array = (struct umakit_mac_array){
-        .device = {.operations = &operations, .map_alignment = 4u},
+        .device = {.operations = &operations,
+                   .simulator = array,
+                   .map_alignment = operations.map_alignment},
         .config = *config, /* the rest is zero */
     };
     return UMAKIT_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions of device.h, and those with which tests inject faults, for all
- * simulated devices: they keep time, count and record, and leave the rest to the
+ * simulated devices: they count and record accesses, and leave the rest to the
  * operations of the device's kind.
  */
 #include "umakit/simulator.h"
@@ -13,8 +13,8 @@
 
 #include "umakit/device.h"
 #include "umakit/faults.h"
+#include "umakit/own_simulator.h"
 #include "umakit/simulator_faults.h"
-#include "umakit/simulator_operations.h"
 #include "umakit/simulator_windows.h"
 #include "umakit/static_assert.h"
 #include "umakit/trace.h"
@@ -22,11 +22,24 @@
 UMAKIT_STATIC_ASSERT(CHAR_BIT == 8, bytes_have_8_bits);
 UMAKIT_STATIC_ASSERT(sizeof(size_t) >= 4u, size_t_holds_a_window);
 
+/* The simulator itself cannot go on, or could not begin. */
+static bool has_failed(const struct umakit_device *device)
+{
+    return device->failure[0] != '\0';
+}
+
 /* False for NULL and for a device that was never initialised. */
 static bool is_present(const struct umakit_device *device)
 {
-    return device != NULL && device->operations != NULL;
+    return device != NULL && (device->operations != NULL || has_failed(device));
 }
+
+const char *umakit_simulator_failure(const umakit_device *device)
+{
+    return is_present(device) ? device->failure : "";
+}
+
+/* ---- Counters ---- */
 
 void umakit_simulator_read_counters(const umakit_device *device,
                                     struct umakit_simulator_counters *counters)
@@ -39,6 +52,102 @@ void umakit_simulator_read_counters(const umakit_device *device,
     } else {
         *counters = (struct umakit_simulator_counters){.jobs = 0u};
     }
+}
+
+void umakit_simulator_measure(const umakit_device *device,
+                              struct umakit_own_counters *counters)
+{
+    if (counters == NULL) {
+        return;
+    }
+    *counters = (struct umakit_own_counters){
+        .clock = UMAKIT_UNKNOWN,
+        .busy_cycles = UMAKIT_UNKNOWN,
+        .compute_cycles = UMAKIT_UNKNOWN,
+        .dma_cycles = UMAKIT_UNKNOWN,
+        .macs = UMAKIT_UNKNOWN,
+        .bytes_read = UMAKIT_UNKNOWN,
+        .bytes_written = UMAKIT_UNKNOWN,
+    };
+    if (is_present(device) && !has_failed(device) && device->operations->counters != NULL) {
+        device->operations->counters(device->simulator, counters);
+    }
+}
+
+/* ---- Events ---- */
+
+void umakit_simulator_record_events(umakit_device *device, struct umakit_event_entry *entries,
+                                    size_t capacity)
+{
+    struct umakit_own_counters counters;
+
+    if (!is_present(device)) {
+        return;
+    }
+    umakit_simulator_measure(device, &counters);
+    device->events = (struct umakit_simulator_event_record){
+        .entries = entries,
+        .capacity = entries == NULL || counters.clock == UMAKIT_UNKNOWN ? 0u : capacity,
+        .first_cycle = counters.clock,
+    };
+}
+
+size_t umakit_simulator_events(const umakit_device *device)
+{
+    return is_present(device) ? device->events.count : 0u;
+}
+
+/* ---- A simulator of your own ---- */
+
+static bool is_complete(const struct umakit_own_simulator *table)
+{
+    return table->create != NULL && table->read32 != NULL && table->write32 != NULL &&
+           table->wait != NULL;
+}
+
+void umakit_simulator_open(umakit_device *device, const struct umakit_own_simulator *table)
+{
+    if (device == NULL) {
+        return;
+    }
+    *device = (struct umakit_device){.map_alignment = 1u};
+    if (table == NULL) {
+        umakit_host_fail(device, "the simulator has no table of functions");
+    } else if (table->version != UMAKIT_OWN_SIMULATOR_VERSION) {
+        umakit_host_fail(device, "the version of the simulator's table is not "
+                                 "UMAKIT_OWN_SIMULATOR_VERSION");
+    } else if (!is_complete(table)) {
+        umakit_host_fail(device, "the simulator's table lacks create, read32, write32 or wait");
+    } else {
+        device->operations = table;
+        device->map_alignment = table->map_alignment == 0u ? 1u : table->map_alignment;
+        device->simulator = table->create(device);
+        if (device->simulator == NULL) {
+            umakit_host_fail(device, "the simulator could not be created");
+        } else if (table->reset != NULL && !has_failed(device)) {
+            table->reset(device->simulator);
+        }
+    }
+}
+
+int umakit_simulator_reset(umakit_device *device)
+{
+    if (!is_present(device)) {
+        return UMAKIT_NO_DEVICE;
+    }
+    if (has_failed(device)) {
+        return UMAKIT_DEVICE_ERROR;
+    }
+    if (device->operations->reset == NULL) {
+        return UMAKIT_UNSUPPORTED;
+    }
+    *device = (struct umakit_device){
+        .operations = device->operations,
+        .simulator = device->simulator,
+        .map_alignment = device->map_alignment,
+    };
+    device->operations->reset(device->simulator);
+    return has_failed(device) ? UMAKIT_DEVICE_ERROR : UMAKIT_OK;
 }
 
 /* ---- The trace ---- */
@@ -71,13 +180,7 @@ static void add_trace(struct umakit_device *device, struct umakit_trace_entry en
     ++trace->count;
 }
 
-/* ---- Registers and time ---- */
-
-static void advance(struct umakit_device *device, uint64_t cycles)
-{
-    device->counters.clock += cycles;
-    device->operations->advance(device, cycles);
-}
+/* ---- Registers ---- */
 
 uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
 {
@@ -87,8 +190,8 @@ uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
         return UINT32_MAX;
     }
     ++device->counters.register_reads;
-    advance(device, 1u);
-    value = device->operations->read32(device, offset);
+    value = has_failed(device) ? UINT32_MAX
+                               : device->operations->read32(device->simulator, offset);
     add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_READ(offset, value));
     return value;
 }
@@ -99,29 +202,24 @@ void umakit_device_write32(umakit_device *device, uint32_t offset, uint32_t valu
         return;
     }
     ++device->counters.register_writes;
-    advance(device, 1u);
     add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(offset, value));
-    device->operations->write32(device, offset, value);
+    if (!has_failed(device)) {
+        device->operations->write32(device->simulator, offset, value);
+    }
 }
 
-/* Goes from event to event, so a long wait costs no more than a short one. */
 static int wait_for_interrupt(struct umakit_device *device, uint32_t timeout_cycles)
 {
-    uint64_t left = timeout_cycles;
+    bool is_raised;
 
-    while (!device->operations->interrupt_is_raised(device)) {
-        uint64_t cycles = device->operations->next_event(device);
-
-        if (left == 0u) {
-            return UMAKIT_TIMEOUT;
-        }
-        if (cycles > left) {
-            cycles = left;
-        }
-        advance(device, cycles);
-        left -= cycles;
+    if (has_failed(device)) {
+        return UMAKIT_DEVICE_ERROR;
     }
-    return UMAKIT_OK;
+    is_raised = device->operations->wait(device->simulator, timeout_cycles);
+    if (has_failed(device)) {
+        return UMAKIT_DEVICE_ERROR;
+    }
+    return is_raised ? UMAKIT_OK : UMAKIT_TIMEOUT;
 }
 
 int umakit_device_wait(umakit_device *device, uint32_t timeout_cycles)
@@ -173,10 +271,14 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
     add_trace(device, (struct umakit_trace_entry)UMAKIT_TRACE_UNMAP(bus_address));
     bytes = umakit_simulator_window_bytes(device, bus_address);
     if (bytes == 0u) {
-        device->operations->report(device, UMAKIT_OUT_OF_RANGE, bus_address);
+        if (!has_failed(device) && device->operations->misuse != NULL) {
+            device->operations->misuse(device->simulator, UMAKIT_OUT_OF_RANGE, bus_address);
+        }
         return;
     }
-    device->operations->unmapping(device, bus_address, bytes);
+    if (!has_failed(device) && device->operations->unmapping != NULL) {
+        device->operations->unmapping(device->simulator, bus_address, bytes);
+    }
     umakit_simulator_free_window(device, bus_address);
 }
 
@@ -184,25 +286,22 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
 
 int umakit_simulator_inject(umakit_device *device, const struct umakit_fault *fault)
 {
-    int status;
-
     if (!is_present(device)) {
         return UMAKIT_NO_DEVICE;
     }
     if (fault == NULL || !umakit_simulator_fault_is_valid(fault)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    status = device->operations->inject(device, fault);
-    if (status != UMAKIT_OK || fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT) {
-        return status;
+    if (has_failed(device) || device->operations->inject == NULL) {
+        return UMAKIT_UNSUPPORTED;
     }
-    return umakit_simulator_add_fault(device, fault);
+    return device->operations->inject(device->simulator, fault);
 }
 
 void umakit_simulator_remove_faults(umakit_device *device)
 {
-    if (is_present(device)) {
-        umakit_simulator_clear_faults(device);
-        device->operations->free_engines(device);
+    if (is_present(device) && !has_failed(device) &&
+        device->operations->remove_faults != NULL) {
+        device->operations->remove_faults(device->simulator);
     }
 }

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "umakit/simulator_operations.h"
+#include "umakit/own_simulator.h"
+#include "umakit/simulator_faults.h"
 #include "umakit/static_assert.h"
 #include "umakit/systolic_commands.h"
 #include "umakit/systolic_engines.h"
@@ -29,79 +30,113 @@ UMAKIT_STATIC_ASSERT(OFFSET(BYTES_OUT_HIGH) + 4u ==
 UMAKIT_STATIC_ASSERT(OFFSET(SUM_CLIP_HIGHEST) + 4u == UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES,
                      every_register_is_simulated);
 
-static struct umakit_systolic_array *array_of(struct umakit_device *device)
+/* ---- Time ---- */
+
+static void advance(struct umakit_systolic_array *array, uint64_t cycles)
 {
-    return (struct umakit_systolic_array *)(void *)device;
+    array->device.counters.clock += cycles;
+    umakit_systolic_advance(array, cycles);
 }
 
-static const struct umakit_systolic_array *const_array_of(const struct umakit_device *device)
+static bool interrupt_is_raised(const struct umakit_systolic_array *array)
 {
-    return (const struct umakit_systolic_array *)(const void *)device;
-}
-
-/* ---- A kind of device ---- */
-
-static void write32(struct umakit_device *device, uint32_t offset, uint32_t value)
-{
-    umakit_systolic_write(array_of(device), offset, value);
-}
-
-static uint32_t read32(struct umakit_device *device, uint32_t offset)
-{
-    return umakit_systolic_read(array_of(device), offset);
-}
-
-static void advance(struct umakit_device *device, uint64_t cycles)
-{
-    umakit_systolic_advance(array_of(device), cycles);
-}
-
-static uint64_t next_event(const struct umakit_device *device)
-{
-    return umakit_systolic_next_event(const_array_of(device));
-}
-
-static bool interrupt_is_raised(const struct umakit_device *device)
-{
-    const struct umakit_systolic_array *array = const_array_of(device);
-
     return (array->pending_interrupts &
             umakit_systolic_register(array, OFFSET(INTERRUPT_ENABLE))) != 0u;
 }
 
-static void unmapping(struct umakit_device *device, uint32_t bus_address, size_t bytes)
+/* ---- A kind of device ---- */
+
+static uint32_t read32(void *simulator, uint32_t offset)
 {
-    umakit_systolic_unmap(array_of(device), bus_address, bytes);
+    struct umakit_systolic_array *array = (struct umakit_systolic_array *)simulator;
+
+    advance(array, 1u);
+    return umakit_systolic_read(array, offset);
 }
 
-static void report(struct umakit_device *device, enum umakit_status error, uint32_t address)
+static void write32(void *simulator, uint32_t offset, uint32_t value)
 {
-    umakit_systolic_report(array_of(device), error, address);
+    struct umakit_systolic_array *array = (struct umakit_systolic_array *)simulator;
+
+    advance(array, 1u);
+    umakit_systolic_write(array, offset, value);
 }
 
-static int inject(struct umakit_device *device, const struct umakit_fault *fault)
+/* Goes from event to event, so a long wait costs no more than a short one. */
+static bool wait(void *simulator, uint64_t cycles)
 {
+    struct umakit_systolic_array *array = (struct umakit_systolic_array *)simulator;
+    uint64_t left = cycles;
+
+    while (!interrupt_is_raised(array)) {
+        const uint64_t next = umakit_systolic_next_event(array);
+        const uint64_t step = next < left ? next : left;
+
+        if (left == 0u) {
+            return false;
+        }
+        advance(array, step);
+        left -= step;
+    }
+    return true;
+}
+
+static void read_counters(void *simulator, struct umakit_own_counters *counters)
+{
+    const struct umakit_systolic_array *array =
+        (const struct umakit_systolic_array *)simulator;
+    const struct umakit_simulator_counters *counted = &array->device.counters;
+
+    *counters = (struct umakit_own_counters){
+        .clock = counted->clock,
+        .busy_cycles =
+            counted->compute_cycles + counted->drain_cycles + counted->stall_cycles,
+        .compute_cycles = counted->compute_cycles + counted->drain_cycles,
+        .dma_cycles = counted->dma_cycles,
+        .macs = counted->useful_macs,
+        .bytes_read = counted->bytes_read,
+        .bytes_written = counted->bytes_written,
+    };
+}
+
+static void unmapping(void *simulator, uint32_t bus_address, size_t bytes)
+{
+    umakit_systolic_unmap((struct umakit_systolic_array *)simulator, bus_address, bytes);
+}
+
+static void report_misuse(void *simulator, enum umakit_status error, uint32_t address)
+{
+    umakit_systolic_report((struct umakit_systolic_array *)simulator, error, address);
+}
+
+static int inject(void *simulator, const struct umakit_fault *fault)
+{
+    struct umakit_systolic_array *array = (struct umakit_systolic_array *)simulator;
+
     return fault->kind == UMAKIT_FAULT_SCRATCHPAD_BIT
-               ? umakit_systolic_flip_bit(array_of(device), fault->address, fault->bit)
-               : UMAKIT_OK;
+               ? umakit_systolic_flip_bit(array, fault->address, fault->bit)
+               : umakit_simulator_add_fault(&array->device, fault);
 }
 
-static void free_engines(struct umakit_device *device)
+static void remove_faults(void *simulator)
 {
-    umakit_systolic_free_engine(array_of(device), UMAKIT_ENGINE_DMA);
-    umakit_systolic_free_engine(array_of(device), UMAKIT_ENGINE_ARRAY);
+    struct umakit_systolic_array *array = (struct umakit_systolic_array *)simulator;
+
+    umakit_simulator_clear_faults(&array->device);
+    umakit_systolic_free_engine(array, UMAKIT_ENGINE_DMA);
+    umakit_systolic_free_engine(array, UMAKIT_ENGINE_ARRAY);
 }
 
-static const struct umakit_simulator_operations operations = {
+static const struct umakit_own_simulator operations = {
+    .version = UMAKIT_OWN_SIMULATOR_VERSION,
     .read32 = read32,
     .write32 = write32,
-    .advance = advance,
-    .next_event = next_event,
-    .interrupt_is_raised = interrupt_is_raised,
+    .wait = wait,
+    .counters = read_counters,
     .unmapping = unmapping,
-    .report = report,
+    .misuse = report_misuse,
     .inject = inject,
-    .free_engines = free_engines,
+    .remove_faults = remove_faults,
 };
 
 /* ---- The timeline ---- */
@@ -116,13 +151,16 @@ void umakit_systolic_record_timeline(umakit_device *device,
                                      size_t capacity)
 {
     if (is_systolic_array(device)) {
-        umakit_systolic_begin_timeline(array_of(device), entries, capacity);
+        umakit_systolic_begin_timeline((struct umakit_systolic_array *)device->simulator, entries,
+                                       capacity);
     }
 }
 
 size_t umakit_systolic_timeline(const umakit_device *device)
 {
-    return is_systolic_array(device) ? const_array_of(device)->timeline.count : 0u;
+    return is_systolic_array(device)
+               ? ((const struct umakit_systolic_array *)device->simulator)->timeline.count
+               : 0u;
 }
 
 /* ---- The reset state ---- */
@@ -158,7 +196,9 @@ int umakit_systolic_array_init(struct umakit_systolic_array *array,
     }
     *array = (struct umakit_systolic_array){
         /* Buffers at less than the alignment could not be reached. */
-        .device = {.operations = &operations, .map_alignment = config->dma_alignment},
+        .device = {.operations = &operations,
+                   .simulator = array,
+                   .map_alignment = config->dma_alignment},
         .config = *config, /* the rest is zero */
     };
     for (i = 0u; i < sizeof(ones) / sizeof(ones[0]); ++i) {

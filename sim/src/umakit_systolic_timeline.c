@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "umakit/own_simulator.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
 
@@ -22,8 +23,16 @@ void umakit_systolic_begin_timeline(struct umakit_systolic_array *array,
 void umakit_systolic_record(struct umakit_systolic_array *array,
                             const struct umakit_systolic_command *command)
 {
+    static const char *const engines[] = {"load", "array", "store"};
     struct umakit_systolic_timeline_record *timeline = &array->timeline;
+    const struct umakit_event event = {
+        .engine = engines[command->stream],
+        .begin = command->start,
+        .end_of_busy = command->end_of_busy,
+        .end = array->now,
+    };
 
+    umakit_host_event(&array->device, &event);
     if (timeline->capacity == 0u || command->number < timeline->first) {
         return;
     }

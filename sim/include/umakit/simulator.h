@@ -5,13 +5,16 @@
  *
  *     mac_array.h         float32 convolutions, works on mapped buffers
  *     systolic_array.h    int8 networks, with DMA engine and scratchpad
+ *     own_simulator.h     a simulator of your own, behind a table of functions
+ *
+ * The first two are such tables too.
  *
  * No heap and no static state: the caller owns the devices, several of one or
  * of different kinds may live side by side. Nothing a driver does crashes the
  * simulator; misuse shows up in the STATUS and ERROR registers.
  *
- * Simulated time: every register access takes a cycle, umakit_device_wait
- * takes as long as it waits.
+ * Simulated time of the first two: every register access takes a cycle,
+ * umakit_device_wait takes as long as it waits.
  */
 #ifndef UMAKIT_SIMULATOR_H
 #define UMAKIT_SIMULATOR_H
@@ -22,6 +25,7 @@
 
 #include "device.h"
 #include "faults.h"
+#include "own_simulator.h"
 #include "status.h"
 #include "trace.h"
 
@@ -54,7 +58,8 @@ struct umakit_simulator_counters {
     uint64_t register_writes;
 };
 
-/* Copy the counters out; all zero if the device is NULL. */
+/* Copy the counters out; all zero if the device is NULL. Of a simulator of your own
+ * these are its accesses to registers only: see umakit_simulator_measure. */
 void umakit_simulator_read_counters(const umakit_device *device,
                                     struct umakit_simulator_counters *counters);
 
@@ -67,6 +72,47 @@ void umakit_simulator_read_counters(const umakit_device *device,
 void umakit_simulator_record(umakit_device *device, struct umakit_trace_entry *entries,
                              size_t capacity);
 size_t umakit_simulator_recorded(const umakit_device *device);
+
+/* Counters of a device of any kind; what it does not know, or if it is NULL or has failed,
+ * is UMAKIT_UNKNOWN. */
+void umakit_simulator_measure(const umakit_device *device,
+                              struct umakit_own_counters *counters);
+
+/* Texts of an event, with the 0 at their end. */
+#define UMAKIT_ENGINE_BYTES 24u
+#define UMAKIT_LABEL_BYTES 32u
+
+/* An event as it is recorded; see umakit_event. Times are cycles of the clock since the
+ * recording began. */
+struct umakit_event_entry {
+    char engine[UMAKIT_ENGINE_BYTES];
+    char label[UMAKIT_LABEL_BYTES];
+    uint64_t begin;
+    uint64_t end_of_busy;
+    uint64_t end;
+};
+
+/*
+ * Record the events that begin from now on, as they end, until `capacity` entries are
+ * full. NULL or 0 ends the recording. The entries stay the caller's;
+ * umakit_simulator_events is how many there were, which may be more than were kept.
+ * Without a clock nothing is recorded.
+ */
+void umakit_simulator_record_events(umakit_device *device, struct umakit_event_entry *entries,
+                                    size_t capacity);
+size_t umakit_simulator_events(const umakit_device *device);
+
+/* Create a simulator of your own and bring it into its state after power-on. If that fails,
+ * the device answers as one that has failed, and umakit_simulator_failure says why. */
+void umakit_simulator_open(umakit_device *device, const struct umakit_own_simulator *table);
+
+/* Bring an opened device into its state after power-on, as if nothing had been mapped,
+ * counted or recorded. UMAKIT_NO_DEVICE: NULL or not initialised; UMAKIT_UNSUPPORTED: it has no
+ * `reset`; UMAKIT_DEVICE_ERROR: it has failed, which stays so. */
+UMAKIT_MUST_USE int umakit_simulator_reset(umakit_device *device);
+
+/* Why the simulator itself failed, by umakit_host_fail; empty: it did not. */
+const char *umakit_simulator_failure(const umakit_device *device);
 
 /* From here on: the simulator's own. Defined only so that a caller can place a
  * device where it likes. */
@@ -83,15 +129,25 @@ struct umakit_simulator_trace {
     size_t count;
 };
 
-struct umakit_simulator_operations; /* what a kind of device does its own way */
+struct umakit_simulator_event_record {
+    struct umakit_event_entry *entries;
+    size_t capacity;
+    size_t count;
+    uint64_t first_cycle;
+};
+
+#define UMAKIT_FAILURE_BYTES 200u
 
 struct umakit_device {
-    const struct umakit_simulator_operations *operations; /* NULL: not initialised */
+    const struct umakit_own_simulator *operations; /* NULL: not initialised, or failed */
+    void *simulator; /* first argument of its functions */
     struct umakit_simulator_counters counters;
     struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
     uint32_t map_alignment; /* what mapped memory is a multiple of */
     struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];
     struct umakit_simulator_trace trace;
+    struct umakit_simulator_event_record events;
+    char failure[UMAKIT_FAILURE_BYTES]; /* empty: it did not fail */
 };
 
 #ifdef __cplusplus
