@@ -11,7 +11,8 @@ from comparisons import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umakit.machine.clock import Command, Run, Span, run
+from umakit.machine.clock import Run, Span, run
+from umakit.machine.description import Command
 from umakit.machine.hardware import Hardware
 
 PLAIN = Hardware(rows=4, columns=4, scratchpad_bytes=1024, scratchpad_banks=4, command_queue=8)
@@ -172,7 +173,7 @@ def test_every_command_runs_when_the_stepped_device_runs_it(
 ) -> None:
     device = Stepped(program, hardware)
     cycles = device.run()
-    found = run(program, hardware)
+    found = run(program, hardware.machine)
     assert [(span.start, span.completion) for span in found.timeline] == [
         (entry.start, entry.completion) for entry in device.entries
     ]
@@ -185,7 +186,7 @@ def check_waits(found: Run, seen: list[tuple[bool, bool, set[str]]]) -> None:
     held = found.breakdown
     idle = [streams for _, occupied, streams in seen if not occupied]
     assert held.cycles == found.cycles == len(seen)
-    assert held.compute == found.array_busy == sum(works for works, _, _ in seen)
+    assert held.compute == found.busy["array"] == sum(works for works, _, _ in seen)
     assert held.drain == sum(occupied and not works for works, occupied, _ in seen)
     # What is to blame was there; and where nothing runs it can only be the driver.
     assert 0 <= held.load <= sum("load" in streams for streams in idle)
@@ -199,7 +200,7 @@ def test_without_a_queue_one_command_follows_the_other(
     program: list[Command], pipelined: bool
 ) -> None:
     hardware = replace(PIPELINED if pipelined else PLAIN, command_queue=0)
-    found = run(program, hardware)
+    found = run(program, hardware.machine)
     assert found.cycles == sum(each.issue + each.busy + each.tail for each in program)
     held = found.breakdown
     assert held.driver == sum(each.issue for each in program)
@@ -224,10 +225,10 @@ def tile(bank: int, load: int, compute: int, store: int, tail: int = 0) -> list[
 
 def test_two_buffers_hide_transfers_behind_computing() -> None:
     program = [command for number in range(4) for command in tile(2 * (number % 2), 10, 30, 10)]
-    found = run(program, PLAIN)
+    found = run(program, PLAIN.machine)
     # The first load after one access; then the array never rests; then the last store.
     assert found.cycles == 1 + 10 + 4 * 30 + 10
-    assert (found.array_busy, found.dma_busy) == (120, 80)
+    assert found.busy == {"array": 120, "dma": 80}
     assert found.breakdown.as_json() == {
         "compute": 120, "drain": 0, "load": 10, "store": 10, "driver": 1,
     }  # fmt: skip
@@ -235,7 +236,7 @@ def test_two_buffers_hide_transfers_behind_computing() -> None:
 
 def test_one_buffer_hides_nothing() -> None:
     program = [command for _ in range(4) for command in tile(0, 10, 30, 10)]
-    found = run(program, PLAIN)
+    found = run(program, PLAIN.machine)
     # A load may go beside the store before it, but for the engine that both share.
     assert found.cycles == 1 + 4 * (10 + 30 + 10)
     assert found.breakdown.as_json() == {
@@ -245,45 +246,45 @@ def test_one_buffer_hides_nothing() -> None:
 
 def test_a_pipelined_array_is_filled_and_drained_once() -> None:
     program = [Command("array", 30, 20, 1, 0) for _ in range(4)]
-    assert run(program, PIPELINED).cycles == 1 + 4 * 30 + 20
-    assert run(program, PLAIN).cycles == 1 + 4 * (30 + 20)
-    assert run(program, PIPELINED).breakdown.as_json() == {
+    assert run(program, PIPELINED.machine).cycles == 1 + 4 * 30 + 20
+    assert run(program, PLAIN.machine).cycles == 1 + 4 * (30 + 20)
+    assert run(program, PIPELINED.machine).breakdown.as_json() == {
         "compute": 120, "drain": 20, "load": 0, "store": 0, "driver": 1,
     }  # fmt: skip
 
 
 def test_at_most_one_command_is_in_its_tail_beside_a_busy_one() -> None:
     program = [Command("array", 5, 20, 0, 0) for _ in range(3)]
-    assert run(program, PIPELINED).timeline == [
+    assert run(program, PIPELINED.machine).timeline == [
         Span(1, 1, 6, 26), Span(2, 6, 11, 31), Span(3, 26, 31, 51),
     ]  # fmt: skip
 
 
 def test_a_short_command_does_not_overtake_the_tail_of_the_one_before() -> None:
     program = [Command("array", 5, 20, 0, 0), Command("array", 3, 0, 0, 0)]
-    assert run(program, PIPELINED).timeline == [Span(1, 1, 6, 26), Span(2, 6, 9, 26)]
+    assert run(program, PIPELINED.machine).timeline == [Span(1, 1, 6, 26), Span(2, 6, 9, 26)]
 
 
 def test_of_two_transfers_that_could_start_the_older_one_does() -> None:
     older = [Command("load", 9, 0, 0, 1), Command("store", 4, 0, 2, 0), Command("load", 4, 0, 0, 4)]
-    assert [span.start for span in run(older, PLAIN).timeline] == [1, 10, 14]
+    assert [span.start for span in run(older, PLAIN.machine).timeline] == [1, 10, 14]
     # The store waits for the job, so the younger load goes first.
     waits = [older[0], Command("array", 20, 0, 8, 2), *older[1:]]
-    assert [span.start for span in run(waits, PLAIN).timeline] == [1, 2, 22, 10]
+    assert [span.start for span in run(waits, PLAIN.machine).timeline] == [1, 2, 22, 10]
 
 
 def test_a_full_queue_holds_the_driver() -> None:
     program = [Command("array", 50, 0, 0, 0, issue=10) for _ in range(3)]
-    found = run(program, replace(PLAIN, command_queue=1))
+    found = run(program, replace(PLAIN, command_queue=1).machine)
     # After each end: clear the interrupt, read QUEUE_FREE, write CONTROL.
     assert [span.start for span in found.timeline] == [10, 63, 116]
     assert found.breakdown.driver == 10 + 3 + 3
-    found = run(program, replace(PLAIN, command_queue=1, completion="polling"))
+    found = run(program, replace(PLAIN, command_queue=1, completion="polling").machine)
     assert [span.start for span in found.timeline] == [10, 61, 112]
 
 
 def test_what_is_no_command() -> None:
-    assert run([], PLAIN).cycles == 0
-    assert run([], PLAIN).breakdown.cycles == 0
+    assert run([], PLAIN.machine).cycles == 0
+    assert run([], PLAIN.machine).breakdown.cycles == 0
     with pytest.raises(ValueError, match="a busy cycle"):
-        run([Command("load", 0, 0, 0, 1)], PLAIN)
+        run([Command("load", 0, 0, 0, 1)], PLAIN.machine)

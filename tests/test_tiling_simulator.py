@@ -24,8 +24,9 @@ from systolic_commands import Command as Programmed
 from systolic_device import VALUES, Config, Device
 from systolic_layers import Job, Layer, draw_weights
 
-from umakit.machine.clock import Command, Span, run
+from umakit.machine.clock import Span, run
 from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.description import Command
 from umakit.machine.hardware import Hardware
 from umakit.machine.systolic import Dataflow, Product
 
@@ -160,7 +161,7 @@ def test_the_clock_predicts_every_cycle_of_the_simulator(
     config, commands = program[0], written(program[1])
     config = replace(config, drain_cycles_per_fold=drain)
     hardware = hardware_of(config, "polling" if polls else "interrupt")
-    found = run([command_of(hardware, each) for each in commands], hardware)
+    found = run([command_of(hardware, each) for each in commands], hardware.machine)
     spans = found.timeline
     machine = Machine(config, seed)
     entries = machine.device.record_timeline(len(commands))

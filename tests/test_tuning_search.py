@@ -93,7 +93,7 @@ def exact(what: Layer, tiling: Tiling, hardware: Hardware) -> int | None:
     tiles = Tiles(what, tiling, hardware.columns, hardware.bank_bytes)
     if misfit(tiles, hardware):
         return None
-    return run(commands_of(tiles, hardware, DRIVER), hardware).cycles + DRIVER.finish
+    return run(commands_of(tiles, hardware, DRIVER), hardware.machine).cycles + DRIVER.finish
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -5,7 +5,8 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
 
 ::
 
-    hardware.py   Hardware      the parameters of an accelerator
+    description.py Machine      memories, engines, queues, and commands
+    hardware.py   Hardware      the parameters of a systolic array, which is such a machine
     layer.py      Layer         the sizes of a layer
     tiles.py      Tiling, Tiles how a layer is cut
     requirements.py Transfer, Job what a tile requires: transfers and a job of the array
@@ -13,7 +14,8 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     commands.py   commands_of   the commands of a tiled layer for the device
     costs.py      Cost          cycles of an array job, a pool and a transfer
-    clock.py      run           exact cycles of a list of commands on the device
+    dependencies.py dependencies_of  the older commands that each command waits for
+    clock.py      run           exact cycles of a list of commands on a machine
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
     bound.py      Bound         lower bounds of a layer's cycles
     space.py      misfit        the set of valid tilings
@@ -30,6 +32,7 @@ from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.machine.commands import DriverCosts
+    from umakit.machine.description import Command, Engine, Machine, Memory, Queue, Stream
     from umakit.machine.hardware import Hardware
     from umakit.machine.layer import Kind, Layer
     from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
@@ -40,12 +43,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COST_MODEL",
+    "Command",
     "Dataflow",
     "DriverCosts",
+    "Engine",
     "Hardware",
     "Kind",
     "Layer",
+    "Machine",
+    "Memory",
     "Prediction",
+    "Queue",
+    "Stream",
     "TilePlanner",
     "Tiles",
     "Tiling",
@@ -60,12 +69,18 @@ __getattr__ = imported_on_use(
     __name__,
     {
         "COST_MODEL": "umakit.machine.planner",
+        "Command": "umakit.machine.description",
         "Dataflow": "umakit.machine.systolic",
         "DriverCosts": "umakit.machine.commands",
+        "Engine": "umakit.machine.description",
         "Hardware": "umakit.machine.hardware",
         "Kind": "umakit.machine.layer",
         "Layer": "umakit.machine.layer",
+        "Machine": "umakit.machine.description",
+        "Memory": "umakit.machine.description",
         "Prediction": "umakit.machine.planner",
+        "Queue": "umakit.machine.description",
+        "Stream": "umakit.machine.description",
         "TilePlanner": "umakit.machine.planner",
         "Tiles": "umakit.machine.tiles",
         "Tiling": "umakit.machine.tiles",

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact cycles of a list of commands on the simulated `systolic_array` with a command queue.
+"""Exact cycles of a list of commands on a machine, such as the simulated `systolic_array`.
 
-Loads, stores and jobs of the array are three streams, each in order. A command starts when it is
-enqueued and the oldest of its stream, its engine can take it, and no older command that has not
-ended conflicts with it. The DMA engine serves both loads and stores, of two that could start the
-older one.
+A command starts when it is enqueued and the oldest of its stream, its engine can take it, and no
+older command that has not ended conflicts with it; `Machine` says which do.
 
 The driver enqueues in the order of the list, a cycle for each access of a register, the last one
-for the write to CONTROL. Before that write it makes sure of a free entry: it counts those that it
-knows of, and when it knows of none, it clears the interrupt COMMAND_DONE and reads QUEUE_FREE, a
-cycle each. If there is none, it waits for the interrupt and does both again. A driver that polls
-reads QUEUE_FREE in every cycle until there is one.
+for the write that enqueues. Before that write it makes sure of a free entry in the command's queue:
+it counts those that it knows of, and when it knows of none, it asks, as `Queue.completion` says.
 """
 
 from __future__ import annotations
@@ -18,34 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Literal
 
-from umakit.machine.hardware import Hardware
+from umakit.machine.dependencies import dependencies_of
+from umakit.machine.description import Command, Completion, Engine, Machine
 from umakit.machine.stalls import NEVER, CycleBreakdown, Schedule, cycle_breakdown
 
+ASKED: dict[Completion, tuple[int, int]] = {
+    "interrupt": (2, 2),
+    "polling": (1, 0),
+    "stall": (0, 0),
+}
+"""Cycles in which a driver asks for a free entry, and does so again after the end of a command."""
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command that the driver enqueues.
-
-    Attributes:
-        stream: the stream it belongs to: array, load or store.
-        busy: cycles that it occupies its engine, at least 1.
-        tail: cycles after these until its effect is complete.
-        reads: bit mask of the scratchpad banks that it reads.
-        writes: bit mask of the scratchpad banks that it writes.
-        issue: register accesses by which the driver enqueues it, at least 1.
-        bus: first and end address of a load's or store's bytes on the bus, if transfers in the
-            other direction may access them too.
-    """
-
-    stream: Literal["load", "array", "store"]
-    busy: int
-    tail: int
-    reads: int
-    writes: int
-    issue: int = 1
-    bus: tuple[int, int] | None = None
+Ends = list[tuple[int, int]]
+"""A heap of (completion, index) of the commands of a queue that have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +53,17 @@ class Run:
 
     Attributes:
         cycles: from the driver's first access to the last completion.
-        array_busy, dma_busy: cycles in which the array and the DMA engine were occupied.
+        busy: cycles in which each engine was occupied, by its name.
         commands: the commands in the order of the list.
         schedule: the times of each command.
+        machine: what they ran on.
     """
 
     cycles: int
-    array_busy: int
-    dma_busy: int
+    busy: dict[str, int]
     commands: Sequence[Command]
     schedule: Schedule
+    machine: Machine
 
     @property
     def timeline(self) -> list[Span]:
@@ -98,37 +81,41 @@ class Run:
         """The cycles of the run by what the array did or was stalled by."""
         streams = [command.stream for command in self.commands]
         busy = [command.busy for command in self.commands]
-        return cycle_breakdown(streams, busy, self.schedule)
+        return cycle_breakdown(streams, busy, self.schedule, self.machine)
 
 
-def run(commands: Sequence[Command], hardware: Hardware) -> Run:
-    """Simulate commands from an idle device with an empty queue.
+def run(commands: Sequence[Command], machine: Machine) -> Run:
+    """Simulate commands from an idle machine with empty queues.
 
-    Without a queue the driver starts each command when the previous one has ended.
+    Without queues the driver starts each command when the previous one has ended.
 
     Raises:
-        ValueError: a command takes no cycles.
+        ValueError: a command takes no cycles, or is of a stream that the machine does not have.
     """
     issue = [command.issue for command in commands]
     busy = [command.busy for command in commands]
     if commands and min(min(issue), min(busy)) < 1:
         raise ValueError("every command needs an access of a register and a busy cycle")
-    schedule = Schedule.empty(_dependencies(commands))
-    if hardware.command_queue:
-        _overlap(commands, hardware, schedule)
+    engines = {each.name: engine for engine in machine.engines for each in engine.streams}
+    unknown = {command.stream for command in commands} - set(engines)
+    if unknown:
+        raise ValueError(f"no engine serves the stream {', '.join(sorted(unknown))}")
+    schedule = Schedule.empty(dependencies_of(commands, machine), machine)
+    if machine.has_queues:
+        _overlap(commands, machine, schedule)
     else:
-        _one_after_the_other(commands, schedule)
-    array_busy = sum([command.busy for command in commands if command.stream == "array"])
-    return Run(
-        cycles=max(schedule.completions[: len(commands)], default=0),
-        array_busy=array_busy,
-        dma_busy=sum(busy) - array_busy,
-        commands=commands,
-        schedule=schedule,
-    )
+        _one_after_the_other(commands, engines, schedule)
+    total = {
+        engine.name: sum([busy[index] for index in schedule.orders[engine.name]])
+        for engine in machine.engines
+    }
+    cycles = max(schedule.completions[: len(commands)], default=0)
+    return Run(cycles, total, commands, schedule, machine)
 
 
-def _one_after_the_other(commands: Sequence[Command], schedule: Schedule) -> None:
+def _one_after_the_other(
+    commands: Sequence[Command], engines: dict[str, Engine], schedule: Schedule
+) -> None:
     time = 0
     for index, command in enumerate(commands):
         start = time + command.issue
@@ -136,194 +123,145 @@ def _one_after_the_other(commands: Sequence[Command], schedule: Schedule) -> Non
         schedule.stalled_by[index] = index - 1
         schedule.enqueued[index] = schedule.starts[index] = start
         schedule.completions[index] = time
-        if command.stream != "array":
-            schedule.dma_order.append(index)
+        schedule.orders[engines[command.stream].name].append(index)
 
 
-class _Engine:
+class _Running:
     """An engine that runs one command after the other.
 
     Attributes:
         free: the cycle from which it can take the next one.
     """
 
-    __slots__ = ("_busy", "_end", "_pipelined", "_running", "_schedule", "_tail", "free")
+    __slots__ = ("_busy", "_depth", "_ends", "_order", "_queue", "_schedule", "_tail", "free")
 
     def __init__(
         self,
         commands: Sequence[Command],
-        pipelined: bool,
+        engine: Engine,
         schedule: Schedule,
-        running: list[tuple[int, int]],
+        queue: Ends,
     ) -> None:
         self._busy = [command.busy for command in commands]
         self._tail = [command.tail for command in commands]
-        self._pipelined, self._schedule, self._running = pipelined, schedule, running
-        self._end = self.free = 0
+        self._schedule, self._queue, self._depth = schedule, queue, engine.depth
+        self._order = schedule.orders[engine.name]
+        self._ends = [0] * engine.depth
+        self.free = 0
 
     def take(self, index: int, start: int) -> None:
         """Start a command."""
         busy_end = start + self._busy[index]
-        before, end = self._end, busy_end + self._tail[index]
-        if end < before:  # in order
-            end = before
-        # At most one is in its tail while one is busy.
-        self.free = end if not self._pipelined else busy_end if busy_end > before else before
-        self._end = end
+        ends = self._ends
+        end = busy_end + self._tail[index]
+        if end < ends[-1]:  # in order
+            end = ends[-1]
+        ends.append(end)
+        before = ends[-self._depth]  # its end lets the engine hold another command
+        self.free = busy_end if busy_end > before else before
         self._schedule.starts[index] = start
         self._schedule.completions[index] = end
-        heappush(self._running, (end, index))
+        self._order.append(index)
+        heappush(self._queue, (end, index))
 
 
-def _overlap(commands: Sequence[Command], hardware: Hardware, schedule: Schedule) -> None:
+def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) -> None:
     """Compute the schedule, one start after the other in order of time.
 
-    Of the oldest commands of the three streams it always takes the one that can start first. No
-    command with an unknown start can precede it: what waits for another start becomes ready only
-    after the completion of that command.
+    Of the oldest commands of the streams it always takes the one that can start first. No command
+    with an unknown start can precede it: what waits for another start becomes ready only after the
+    completion of that command.
     """
     count = len(commands)
     enqueued, completions = schedule.enqueued, schedule.completions
-    dependencies = schedule.dependencies
-    running: list[tuple[int, int]] = []
-    compute = _Engine(commands, hardware.preload, schedule, running)
-    dma = _Engine(commands, hardware.outstanding, schedule, running)
-    arrays, loads, stores = (
-        iter([i for i, command in enumerate(commands) if command.stream == name] + [count])
-        for name in ("array", "load", "store")
-    )
-    array, load, store = next(arrays), next(loads), next(stores)
-    array_ready = load_ready = store_ready = NEVER
-    driver = _driver([command.issue for command in commands], hardware, running, schedule)
-    wake = next(driver)
-    while array < count or load < count or store < count:
-        if array_ready == NEVER:
-            a, b, c = dependencies[array]
-            array_ready = max(enqueued[array], completions[a], completions[b], completions[c])
-        if load_ready == NEVER:
-            a, b, c = dependencies[load]
-            load_ready = max(enqueued[load], completions[a], completions[b], completions[c])
-        if store_ready == NEVER:
-            a, b, c = dependencies[store]
-            store_ready = max(enqueued[store], completions[a], completions[b], completions[c])
-        array_start = array_ready if array_ready > compute.free else compute.free
-        load_start = load_ready if load_ready > dma.free else dma.free
-        store_start = store_ready if store_ready > dma.free else dma.free
-        is_load = load_start < store_start or (load_start == store_start and load < store)
-        dma_start = load_start if is_load else store_start
-        if wake <= array_start and wake <= dma_start:
-            wake = next(driver)
-        elif array_start <= dma_start:
-            compute.take(array, array_start)
-            array, array_ready = next(arrays), NEVER
-        elif is_load:
-            dma.take(load, load_start)
-            schedule.dma_order.append(load)
-            load, load_ready = next(loads), NEVER
-        else:
-            dma.take(store, store_start)
-            schedule.dma_order.append(store)
-            store, store_ready = next(stores), NEVER
+    dependencies = [*schedule.dependencies, ()]
+    running: dict[str, Ends] = {each.name: [] for each in machine.queues}
+    streams = [(each.name, engine) for engine in machine.engines for each in engine.streams]
+    served = {
+        each.name: _Running(commands, each, schedule, running[each.queue])
+        for each in machine.engines
+    }
+    engines = [served[engine.name] for _, engine in streams]
+    by_stream: dict[str, list[int]] = {name: [] for name, _ in streams}
+    for index, command in enumerate(commands):
+        by_stream[command.stream].append(index)
+    following = [iter([*by_stream[name], count]) for name, _ in streams]
+    heads = [next(each) for each in following]
+    ready = [NEVER] * len(streams)
+    numbers = range(len(streams))
+    driver = _driver(commands, machine, running, schedule)
+    awaited = next(driver)
+    for _ in range(count):
+        while True:
+            start, first, chosen = NEVER, count, 0
+            for number in numbers:
+                time, head = ready[number], heads[number]
+                if time == NEVER:
+                    time = enqueued[head]
+                    for each in dependencies[head]:
+                        if completions[each] > time:
+                            time = completions[each]
+                    ready[number] = time
+                if engines[number].free > time:
+                    time = engines[number].free
+                if time < start or (time == start and head < first):
+                    start, first, chosen = time, head, number
+            if _time_of(awaited) > start:
+                break
+            awaited = next(driver)
+        engines[chosen].take(first, start)
+        heads[chosen], ready[chosen] = next(following[chosen]), NEVER
+
+
+def _time_of(awaited: int | Ends) -> int:
+    """Return a time, or that of the first end."""
+    if isinstance(awaited, int):
+        return awaited
+    return awaited[0][0] if awaited else NEVER
 
 
 def _driver(
-    issue: list[int], hardware: Hardware, running: list[tuple[int, int]], schedule: Schedule
-) -> Iterator[int]:
+    commands: Sequence[Command], machine: Machine, running: dict[str, Ends], schedule: Schedule
+) -> Iterator[int | Ends]:
     """Enqueue all commands.
 
     Args:
-        issue: register accesses for each command.
-        running: a heap of (completion, index) of commands that have started; commands that have
-            ended are removed when the driver looks for them.
+        running: by queue, the commands that have started; those that have ended are removed when
+            the driver looks for them.
 
     Yields:
-        The cycle at which the driver continues once all earlier starts are known.
+        The cycle at which the driver continues once all earlier starts are known, or the queue that
+        it waits for: it continues at the first end of a command there.
     """
-    polls = hardware.completion == "polling"
+    entries = {each.name: each.entries for each in machine.queues}
+    asked = {each.name: ASKED[each.completion] for each in machine.queues}
+    queues = {each.name: engine.queue for engine in machine.engines for each in engine.streams}
+    left = dict.fromkeys(entries, 0)  # commands in each queue, as far as the driver knows
     time = 0
-    left = 0  # commands in the queue, as far as the driver knows
-    for index, accesses in enumerate(issue):
-        time += accesses - 1
+    for index, command in enumerate(commands):
+        queue = queues[command.stream]
+        time += command.issue - 1
         first = -1
-        if left == hardware.command_queue:
-            time += 1 if polls else 2
+        if left[queue] == entries[queue]:
+            time += asked[queue][0]
             yield time
-            left -= _take_ended(running, time)
-        if left == hardware.command_queue:
-            # Something runs, and what starts before its end on the same engine ends after it; on
-            # the other one only an end lets something start.
-            time, first = running[0]
-            time += 0 if polls else 2
+            left[queue] -= _take_ended(running[queue], time)
+        if left[queue] == entries[queue]:
+            yield running[queue]
+            time, first = running[queue][0]
+            time += asked[queue][1]
             yield time
-            left -= _take_ended(running, time)
+            left[queue] -= _take_ended(running[queue], time)
         time += 1
-        left += 1
+        left[queue] += 1
         schedule.stalled_by[index] = first
         schedule.enqueued[index] = time
     yield NEVER
 
 
-def _take_ended(running: list[tuple[int, int]], time: int) -> int:
+def _take_ended(running: Ends, time: int) -> int:
     ended = 0
     while running and running[0][0] <= time:
         heappop(running)
         ended += 1
     return ended
-
-
-def _dependencies(commands: Sequence[Command]) -> list[tuple[int, int, int]]:
-    """Return the newest older array command, load and store that each command conflicts with.
-
-    -1 stands for none. It is enough to wait for these, because the commands of a stream end in
-    order.
-    """
-    banks = max([(each.reads | each.writes).bit_length() for each in commands], default=0)
-    # The newest command of each stream that touches a bank, that reads it, and that writes it.
-    on_array, on_load, on_store = ([-1] * banks for _ in range(3))
-    to_array, to_load, to_store = ([-1] * banks for _ in range(3))
-    by_array, by_load, by_store = ([-1] * banks for _ in range(3))
-    # An array command and a transfer conflict in any shared bank, others if one of them reads
-    # what the other writes: those that both write do so in their order.
-    jobs = ((to_array, on_load, on_store), (by_array, on_load, on_store))
-    transfers = ((on_array, to_load, to_store), (on_array, by_load, by_store))
-    tables = {
-        "array": (on_array, to_array, by_array, *jobs),
-        "load": (on_load, to_load, by_load, *transfers),
-        "store": (on_store, to_store, by_store, *transfers),
-    }
-    bits: dict[int, list[int]] = {}
-    ranges: dict[str, list[tuple[int, int, int]]] = {"load": [], "store": []}
-    result = []
-    for index, command in enumerate(commands):
-        touched, read, written, if_writes, if_reads = tables[command.stream]
-        array = load = store = -1
-        for mask in (command.writes, command.reads):
-            if mask not in bits:
-                bits[mask] = [bank for bank in range(banks) if mask >> bank & 1]
-        for mask, (arrays, loads, stores) in (
-            (command.writes, if_writes),
-            (command.reads, if_reads),
-        ):
-            for bank in bits[mask]:
-                array = arrays[bank] if arrays[bank] > array else array
-                load = loads[bank] if loads[bank] > load else load
-                store = stores[bank] if stores[bank] > store else store
-        for bank in bits[command.reads]:
-            touched[bank] = read[bank] = index
-        for bank in bits[command.writes]:
-            touched[bank] = written[bank] = index
-        if command.bus is not None:
-            if command.stream == "load":
-                store = max(store, _newest_overlap(ranges["store"], command.bus))
-            else:
-                load = max(load, _newest_overlap(ranges["load"], command.bus))
-            ranges[command.stream].append((index, *command.bus))
-        result.append((array, load, store))
-    return result
-
-
-def _newest_overlap(ranges: list[tuple[int, int, int]], bus: tuple[int, int]) -> int:
-    for index, first, end in reversed(ranges):
-        if first < bus[1] and bus[0] < end:
-            return index
-    return -1

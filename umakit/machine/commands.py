@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from umakit.machine.clock import Command
 from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.description import Command
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.requirements import Transfer

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.accelerator_config import AcceleratorConfig
+from umakit.machine.description import Engine, Machine, Memory, Queue, Stream
 from umakit.machine.systolic import Dataflow
 
 
@@ -72,6 +74,19 @@ class Hardware:
     def bank_bytes(self) -> int:
         """The size of one bank of the scratchpad in bytes."""
         return self.scratchpad_bytes // self.scratchpad_banks
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The array and the DMA engine as a machine, with the streams array, load and store."""
+        transfers = (Stream("load", "load"), Stream("store", "store"))
+        return Machine(
+            (Memory("scratchpad", self.scratchpad_bytes, self.scratchpad_banks),),
+            (
+                Engine("array", (Stream("array", "compute"),), "commands", 1 + self.preload),
+                Engine("dma", transfers, "commands", 1 + self.outstanding),
+            ),
+            (Queue("commands", self.command_queue, self.completion),),
+        )
 
     @classmethod
     def of(cls, config: AcceleratorConfig) -> Hardware:

@@ -133,7 +133,7 @@ class TilePlanner:
     def predict(self, tiles: Tiles) -> Prediction:
         """Predict the cycles of a tiling on the simulated device, with the layer's lower bounds."""
         commands = commands_of(tiles, self.hardware, self.driver)
-        layer, ran = tiles.layer, run(commands, self.hardware)
+        layer, ran = tiles.layer, run(commands, self.hardware.machine)
         bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)
         return Prediction(ran.cycles + self.driver.finish, ran, bound)
 

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The description of a machine: its memories, engines, queues, and the commands that engines take.
+
+The clock, the explanation of idle cycles and the placement of tiles are functions of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from umakit.errors import AcceleratorConfigError
+
+Does = Literal["compute", "load", "store"]
+"""What the commands of a stream do: compute, or copy into or out of a memory of the machine."""
+
+Completion = Literal["interrupt", "polling", "stall"]
+"""How a driver waits for room in a queue."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory of the accelerator that holds tiles.
+
+    Attributes:
+        name: its name.
+        size: bytes of all banks together.
+        banks: number of banks of equal size.
+        exclusive: whether a bank serves one engine at a time; else engines that only read it may
+            share it.
+    """
+
+    name: str
+    size: int
+    banks: int = 1
+    exclusive: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.banks < 1 or self.size % self.banks:
+            raise _refusal(f"memory {self.name}: {self.size} B are not {self.banks} equal banks")
+
+    @property
+    def bank_bytes(self) -> int:
+        """The size of one bank in bytes."""
+        return self.size // self.banks
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of commands, which one engine has or several share.
+
+    Attributes:
+        name: its name.
+        entries: number of commands in it, which wait or run; 0 if the driver starts a command
+            after the previous one has ended, which then holds for all queues of the machine.
+        completion: what a driver does that knows of no free entry. "interrupt": it clears the
+            interrupt and reads the number of free entries, a cycle each; if there is none, it waits
+            for the end of a command of this queue and does both again. "polling": it reads that
+            number in every cycle. "stall": the access that enqueues lasts until an entry is free.
+    """
+
+    name: str
+    entries: int
+    completion: Completion = "interrupt"
+
+    def __post_init__(self) -> None:
+        if self.entries < 0:
+            raise _refusal(f"queue {self.name} has {self.entries} entries")
+        if self.completion not in get_args(Completion):
+            names = ", ".join(get_args(Completion))
+            raise _refusal(f"queue {self.name}: {self.completion} is not one of {names}")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Commands that start in the order in which the driver enqueues them.
+
+    Attributes:
+        name: its name; commands say which stream they belong to.
+        does: what they do.
+    """
+
+    name: str
+    does: Does
+
+    def __post_init__(self) -> None:
+        if self.does not in get_args(Does):
+            raise _refusal(f"stream {self.name} does {self.does}, not compute, load or store")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine, which runs one command after the other.
+
+    Attributes:
+        name: its name.
+        streams: the streams that it serves; of two commands that could start the older one does.
+        queue: name of the queue that its commands wait in.
+        depth: number of commands that it holds at a time. Only one of them occupies it, the others
+            are in their tail: with 1 a command starts after the end of the one before, with 2 in
+            its tail. Commands end in the order in which they started.
+    """
+
+    name: str
+    streams: tuple[Stream, ...]
+    queue: str
+    depth: int = 1
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise _refusal(f"engine {self.name} holds {self.depth} commands")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """An accelerator as a cost model sees it.
+
+    The driver enqueues commands one after the other, a cycle for each access of a register.
+    A command starts when it is the oldest of its stream, its engine can take it, and no older
+    command that has not ended conflicts with it. Two commands conflict if one writes a bank that
+    the other accesses, unless both only write it and are of one engine; commands of different
+    engines also if they share an exclusive bank.
+
+    Attributes:
+        memories: memories that hold tiles.
+        engines: engines. The idle cycles of the first stream that computes are the ones that
+            `Run.breakdown` explains.
+        queues: the engines' queues.
+
+    Raises:
+        AcceleratorConfigError: names do not agree, or no stream computes.
+    """
+
+    memories: tuple[Memory, ...]
+    engines: tuple[Engine, ...]
+    queues: tuple[Queue, ...]
+
+    def __post_init__(self) -> None:
+        for kind, names in {
+            "memories": [each.name for each in self.memories],
+            "engines": [each.name for each in self.engines],
+            "queues": [each.name for each in self.queues],
+            "streams": [each.name for each in self.streams],
+        }.items():
+            twice = _repeated(names)
+            if twice:
+                raise _refusal(f"two {kind} are called {twice}")
+        known = {each.name for each in self.queues}
+        for engine in self.engines:
+            if engine.queue not in known:
+                raise _refusal(f"engine {engine.name} waits in {engine.queue}, which is no queue")
+        if not any(each.does == "compute" for each in self.streams):
+            raise _refusal("no stream computes")
+        if len({each.entries == 0 for each in self.queues}) > 1:
+            raise _refusal("queues with and without entries do not go together")
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams of all engines, in their order."""
+        return tuple(stream for engine in self.engines for stream in engine.streams)
+
+    @cached_property
+    def explained(self) -> str:
+        """The name of the stream whose idle cycles are explained."""
+        return next(each.name for each in self.streams if each.does == "compute")
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether commands wait in queues; else each starts after the end of the one before."""
+        return any(each.entries for each in self.queues)
+
+    @cached_property
+    def first_banks(self) -> dict[str, int]:
+        """The number of each memory's first bank; the banks of all memories are numbered through.
+
+        Masks of `Command.reads` and `Command.writes` have a bit for each of them.
+        """
+        first, found = 0, {}
+        for memory in self.memories:
+            found[memory.name] = first
+            first += memory.banks
+        return found
+
+    @cached_property
+    def exclusive_banks(self) -> int:
+        """The bit mask of all banks that serve one engine at a time."""
+        return sum(
+            ((1 << memory.banks) - 1) << self.first_banks[memory.name]
+            for memory in self.memories
+            if memory.exclusive
+        )
+
+    def memory(self, name: str) -> Memory:
+        """Return the memory of a name.
+
+        Raises:
+            AcceleratorConfigError: there is none.
+        """
+        for memory in self.memories:
+            if memory.name == name:
+                return memory
+        raise _refusal(f"there is no memory {name}")
+
+    def banks(self, memory: str, start: int, size: int) -> int:
+        """Return the bit mask of the banks that bytes of a memory lie in.
+
+        Args:
+            memory: name of the memory.
+            start: offset of the first byte.
+            size: number of bytes, at least 1.
+        """
+        bank_bytes = self.memory(memory).bank_bytes
+        first, last = start // bank_bytes, (start + size - 1) // bank_bytes
+        return ((1 << (last - first + 1)) - 1) << (self.first_banks[memory] + first)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that the driver enqueues.
+
+    Attributes:
+        stream: name of the stream that it belongs to.
+        busy: cycles that it occupies its engine, at least 1.
+        tail: cycles after these until its effect is complete.
+        reads: bit mask of the banks that it reads, see `Machine.first_banks`.
+        writes: bit mask of the banks that it writes.
+        issue: register accesses by which the driver enqueues it, at least 1.
+        bus: first and end address of a load's or store's bytes on the bus, if transfers in the
+            other direction, or stores of other engines, may access them too.
+    """
+
+    stream: str
+    busy: int
+    tail: int
+    reads: int
+    writes: int
+    issue: int = 1
+    bus: tuple[int, int] | None = None
+
+
+def _repeated(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
+
+
+def _refusal(message: str) -> AcceleratorConfigError:
+    return AcceleratorConfigError(
+        message, where="description of the machine", fix="correct the Machine of the backend"
+    )
