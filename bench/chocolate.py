@@ -253,6 +253,7 @@ def result_of(
     """What is told of a layer that was compiled with these tilings and took so many cycles."""
     layer, tiles = Layer.of(composite), planner_of(backend).tiles_of(composite, tilings)
     prediction = planner_of(backend).predict(tiles)
+    assert prediction.run is not None  # the kit's own prediction has one
     held, bound = prediction.run.breakdown, prediction.bound
     height, width = layer.input_size
     rows, columns = layer.output_size

@@ -149,7 +149,7 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
     tiled = layer.tiled
     if tiled is None:
         return ["", "", "", "", "CPU" if layer.on_cpu else ""]
-    held = tiled.spent.bottleneck if layer.explanation else ""
+    held = tiled.spent.bottleneck if tiled.spent and layer.explanation else ""
     predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
     return [predicted, _percent(layer.difference), bound, _ratio(layer.ratio), held]
 

@@ -102,7 +102,7 @@ def test_the_search_finds_what_trying_everything_finds(name: str) -> None:
     cycles = [exact(what, tiling, SMALL) for tiling in every_tiling(what, SMALL)]
     known = [count for count in cycles if count is not None]
     best = min(known)
-    found = search(Problem(what, SMALL, DRIVER), Effort(64, 0), ThisProcess())
+    found = search(Problem(what, TilePlanner(SMALL, DRIVER)), Effort(64, 0), ThisProcess())
     assert exact(what, found.tiling, SMALL) == found.predicted
     assert found.bound <= best <= found.predicted <= 1.02 * best
     assert found.predicted <= found.default

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from umakit.errors import BackendError
 from umakit.machine.bound import Bound, lower_bound
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
@@ -41,14 +42,24 @@ class Prediction:
     """Predicted cycles of a tiled layer.
 
     Attributes:
-        cycles: cycles from the first register access to the last.
-        run: the simulated run of its commands.
+        cycles: cycles from the first register access to the last, at least 1.
+        run: the simulated run of its commands; None if the cycles were found in another way.
         bound: lower bounds that hold for all tilings.
+
+    Raises:
+        BackendError: the cycles are not a positive integer.
     """
 
     cycles: int
-    run: Run
+    run: Run | None
     bound: Bound
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cycles, int) or self.cycles < 1:
+            raise BackendError(
+                f"a planner predicted {self.cycles!r} cycles",
+                fix="let its predict return a Prediction with a positive int",
+            )
 
 
 class TilePlanner:
@@ -131,11 +142,22 @@ class TilePlanner:
         return self._defaults[layer]
 
     def predict(self, tiles: Tiles) -> Prediction:
-        """Predict the cycles of a tiling on the simulated device, with the layer's lower bounds."""
+        """Predict the cycles of a tiling on the simulated device, with the layer's lower bounds.
+
+        A planner may override this. Default tilings, tuning, records and reports then use what it
+        returns. The kit's estimate still proposes the tilings that are predicted, but excludes
+        none. Where `Prediction.run` is not what the cycles come from, reports do not say what the
+        array waits for.
+        """
         commands = commands_of(tiles, self.hardware, self.driver)
         layer, ran = tiles.layer, run(commands, self.hardware.machine)
         bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)
         return Prediction(ran.cycles + self.driver.finish, ran, bound)
+
+    @property
+    def has_own_predictions(self) -> bool:
+        """Whether `predict` is overridden, so that bounds by the kit's cost model do not hold."""
+        return getattr(self.predict, "__func__", None) is not TilePlanner.predict
 
     def _tiles(self, layer: Layer, tiling: Tiling) -> Tiles:
         return tiles_on(layer, tiling, self.hardware)
@@ -151,7 +173,7 @@ class TilePlanner:
             return tiling
         other = self._best_on(replace(hardware, command_queue=0), layer)
         cut = [each for each in (tiling, other) if each is not None]
-        return min(cut, key=lambda each: self.predict(self._tiles(layer, each)).cycles)
+        return min(cut, key=lambda each: prediction_of(self, self._tiles(layer, each)).cycles)
 
     def _best_on(self, hardware: Hardware, layer: Layer) -> Tiling | None:
         """Prefer several buffers, and whole rows, which take the fewest transfers, if they fit."""
@@ -173,7 +195,7 @@ class TilePlanner:
             commands += each.commands
             if commands > FINALISTS_COMMANDS:
                 break
-            cycles = self.predict(self._tiles(layer, each.tiling)).cycles
+            cycles = prediction_of(self, self._tiles(layer, each.tiling)).cycles
             if least is None or cycles < least:
                 best, least = each.tiling, cycles
         return best
@@ -181,6 +203,21 @@ class TilePlanner:
     def _smallest(self, layer: Layer) -> Tiling:
         unit = axis_unit(layer, self.hardware, OUTPUT_CHANNELS)
         return Tiling(self.hardware.dataflows[0], 1, 1, unit, 1, AXES, 1)
+
+
+def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:
+    """Return what a planner predicts for a tiling.
+
+    Raises:
+        BackendError: its `predict` is overridden and does not return a prediction.
+    """
+    found = planner.predict(tiles)
+    if not isinstance(found, Prediction):
+        raise BackendError(
+            f"predict of {type(planner).__name__} returned {type(found).__name__}",
+            fix="let it return an umakit.machine.Prediction",
+        )
+    return found
 
 
 def _sees_padding_only(layer: Layer, axis: int) -> bool:

@@ -15,6 +15,7 @@ from umakit.devices.run import LayerProfile, RunResult, run_library, select_inpu
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner
+from umakit.machine.planner import prediction_of
 from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
@@ -176,7 +177,7 @@ def _tiled(
     if composite is None or planner is None:
         return None
     tiles = planner.tiles_of(composite, program.planned[target].tilings)
-    prediction = planner.predict(tiles)
+    prediction = prediction_of(planner, tiles)
     return TiledLayer(
         tiling=describe_tiling(tiles),
         dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
@@ -185,12 +186,15 @@ def _tiled(
         predicted_cycles=prediction.cycles,
         compute_bound=prediction.bound.compute,
         memory_bound=prediction.bound.memory,
-        spent=_spent(prediction),
+        spent=_spent(prediction, planner),
     )
 
 
-def _spent(prediction: Prediction) -> Spent:
-    cycles = prediction.run.breakdown
+def _spent(prediction: Prediction, planner: TilePlanner) -> Spent | None:
+    run, finish = prediction.run, planner.driver.finish
+    if run is None or prediction.cycles != run.cycles + finish:
+        return None  # the planner predicts in a way of its own
+    cycles = run.breakdown
     return Spent(
         full_array=prediction.bound.compute,
         partial_array=cycles.compute - prediction.bound.compute,
@@ -198,7 +202,7 @@ def _spent(prediction: Prediction) -> Spent:
         loads=cycles.load,
         stores=cycles.store,
         # When everything is done, the driver still closes the layer.
-        driver=cycles.driver + prediction.cycles - cycles.cycles,
+        driver=cycles.driver + finish,
     )
 
 

@@ -76,9 +76,9 @@ def describe_bottleneck(layer: LayerFigures, cells: int) -> str:
         cells: number of cells of the accelerator's array.
     """
     ratio = layer.ratio
-    if layer.tiled is None or ratio is None or ratio <= NEAR_THE_BOUND:
+    spent = layer.tiled.spent if layer.tiled else None
+    if spent is None or ratio is None or ratio <= NEAR_THE_BOUND:
         return ""
-    spent = layer.tiled.spent
     return f"{spent.bottleneck}: {_details(spent, layer, cells)}"
 
 

@@ -94,7 +94,8 @@ class TiledLayer:
         predicted_cycles: cycles by the cost model.
         compute_bound: cycles if every cell of the array is used in every cycle.
         memory_bound: cycles to move inputs, weights and results once.
-        spent: the predicted cycles by the state of the array.
+        spent: the predicted cycles by the state of the array; None if the planner predicts them
+            in a way of its own.
     """
 
     tiling: str
@@ -104,7 +105,7 @@ class TiledLayer:
     predicted_cycles: int
     compute_bound: int
     memory_bound: int
-    spent: Spent
+    spent: Spent | None
 
     @property
     def bound(self) -> int:
@@ -195,7 +196,7 @@ class LayerFigures:
                 "bound": self.tiled.bound,
                 "difference_percent": self.difference,
                 "simulated_over_bound": self.ratio,
-                "held_by": self.tiled.spent.bottleneck,
+                "held_by": self.tiled.spent.bottleneck if self.tiled.spent else None,
                 "explanation": self.explanation,
             }
         return view
@@ -205,6 +206,12 @@ def _sum(figures: Iterable[int | None]) -> int | None:
     """Return the sum of figures; None if there are none, or one is unknown."""
     values = list(figures)
     return sum(value for value in values if value) if values and None not in values else None
+
+
+def _all_spent(spent: Sequence[Spent]) -> Spent:
+    """Return the sums of each part."""
+    parts = zip(*(asdict(each).values() for each in spent), strict=True)
+    return Spent(*map(sum, parts)) if spent else Spent(0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -217,7 +224,7 @@ class Total:
         macs: multiply-accumulates.
         predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if
             one of the layers was not measured.
-        spent: the predicted cycles by the state of the array.
+        spent: the predicted cycles by the state of the array; None if unknown for one of them.
     """
 
     name: str
@@ -227,13 +234,13 @@ class Total:
     clock_cycles: int | None
     bound: int
     moved_bytes: int | None
-    spent: Spent
+    spent: Spent | None
 
     @classmethod
     def of(cls, name: str, layers: Sequence[LayerFigures]) -> Total:
         """Return the totals over the tiled layers among some layers."""
         tiled = [(layer, layer.tiled) for layer in layers if layer.tiled is not None]
-        spent = [asdict(each.spent).values() for _, each in tiled]
+        spent = [each.spent for _, each in tiled]
         return cls(
             name,
             len(tiled),
@@ -242,7 +249,7 @@ class Total:
             clock_cycles=_sum(layer.clock_cycles for layer, _ in tiled),
             bound=sum(each.bound for _, each in tiled),
             moved_bytes=_sum(layer.moved_bytes for layer, _ in tiled),
-            spent=Spent(*map(sum, zip(*spent, strict=True))) if spent else Spent(0, 0, 0, 0, 0, 0),
+            spent=_all_spent([each for each in spent if each]) if None not in spent else None,
         )
 
     @property

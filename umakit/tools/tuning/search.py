@@ -2,8 +2,8 @@
 """The search for a layer's best tiling.
 
 1. All tilings of nearly equal parts by the estimate. Tilings whose lower bound is not below the
-   default's cycles are omitted.
-2. The best of them with the exact cycles of the cost model.
+   default's cycles are omitted, unless the planner's predictions are its own.
+2. The best of them with the exact cycles of the cost model: what the planner predicts.
 3. Starting from the best of these, all tilings that differ along one axis, including unequal parts,
    as long as that finds better ones.
 4. The best few in the simulator.
@@ -21,7 +21,8 @@ from pathlib import Path
 from umakit.backend.base import UMABackend
 from umakit.backend.registry import load_backend_folder
 from umakit.lower.tiling_records import Effort
-from umakit.machine import DriverCosts, Hardware, Layer, TilePlanner, Tiling
+from umakit.machine import Hardware, Layer, TilePlanner, Tiling
+from umakit.machine.planner import prediction_of
 from umakit.machine.selection import (
     MOST_COMMANDS,
     Candidate,
@@ -41,6 +42,10 @@ BATCH = 32
 TILINGS_PER_TASK = 4
 """Number of tilings that one process simulates at a time."""
 
+NEIGHBOURS = 4
+"""Number of the best tilings by the estimate that are kept of each kind of neighbours, unless the
+planner's predictions are its own: then the estimate may be far from them."""
+
 STARTS = 3
 """Number of best tilings whose neighbours are searched."""
 
@@ -51,18 +56,50 @@ ROUNDS = 8
 """Maximum number of rounds in which neighbours are searched."""
 
 
+_backends: dict[str, UMABackend] = {}
+_loading = threading.Lock()
+"""Lock for loading backends: a cluster worker may have several threads, which share them."""
+
+
+def _backend_in(folder: str) -> UMABackend:
+    """Return the backend of a folder, which is loaded once."""
+    with _loading:
+        if folder not in _backends:
+            _backends[folder] = load_backend_folder(Path(folder))
+        return _backends[folder]
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A layer on an accelerator."""
+    """A layer on an accelerator.
+
+    Attributes:
+        layer: the layer.
+        given: the planner that cuts it; None in another process if its class or one of its methods
+            is the backend's own, which that process loads from the backend's folder.
+        folder: folder of the backend; empty if there is none.
+    """
 
     layer: Layer
-    hardware: Hardware
-    driver: DriverCosts
+    given: TilePlanner | None
+    folder: str = ""
 
     @property
     def planner(self) -> TilePlanner:
-        """Return a planner for the accelerator."""
-        return TilePlanner(self.hardware, self.driver)
+        """The planner of the accelerator."""
+        planner = self.given or _backend_in(self.folder).tiling
+        assert planner is not None  # the backend registered it in this process too
+        return planner
+
+    @property
+    def hardware(self) -> Hardware:
+        """The accelerator."""
+        return self.planner.hardware
+
+    def __reduce__(self) -> tuple[type[Problem], tuple[Layer, TilePlanner | None, str]]:
+        planner = self.given
+        is_kits = type(planner) is TilePlanner and not any(map(callable, vars(planner).values()))
+        return Problem, (self.layer, planner if is_kits else None, self.folder)
 
 
 @dataclass(frozen=True)
@@ -104,16 +141,13 @@ class Best:
     seen: int
 
 
-def search(
-    problem: Problem, effort: Effort, workers: Workers, folder: str = "", tell: Tell | None = None
-) -> Best:
+def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None = None) -> Best:
     """Search the best tiling of a layer.
 
     Args:
         problem: the layer and its accelerator.
         effort: extent of the search.
         workers: workers that run the tasks.
-        folder: folder of the backend, for the simulator.
         tell: callback with the progress.
 
     Raises:
@@ -124,7 +158,7 @@ def search(
     default = planner.default(problem.layer)
     if default is None:
         raise ValueError("the layer does not fit in any way")
-    found = planner.predict(tiles_on(problem.layer, default, problem.hardware))
+    found = prediction_of(planner, tiles_on(problem.layer, default, problem.hardware))
     walk = _Walk(problem, effort, workers, tell or (lambda progress: None), default)
     walk.cycles[default] = found.cycles
     walk.space()
@@ -134,7 +168,7 @@ def search(
     if effort.simulate:
         finalists = ranked[: effort.simulate]
         walk.report(f"simulating {len(finalists)}")
-        tasks = [(folder, problem.layer, each) for each in finalists]
+        tasks = [(problem.folder, problem.layer, each) for each in finalists]
         cycles = list(workers.map(simulate, tasks))
         measured = [(c, n) for n, c in enumerate(cycles) if c is not None]
         if measured:
@@ -145,8 +179,9 @@ def search(
 
 def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[list[Candidate], int]:
     """A task: the best tilings of a part of the space by the estimate, and the number seen."""
-    layer, hardware, driver = problem.layer, problem.hardware, problem.driver
-    found = best_tilings(space, layer, hardware, driver, keep, below)
+    planner = problem.planner
+    limit = None if planner.has_own_predictions else below
+    found = best_tilings(space, problem.layer, planner.hardware, planner.driver, keep, limit)
     return found.candidates, found.seen
 
 
@@ -154,20 +189,12 @@ def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
     """A task: the exact cycles of tilings."""
     planner = problem.planner
     tiles = [tiles_on(problem.layer, tiling, problem.hardware) for tiling in tilings]
-    return [planner.predict(each).cycles for each in tiles]
-
-
-_backends: dict[str, UMABackend] = {}
-_loading = threading.Lock()
-"""Lock for loading backends: a cluster worker may have several threads, which share them."""
+    return [prediction_of(planner, each).cycles for each in tiles]
 
 
 def simulate(folder: str, layer: Layer, tiling: Tiling) -> int | None:
     """A task: the cycles of a tiling in a backend's simulator; None without a simulator."""
-    with _loading:
-        if folder not in _backends:
-            _backends[folder] = load_backend_folder(Path(folder))
-    return simulated_cycles(_backends[folder], layer, tiling)
+    return simulated_cycles(_backend_in(folder), layer, tiling)
 
 
 @dataclass
@@ -187,6 +214,11 @@ class _Walk:
     default: Tiling
     cycles: dict[Tiling, int] = field(default_factory=dict)
     seen: int = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether bounds do not hold, because the planner's predictions are its own."""
+        return self.problem.planner.has_own_predictions
 
     @property
     def best(self) -> int:
@@ -231,7 +263,8 @@ class _Walk:
                 return
             started.update(starts)
             parts = [part for tiling in starts for part in neighbours(tiling, layer, hardware)]
-            self._run(self._candidates(parts, TILINGS_PER_TASK), BATCH)
+            keep = self.effort.clock if self.is_own else NEIGHBOURS
+            self._run(self._candidates(parts, keep), max(BATCH, keep))
 
     def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
         """Return the best candidates of parts of the space, best first."""
@@ -252,7 +285,7 @@ class _Walk:
         }
         left = list(fresh.values())[:most]
         while left:
-            batch = [each for each in left[:BATCH] if each.bound < self.wanted]
+            batch = [each for each in left[:BATCH] if self.is_own or each.bound < self.wanted]
             left = left[BATCH:]
             chunks = [
                 [each.tiling for each in batch[start : start + TILINGS_PER_TASK]]

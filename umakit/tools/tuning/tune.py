@@ -119,10 +119,8 @@ def tune_model(
             tuned = TunedLayer(existing, 0)
         else:
             report = partial(LayerProgress, number, len(layers), layer, operators)
-            problem = Problem(layer, planner.hardware, planner.driver)
-            best = search(
-                problem, effort, workers or ThisProcess(), str(backend.folder), _chain(report, tell)
-            )
+            problem = Problem(layer, planner, str(backend.folder))
+            best = search(problem, effort, workers or ThisProcess(), _chain(report, tell))
             record = Record(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
