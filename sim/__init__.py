@@ -14,6 +14,8 @@ __all__ = [
     "COMMON_SOURCES",
     "KINDS",
     "MOCK_SOURCES",
+    "PROGRAM_HEADERS",
+    "PROGRAM_SOURCES",
     "SIMULATOR_HEADERS",
     "SIMULATOR_SOURCES",
     "Kind",
@@ -112,6 +114,18 @@ BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
 
 #: C files that replace the simulator in tests of drivers.
 MOCK_SOURCES: tuple[str, ...] = ("mock/umakit_device_mock.c",)
+
+#: C files of a simulator that is a program, for hosts with POSIX.
+PROGRAM_SOURCES: tuple[str, ...] = (
+    "program/umakit_child_process.c",
+    "program/umakit_simulator_program.c",
+)
+
+#: Headers of `PROGRAM_SOURCES`.
+PROGRAM_HEADERS: tuple[str, ...] = (
+    "include/umakit/child_process.h",
+    "include/umakit/simulator_program.h",
+)
 
 #: Integer arithmetic of quantized operators, for drivers, devices and generated code alike.
 ARITHMETIC_HEADER = "include/umakit/requantize.h"

@@ -90,7 +90,11 @@ def below(*folders: str, suffixes: str) -> set[str]:
 
 SHIPPED = {
     "templates": (("templates",), r"\.(j2|py)$", "umakit/"),
-    "the simulator": (("sim/src", "sim/include", "sim/board", "sim/mock"), r"\.[ch]$", "umakit/"),
+    "the simulator": (
+        ("sim/src", "sim/include", "sim/board", "sim/mock", "sim/program"),
+        r"\.[ch]$",
+        "umakit/",
+    ),
     "register maps": (("sim/registers",), r"\.toml$", "umakit/"),
     "the backends": (("backends",), r"\.(py|c|h|toml|md)$", "umakit/"),
     "the command line": (("cli",), r"\.py$", "umakit/"),

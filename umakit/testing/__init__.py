@@ -2,17 +2,25 @@
 """Testing of backends: compile networks, run them, and compare with a reference.
 
 `compile_and_run` does all of that for an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make
-small ones.
+small ones. Names are imported when they are first used: simulators in Python import
+`umakit.testing.simulator_program` and need no TVM.
 """
 
-from umakit.testing.example_networks import QuantizedNetwork
-from umakit.testing.harness import (
-    AOTModel,
-    AOTReport,
-    compile_and_run,
-    conv2d_model,
-    llvm_runner,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from umakit.imports.on_use import imported_on_use
+
+if TYPE_CHECKING:
+    from umakit.testing.example_networks import QuantizedNetwork
+    from umakit.testing.harness import (
+        AOTModel,
+        AOTReport,
+        compile_and_run,
+        conv2d_model,
+        llvm_runner,
+    )
 
 __all__ = [
     "AOTModel",
@@ -22,3 +30,15 @@ __all__ = [
     "conv2d_model",
     "llvm_runner",
 ]
+
+__getattr__ = imported_on_use(
+    __name__,
+    {
+        "AOTModel": "umakit.testing.harness",
+        "AOTReport": "umakit.testing.harness",
+        "QuantizedNetwork": "umakit.testing.example_networks",
+        "compile_and_run": "umakit.testing.harness",
+        "conv2d_model": "umakit.testing.harness",
+        "llvm_runner": "umakit.testing.harness",
+    },
+)

@@ -123,7 +123,7 @@ struct umakit_event {
 void umakit_host_event(umakit_host *host, const struct umakit_event *event);
 
 /* The simulator itself cannot go on: say why in one sentence without a full stop, of at
- * most 199 bytes. The first one counts. From then on registers read as all ones, waits
+ * most 511 bytes. The first one counts. From then on registers read as all ones, waits
  * fail with UMAKIT_DEVICE_ERROR, the table's functions are not called any more, and `uma run`
  * ends with the sentence. */
 void umakit_host_fail(umakit_host *host, const char *sentence);

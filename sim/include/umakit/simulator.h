@@ -136,7 +136,7 @@ struct umakit_simulator_event_record {
     uint64_t first_cycle;
 };
 
-#define UMAKIT_FAILURE_BYTES 200u
+#define UMAKIT_FAILURE_BYTES 512u
 
 struct umakit_device {
     const struct umakit_own_simulator *operations; /* NULL: not initialised, or failed */
