@@ -33,13 +33,13 @@ int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const v
     return status;
 }
 
-/* Copy a text that may be longer than `bytes` - 1; NULL is empty. */
+/* Copy a text that may be longer than `bytes` - 1, in one line; NULL is empty. */
 static void copy_text(char *to, size_t bytes, const char *from)
 {
     size_t i = 0u;
 
     for (; from != NULL && from[i] != '\0' && i < bytes - 1u; ++i) {
-        to[i] = from[i];
+        to[i] = (unsigned char)from[i] < 32u ? ' ' : from[i];
     }
     to[i] = '\0';
 }

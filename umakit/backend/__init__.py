@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         DmaSection,
         MemorySection,
     )
+    from umakit.machine.simulator_config import SimulatorSection
     from umakit.registration.backend import PassPhase, Pattern
     from umakit.registration.strategy import OpStrategy
     from umakit.registration.target import create_target, target_attributes
@@ -38,6 +39,7 @@ __all__ = [
     "OpStrategy",
     "PassPhase",
     "Pattern",
+    "SimulatorSection",
     "UMABackend",
     "create_target",
     "find_backend",
@@ -56,6 +58,7 @@ __getattr__ = imported_on_use(
         "DeviceSection": "umakit.machine.accelerator_config",
         "DmaSection": "umakit.machine.accelerator_config",
         "MemorySection": "umakit.machine.accelerator_config",
+        "SimulatorSection": "umakit.machine.simulator_config",
         "OpStrategy": "umakit.registration.strategy",
         "PassPhase": "umakit.registration.backend",
         "Pattern": "umakit.registration.backend",

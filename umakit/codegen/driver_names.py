@@ -20,8 +20,15 @@ INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 
 
 def is_simulated(backend: Backend) -> bool:
-    """Whether umakit simulates the device of a backend on the host."""
+    """Whether a simulator answers for the device of a backend on the host."""
     return backend.configuration.device.simulator != "none"
+
+
+def kit_simulator(backend: Backend) -> str | None:
+    """Return the kind of umakit's simulator that answers, a key of `sim.KINDS`; None if none of
+    umakit's does."""
+    kind: str = backend.configuration.device.simulator
+    return kind if kind not in ("none", "own") else None
 
 
 def device_file(backend: str, suffix: str) -> str:
@@ -81,7 +88,7 @@ def _included(backend: Backend, name: str, driver_file: str) -> str | None:
         posixpath.normpath(header): exported_path(backend, header)
         for header in backend.driver.headers
     }
-    if is_simulated(backend):
+    if kit_simulator(backend):
         device = device_file(backend.target_name, "h")
         headers.setdefault(PurePosixPath(device).name, device)
     for folder in (posixpath.dirname(driver_file), ""):
@@ -107,7 +114,7 @@ def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:
     """
     names: list[str] = []
     for name, backend in sorted(backends.items()):
-        names += [f"{name}_device", f"{name}_counters"]
+        names += [f"{name}_device", f"{name}_counters", f"{name}_simulator"]
         if backend.completion is not None:
             names.append(backend.completion)
         for header in backend.driver.headers:

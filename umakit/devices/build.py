@@ -9,11 +9,20 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from umakit.devices import HOST, Device
 from umakit.devices.device import SUPPORT
 from umakit.devices.objects import modified, with_shared_objects
+from umakit.devices.simulators import (
+    Simulator,
+    check_simulators,
+    link_as_cxx,
+    missing_table,
+    simulator_objects,
+    simulators_of,
+)
 from umakit.errors import BuildError
 from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
@@ -44,7 +53,13 @@ OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) byte")
 """Form of the message of GNU's linker for a program that is too large."""
 
 
-def compile_c(sources: list[Path], output: Path, flags: list[str], device: Device = HOST) -> None:
+def compile_c(
+    sources: list[Path],
+    output: Path,
+    flags: list[str],
+    device: Device = HOST,
+    simulators: Sequence[Simulator] = (),
+) -> None:
     """Compile and link C sources.
 
     Args:
@@ -52,6 +67,7 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
         output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
         device: the device that it will run on.
+        simulators: the library's simulators that are not umakit's, which may be in C++.
 
     Raises:
         BuildError: there is no compiler, the program is too large, or the compiler reported an
@@ -59,13 +75,25 @@ def compile_c(sources: list[Path], output: Path, flags: list[str], device: Devic
     """
     compiler = device.compiler()
     name, folder = shlex.join(compiler), sources[0].parent
+    check_simulators(simulators, device)
 
     def run(command: list[str]) -> None:
         call_compiler(command, name, folder, device)
 
+    def run_any(command: Sequence[str], arguments: list[str]) -> None:
+        of = next((each for each in simulators if f"{each.folder}/" in " ".join(arguments)), None)
+        call_compiler(
+            [*command, *arguments], shlex.join(command), of.folder if of else folder, device
+        )
+
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
+    files += simulator_objects(simulators, flags, device, run_any)
+    libraries = [*(argument for each in simulators for argument in each.linking()), "-lm"]
+    if any(each.is_cxx for each in simulators):
+        link_as_cxx(files, [*compiler, *FLAGS, *flags], output, libraries, device, run_any)
+        return
     linked = map(file_argument, files)
-    run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), "-lm"])
+    run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *libraries])
 
 
 def file_argument(path: Path) -> str:
@@ -128,6 +156,8 @@ def _missing(device: Device, messages: str) -> str:
         return "if it is a driver's, name it in _register_driver of the backend, and compile again"
     if device.packages and MISSING_PACKAGE.search(messages):
         return f"on Debian: apt-get install {' '.join(device.packages)}"
+    if missing_table(messages):
+        return missing_table(messages)
     if UNDEFINED_IN_DRIVER.search(messages):
         return "if a driver has it, name its C file in _register_driver of the backend"
     return ""
@@ -168,7 +198,11 @@ def build_runner(
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
-    program = _build_folder(library, device) / f"run-{_fingerprint(library, flags, device)}"
+    simulators = simulators_of(library)
+    check_simulators(simulators, device)
+    digests = [each.digest().hex() for each in simulators]
+    fingerprint = _fingerprint(library, [*flags, *digests], device)
+    program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
         return program
     programs = sorted(program.parent.glob(f"run-{'[0-9a-f]' * 16}"), key=modified)
@@ -176,7 +210,7 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        compile_c(sources, built, flags, device)
+        compile_c(sources, built, flags, device, simulators)
         built.replace(program)
     return program
 

@@ -21,6 +21,7 @@ TOOLCHAINS = Path(__file__).parent / "cmake"
 BARE_METAL_PLATFORM = ("platform_semihosting.c", "semihosting.c")
 
 HOST_COMPILERS = ("cc", "gcc", "clang")
+HOST_CXX_COMPILERS = ("c++", "g++", "clang++")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,31 @@ class Device:
         self._require(self.command)
         return [self.command, *self.architecture]
 
+    def cxx_compiler(self, what: str) -> list[str]:
+        """The C++ compiler and its flags for the processor.
+
+        Args:
+            what: what is in C++, for messages.
+
+        Raises:
+            BuildError: the device has no C++, or the compiler is not installed.
+        """
+        if not self.command:
+            return _host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
+        if self.is_bare_metal:
+            raise BuildError(
+                f"{what} is in C++, which {self.name} has no library for",
+                fix="run it on the host, or write it in C",
+            )
+        command = f"{self.command.removesuffix('gcc')}g++"
+        if shutil.which(command) is None:
+            package = next((f"g++{name[3:]}" for name in self.packages if name[:4] == "gcc-"), "")
+            raise BuildError(
+                f"{what} is in C++, and {command} for {self.name} is not installed",
+                fix=f"on Debian: apt-get install {package}, or run it on the host",
+            )
+        return [command, *self.architecture]
+
     def check_emulator(self) -> None:
         """Check that the emulator is installed.
 
@@ -125,16 +151,19 @@ class Device:
             )
 
 
-def _host_compiler() -> list[str]:
-    chosen = os.environ.get("CC", "")
+def _host_compiler(
+    variable: str = "CC", names: Sequence[str] = HOST_COMPILERS, language: str = "C"
+) -> list[str]:
+    chosen = os.environ.get(variable, "")
     try:
         command = shlex.split(chosen)
     except ValueError as error:
-        raise BuildError(f"CC={chosen!r} cannot be read: {error}") from None
+        raise BuildError(f"{variable}={chosen!r} cannot be read: {error}") from None
     if command:
         return command
-    for name in HOST_COMPILERS:
+    for name in names:
         found = shutil.which(name)
         if found:
             return [found]
-    raise BuildError("there is no C compiler", fix="install gcc or clang, or set CC")
+    tools = "gcc or clang" if language == "C" else "g++ or clang++"
+    raise BuildError(f"there is no {language} compiler", fix=f"install {tools}, or set {variable}")

@@ -56,8 +56,8 @@ def with_shared_objects(
     Raises:
         BuildError: the compiler refused a shared file.
     """
-    wanted = [*compiler, *_compiling(flags), f"-I{RUNTIME}"]
-    start = repr([*wanted, _version(compiler[0])]).encode()
+    wanted = [*compiler, *of_no_model(flags), f"-I{RUNTIME}"]
+    start = repr([*wanted, version_of(compiler[0])]).encode()
     headers = {folder: _headers(folder) for folder in {source.parent for source in sources}}
 
     def replaced(source: Path) -> Path:
@@ -71,17 +71,23 @@ def with_shared_objects(
     return [replaced(source) for source in sources]
 
 
-def _compiling(flags: Sequence[str]) -> list[str]:
+def compiling(flags: Sequence[str]) -> list[str]:
+    """Return the flags without those that only the linker reads."""
     kept, previous = [], ""
     for flag in flags:
-        if previous != "-T" and not flag.startswith((*FOR_LINKING, *OF_A_MODEL)):
+        if previous != "-T" and not flag.startswith(FOR_LINKING):
             kept.append(flag)
         previous = flag
     return kept
 
 
+def of_no_model(flags: Sequence[str]) -> list[str]:
+    """Return the flags without those of a model and those that only the linker reads."""
+    return [flag for flag in compiling(flags) if not flag.startswith(OF_A_MODEL)]
+
+
 @functools.cache
-def _version(compiler: str) -> tuple[int, int]:
+def version_of(compiler: str) -> tuple[int, int]:
     """What changes when another version of a compiler is installed."""
     found = shutil.which(compiler)
     status = Path(found).stat() if found else None
@@ -122,8 +128,23 @@ def _is_shared(source: Path) -> bool:
 
 def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:
     """Return the object of a shared file, compiled unless it is in the cache."""
+
+    def compile_to(output: Path) -> None:
+        run([*wanted, "-c", str(source.absolute()), "-o", str(output)])
+
+    return cached_object(source.stem, digest, compile_to)
+
+
+def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) -> Path:
+    """Return an object of the cache, compiled unless it is there.
+
+    Args:
+        stem: name of the source without its suffix.
+        digest: digest of all that the object depends on.
+        compile_to: compiles the source to a path; raises `BuildError`.
+    """
     folder = cache_folder("objects")
-    cached = folder / f"{source.stem}-{digest}.o"
+    cached = folder / f"{stem}-{digest}.o"
     if cached.exists():
         with contextlib.suppress(OSError):
             os.utime(cached)  # used: it is kept
@@ -131,7 +152,7 @@ def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> P
     _delete_old(folder)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         built = Path(temporary) / cached.name
-        run([*wanted, "-c", str(source.absolute()), "-o", str(built)])
+        compile_to(built)
         built.replace(cached)
     return cached
 

@@ -31,7 +31,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 STREAMS = ("load", "array", "store")
-"""Streams of the commands of a simulated systolic array, by stream number."""
+"""Engines of the commands of libraries that say them by number, as umakit wrote them until 0.1."""
 
 MOST_COMMANDS = 65_536
 """Maximum number of commands per layer that are recorded."""
@@ -39,28 +39,30 @@ MOST_COMMANDS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
-    """The times of a command of a simulated systolic array, in cycles since the layer's begin.
+    """The times of a command of a simulated accelerator, in cycles since the layer's begin.
 
     Attributes:
-        stream: one of `STREAMS`.
+        stream: name of its engine, for example `load`.
         start: its first cycle.
         busy_end: the cycle after the last one in which it occupied its engine.
         completion: the cycle from which its effect is visible.
+        label: what the engine did, in the words of the simulator; may be empty.
     """
 
     stream: str
     start: int
     busy_end: int
     completion: int
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class LayerProfile:
     """Measurements of one layer in one inference.
 
-    Figures of accelerators are None if they are not measured, because umakit does not simulate the
-    layer's accelerator, or any accelerator of the network. They are 0 for layers on the CPU of a
-    network with simulated accelerators.
+    Figures of accelerators are None if they are not measured, because no simulator answers for the
+    layer's accelerator, or for any accelerator of the network, or because it does not count them.
+    For layers on the CPU they are what the simulated accelerators count meanwhile, mostly 0.
 
     Attributes:
         name: name of the layer.
@@ -71,7 +73,7 @@ class LayerProfile:
             those in which the device waited for the driver.
         cycles: cycles in which an engine of the device was busy.
         array_cycles: cycles in which the array was busy.
-        dma_cycles: cycles in which the DMA engine was busy; 0 without a DMA engine.
+        dma_cycles: cycles in which a DMA engine was busy; 0 without a DMA engine.
         moved_bytes: bytes that the device moved over the bus.
         seconds: processor time, for offloaded layers that of the simulator; None on devices
             without meaningful times.
@@ -216,7 +218,7 @@ def run_library(
     return RunResult(
         outputs,
         times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
-        layers=_profiles(machine, description, report["layers"], count * repeat, _recorded(lines))
+        layers=_profiles(machine, description, report, count * repeat, _recorded(lines))
         if profile
         else (),
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
@@ -247,6 +249,12 @@ def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -
     except (IndexError, json.JSONDecodeError):
         detail = messages.strip() or "it printed nothing"
         raise DeviceError(f"the program failed: {detail}", where=where) from None
+    if report["status"] != 0 and "simulator" in report:
+        raise DeviceError(
+            f"the simulator of {report['simulator']} failed: {report['message']}",
+            where=f"inference {report['inference']}",
+            status=int(report["status"]),
+        )
     if report["status"] != 0:
         raise DeviceError(
             f"the run stopped with status {report['status']}: {report['message']}",
@@ -277,7 +285,7 @@ def _read_outputs(
 def _profiles(
     device: Device,
     description: Mapping[str, Any],
-    measured: Sequence[Mapping[str, Any]],
+    report: Mapping[str, Any],
     runs: int,
     recorded: Mapping[int, tuple[tuple[CommandTimes, ...], int]],
 ) -> tuple[LayerProfile, ...]:
@@ -285,10 +293,11 @@ def _profiles(
     simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
     commands = [recorded.get(number, ((), 0)) for number in range(len(layers))]
 
-    unknown = {backend["name"] for backend in description["backends"]} - simulated
+    uncounted = report.get("unknown", {})
 
     def counted(layer: Mapping[str, Any], figures: Mapping[str, Any], name: str) -> int | None:
-        is_known = simulated and layer["where"] not in unknown
+        counting = {target for target in simulated if name not in uncounted.get(target, ())}
+        is_known = layer["where"] in counting or (layer["where"] == "cpu" and counting)
         return round(figures[name] / runs) if is_known else None
 
     return tuple(
@@ -309,7 +318,7 @@ def _profiles(
             commands=kept,
             commands_left_out=left_out,
         )
-        for layer, figures, (kept, left_out) in zip(layers, measured, commands, strict=True)
+        for layer, figures, (kept, left_out) in zip(layers, report["layers"], commands, strict=True)
     )
 
 
@@ -320,12 +329,17 @@ def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...],
     layer = 0
     for line in lines:
         word, _, rest = line.partition(" ")
-        if word == "commands":
+        if word in ("events", "commands"):
             layer, count = map(int, rest.split())
             counts[layer] = counts.get(layer, 0) + count
+        elif word == "event":
+            first, busy_end, last, texts = rest.split(" ", 3)
+            engine, _, label = texts.partition("\t")
+            times = CommandTimes(engine, int(first), int(busy_end), int(last), label)
+            kept.setdefault(layer, []).append(times)
         elif word == "command":
-            stream, *times = map(int, rest.split())
-            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], *times))
+            stream, start, end, completion = map(int, rest.split())
+            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], start, end, completion))
     return {
         layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
         for layer, commands in kept.items()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.inputs import check_inputs
+from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata, read_weights, weights_path
@@ -43,7 +44,8 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     arrays = [batch[0] for batch in batches]
     with temporary_folder("umakit-unpacked-") as temporary:
         shared = temporary / "library.so"
-        compile_c(library_sources(library), shared, ["-shared", "-fPIC"])
+        sources, flags = library_sources(library), ["-shared", "-fPIC"]
+        compile_c(sources, shared, flags, simulators=simulators_of(library))
         binary = ctypes.CDLL(str(shared))
         function = getattr(binary, f"{interface}_run_unpacked")
         function.restype = ctypes.c_int32

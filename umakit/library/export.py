@@ -21,6 +21,7 @@ from umakit.codegen.driver_names import (
     exported_includes,
     exported_path,
     is_simulated,
+    kit_simulator,
 )
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
@@ -38,6 +39,7 @@ from umakit.library.description import constants_size, describe
 from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
+from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.requirements import device_requirements
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
@@ -110,14 +112,19 @@ def write_library(
     metadata = describe(program, plan, report, backends, code)
     sources = dict(code.sources)
     _add(sources, _driver_files(backends), str(destination))
-    _add(sources, _arithmetic(sources.values()), str(destination))
+    simulators = own_simulator_files(backends)
+    texts = (content.decode("utf-8", "replace") for content in simulators.values())
+    _add(sources, _arithmetic([*sources.values(), *texts]), str(destination))
     sources |= _with_found_includes(sources, backends)
     metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
+    files |= simulators
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
     simulated_as = {
-        name: _simulator(backend) for name, backend in backends.items() if is_simulated(backend)
+        name: kind
+        for name, backend in backends.items()
+        if (kind := kit_simulator(backend)) is not None
     }
     roles = find_roles(
         interface_prefix(program.name),
@@ -125,13 +132,13 @@ def write_library(
         _driver_paths(backends, code.locked),
         {name: [device_file(name, "c")] for name in simulated_as},
         simulated_as,
+        own_simulators(backends),
     )
     metadata["umakit"]["sources"] = roles.as_json()
     values = {
         **common_values(program, plan, layout, backends),
         "locks": locks_view(code.locked),
         "backends": metadata["umakit"]["backends"],
-        "timelines": [name for name, kind in simulated_as.items() if kind == "systolic_array"],
         "layers": program.calls,
         "requirements": device_requirements(
             [name for name, kind in simulated_as.items() if kind == "systolic_array"],
@@ -139,8 +146,10 @@ def write_library(
             metadata,
         ),
         "simulator_sources": {
-            name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()
+            **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
+            **dict.fromkeys(roles.own, roles.simulator),
         },
+        "own_simulators": roles.own,
         "has_simulator": bool(roles.simulator),
         "objects_clash": len({Path(path).name for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
@@ -213,7 +222,7 @@ def _driver_paths(
             + ([lock_source(name)] if name in locked else []),
             [exported_path(backend, header) for header in backend.driver.headers]
             + ([lock_header(name)] if name in locked else [])
-            + ([device_file(name, "h")] if is_simulated(backend) else []),
+            + ([device_file(name, "h")] if kit_simulator(backend) else []),
         )
         for name, backend in backends.items()
     }
@@ -249,7 +258,7 @@ def _with_found_includes(
             exported_path(backend, driver_file): driver_file
             for driver_file in (*backend.driver.sources, *backend.driver.headers)
         }
-        if is_simulated(backend):
+        if kit_simulator(backend):
             devices = [device_file(name, suffix) for suffix in ("c", "h")]
             paths |= {path: PurePosixPath(path).name for path in devices}
         for path, driver_file in paths.items():
@@ -283,17 +292,20 @@ def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
 
 def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
     folder = sim.source_directory()
-    kind = sim.KINDS[_simulator(backend)]
-    sources = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)
-    headers = (*sim.COMMON_HEADERS, *sim.SIMULATOR_HEADERS, *kind.driver_headers, *kind.headers)
+    kind = kit_simulator(backend)
+    sources: tuple[str, ...] = (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES)
+    headers: tuple[str, ...] = (*sim.COMMON_HEADERS, *sim.SIMULATOR_HEADERS)
+    if kind is not None:
+        sources += sim.KINDS[kind].sources
+        headers += (*sim.KINDS[kind].driver_headers, *sim.KINDS[kind].headers)
     files = {}
     for source in sources:
         files[f"src/{Path(source).name}"] = (folder / source).read_text(encoding="utf-8")
     for header in headers:
         files[f"src/umakit/{Path(header).name}"] = (folder / header).read_text(encoding="utf-8")
-    for suffix in ("c", "h"):
+    for suffix in ("c", "h") if kind is not None else ():
         files[f"src/{device_file(name, suffix)}"] = render(
-            f"device/{_simulator(backend)}_device.{suffix}.j2",
+            f"device/{kind}_device.{suffix}.j2",
             name=name,
             array=backend.configuration.array,
             dma=backend.configuration.dma,
@@ -305,8 +317,3 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
 
 def _c_files(files: Iterable[str]) -> list[str]:
     return [path for path in files if path.endswith(".c")]
-
-
-def _simulator(backend: Backend) -> str:
-    """Return the kind of a backend's simulated device, a key of `sim.KINDS`."""
-    return backend.configuration.device.simulator

@@ -11,11 +11,19 @@ from pydantic import ValidationError
 
 from umakit import sim
 from umakit.errors import LibraryError
-from umakit.library.schema import Sources
+from umakit.library.schema import OwnSimulator, Sources
 
-__all__ = ["HEADER_FOLDER", "SOURCE_FOLDER", "Sources", "find_roles", "read_roles"]
+__all__ = [
+    "HEADER_FOLDER",
+    "SIMULATOR_FOLDER",
+    "SOURCE_FOLDER",
+    "Sources",
+    "find_roles",
+    "read_roles",
+]
 
 SOURCE_FOLDER = "codegen/host/src"
+SIMULATOR_FOLDER = "simulator"
 HEADER_FOLDER = "codegen/host/include"
 
 
@@ -25,6 +33,7 @@ def find_roles(
     drivers: Mapping[str, tuple[Sequence[str], Sequence[str]]],
     devices: Mapping[str, Sequence[str]],
     simulated_as: Mapping[str, str],
+    own: Mapping[str, OwnSimulator],
 ) -> Sources:
     """Determine the roles of the files of an export.
 
@@ -34,7 +43,8 @@ def find_roles(
         drivers: exported paths of the sources of each driver, and of its and its device's headers,
             by backend.
         devices: exported paths of the sources of each simulated device, by backend.
-        simulated_as: kind of the simulated device, by backend, for those that have one.
+        simulated_as: kind of umakit's simulator, by backend, for those that have one.
+        own: how other simulators are built, by backend.
     """
     start = f"{SOURCE_FOLDER}/"
     names = {path.removeprefix(start) for path in files if path.startswith(start)}
@@ -51,6 +61,7 @@ def find_roles(
         drivers={backend: _present(drivers[backend][0], names) for backend in sorted(drivers)},
         devices={backend: _present(devices.get(backend, ()), names) for backend in sorted(drivers)},
         headers={backend: _present(drivers[backend][1], names) for backend in sorted(drivers)},
+        own=dict(own),
     )
     special = {*sources.static_workspace, *sources.status, *sources.simulated}
     special |= {name for driver in sources.drivers.values() for name in driver}

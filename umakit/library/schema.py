@@ -41,6 +41,9 @@ SourcePath = Annotated[
     ),
 ]
 SourcePaths = Annotated[list[SourcePath], Field(max_length=10_000)]
+Define = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?$", max_length=1000)
+]
 Text = Annotated[str, Field(max_length=10_000_000)]
 Dtype = Literal[
     "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
@@ -180,6 +183,22 @@ class OperatorView(Section):
     reason: Text
 
 
+class OwnSimulator(Section):
+    """How a simulator of a backend's own is built.
+
+    Attributes:
+        sources: C and C++ files, as paths relative to `simulator/NAME`.
+        include: folders of headers in that folder; the folder itself is one always.
+        defines: macros.
+        libraries: names of installed libraries, and library files as paths in that folder.
+    """
+
+    sources: SourcePaths
+    include: SourcePaths
+    defines: list[Define]
+    libraries: SourcePaths
+
+
 class Sources(Section):
     """Files by role, as paths relative to `codegen/host/src`.
 
@@ -191,8 +210,9 @@ class Sources(Section):
         kinds: additional C files of the simulator, by kind of device.
         drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
-        simulated_as: kind of the simulated device, by backend.
+        simulated_as: kind of umakit's simulator, by backend.
         headers: headers of the driver and its device, by backend.
+        own: simulators that are not umakit's, by backend; they lie in `simulator/NAME`.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -206,6 +226,7 @@ class Sources(Section):
     devices: dict[Identifier, SourcePaths]
     simulated_as: dict[Identifier, Identifier]
     headers: dict[Identifier, SourcePaths]
+    own: dict[Identifier, OwnSimulator] = {}
 
     def as_json(self) -> dict[str, Any]:
         """Return the section as it is stored in `metadata.json`."""

@@ -18,6 +18,7 @@ from pydantic import (
 
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
+from umakit.machine.simulator_config import SimulatorSection, simulator_files
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
@@ -107,11 +108,12 @@ class DmaSection(_Section):
 class DeviceSection(_Section):
     """The device behind `device.h` on the host, and how a driver communicates with it.
 
+    `simulator = "own"` is the one that the section `[simulator]` describes.
     `command_queue` is the number of commands that the simulated `systolic_array` holds, 0 for no
     queue. `completion` is how a driver detects the end of a command; the device supports both ways.
     """
 
-    simulator: Literal["mac_array", "systolic_array", "none"] = "none"
+    simulator: Literal["mac_array", "systolic_array", "own", "none"] = "none"
     command_queue: Annotated[int, Field(ge=0, le=32)] = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
 
@@ -146,13 +148,23 @@ class MemorySection(_Section):
 
 
 class AcceleratorConfig(_Section):
-    """The contents of an `accel.toml`."""
+    """The contents of an `accel.toml`.
+
+    `array` may be absent with a simulator of the backend's own; it is then one cell, which says
+    nothing about the machine, and `has_array` is False.
+    """
 
     accelerator: AcceleratorSection
-    array: ArraySection
+    array: ArraySection = ArraySection(rows=1, columns=1)
     dma: DmaSection = DmaSection()
     device: DeviceSection = DeviceSection()
+    simulator: SimulatorSection | None = None
     memory: list[MemorySection] = Field(default=[])
+
+    @property
+    def has_array(self) -> bool:
+        """Whether the file describes the array."""
+        return "array" in self.model_fields_set
 
     @property
     def scratchpads(self) -> list[MemorySection]:
@@ -161,6 +173,13 @@ class AcceleratorConfig(_Section):
 
     @model_validator(mode="after")
     def _simulated(self) -> Self:
+        is_own = self.device.simulator == "own"
+        if not self.has_array and not is_own:
+            raise ValueError("array: Field required")
+        if is_own and self.simulator is None:
+            raise ValueError('simulator = "own" needs a section [simulator] with its sources')
+        if self.simulator is not None and not is_own:
+            raise ValueError('[simulator] needs simulator = "own" in [device]')
         if self.device.simulator == "systolic_array":
             _check_systolic_array(self.array, self.scratchpads)
         if self.device.simulator == "mac_array":
@@ -229,9 +248,15 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
         raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
     try:
-        return AcceleratorConfig.model_validate(data)
+        configuration = AcceleratorConfig.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        message = f"{key}: {first['msg']}" if key else first["msg"]
+        problem = first["msg"]
+        if not key or key.startswith("simulator"):
+            problem = problem.removeprefix("Value error, ")
+        message = f"{key}: {problem}" if key else problem
         raise AcceleratorConfigError(message, where=str(path)) from None
+    if configuration.simulator is not None:
+        simulator_files(configuration.simulator, path.parent)  # refuses what is missing
+    return configuration

@@ -93,9 +93,15 @@ class Hardware:
         """Take the parameters from an `accel.toml`.
 
         Raises:
-            AcceleratorConfigError: the file does not declare exactly one scratchpad.
+            AcceleratorConfigError: the file declares no array, or not exactly one scratchpad.
         """
         array, dma, device = config.array, config.dma, config.device
+        if not config.has_array:
+            raise AcceleratorConfigError(
+                "tiles need an [array]",
+                where=config.accelerator.name,
+                fix="add its rows and columns, or cut the layers without umakit's planner",
+            )
         if len(config.scratchpads) != 1:
             raise AcceleratorConfigError(
                 f"tiles need one scratchpad, not {len(config.scratchpads)}",

@@ -20,6 +20,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
+from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME
@@ -110,7 +111,7 @@ class Probe:
             flags.append("-DUMAKIT_PROBE_HOSTED")
         platform = self._device.platform_sources(RUNTIME)
         sources = [source, *library_sources(library), *platform]
-        compile_c(sources, self._program, flags, self._device)
+        compile_c(sources, self._program, flags, self._device, simulators_of(library))
 
     def run(self, inputs: Mapping[str, Array], forced: Mapping[str, Array]) -> list[LayerTrace]:
         """Run one inference.

@@ -107,7 +107,7 @@ def page_of(
         accelerators=tuple(accelerators.values()),
         offload=library.report,
         layers=tuple(
-            _layer(number, call, profile, library, planners, accelerators)
+            _layer(number, call, profile, library, planners)
             for number, (call, profile) in enumerate(steps, start=1)
         ),
         memory=description["memory"],
@@ -130,8 +130,8 @@ def _accelerator(backend: UMABackend) -> Accelerator:
     return Accelerator(
         backend.target_name,
         configuration.accelerator.description,
-        array.rows,
-        array.columns,
+        array.rows if configuration.has_array else None,
+        array.columns if configuration.has_array else None,
         configuration.dma.bytes_per_cycle if has_dma else None,
         planner is not None,
     )
@@ -143,7 +143,6 @@ def _layer(
     profile: LayerProfile,
     library: Library,
     planners: Mapping[str, TilePlanner | None],
-    accelerators: Mapping[str, Accelerator],
 ) -> LayerFigures:
     assert library.program is not None
     composite = library.program.kernels[call.kernel].composite if call.kernel else None
@@ -161,9 +160,10 @@ def _layer(
         concurrent_steps=tuple(range(number + 1, number + 1 + call.overlapped)),
         tiled=_tiled(composite, call.target, library.program, planners),
     )
-    if layer.tiled is None:
+    planner = planners.get(call.target)
+    if layer.tiled is None or planner is None:
         return layer
-    return replace(layer, explanation=describe_bottleneck(layer, accelerators[call.target].cells))
+    return replace(layer, explanation=describe_bottleneck(layer, planner.hardware.cells))
 
 
 def _tiled(

@@ -24,21 +24,24 @@ class Accelerator:
     Attributes:
         name: name of the target.
         description: description in its `accel.toml`.
-        rows, columns: dimensions of its array.
+        rows, columns: dimensions of its array; None without an array in its `accel.toml`.
         bytes_per_cycle: bandwidth of its DMA engine; None if it has none or does not tile layers.
         tiles: whether a planner cuts its layers into tiles and predicts their cycles.
     """
 
     name: str
     description: str
-    rows: int
-    columns: int
+    rows: int | None
+    columns: int | None
     bytes_per_cycle: int | None
     tiles: bool
 
     @property
-    def cells(self) -> int:
-        """The number of cells, which is the peak multiply-accumulates per cycle."""
+    def cells(self) -> int | None:
+        """The number of cells, which is the peak multiply-accumulates per cycle; None without an
+        array."""
+        if self.rows is None or self.columns is None:
+            return None
         return self.rows * self.columns
 
 
@@ -125,7 +128,7 @@ class LayerFigures:
         kind: kind such as `convolution`; empty without a pattern of `umakit.patterns`.
         macs: multiply-accumulates computed from the shapes.
         clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated; None where
-            no simulator of umakit answers.
+            no simulator counts them.
         moved_bytes: bytes that the device moved over the bus; None if they are not measured.
         commands: times of the device's commands; empty if they are not recorded.
         commands_left_out: number of commands that were not recorded.
@@ -174,7 +177,8 @@ class LayerFigures:
         return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; a command is [stream, start, end of busy, completion]."""
+        """Return all figures by name; a command is [engine, start, end of busy, completion],
+        with what it did behind that if the simulator says so."""
         view: dict[str, Any] = {
             "number": self.number,
             "name": self.name,
@@ -185,7 +189,7 @@ class LayerFigures:
             "clock_cycles": self.clock_cycles,
             "moved_bytes": self.moved_bytes,
             "macs_per_cycle": self.macs_per_cycle,
-            "commands": [list(asdict(command).values()) for command in self.commands],
+            "commands": [_command_json(command) for command in self.commands],
             "commands_left_out": self.commands_left_out,
             "beside": list(self.concurrent_steps),
             "tiled": None,
@@ -200,6 +204,11 @@ class LayerFigures:
                 "explanation": self.explanation,
             }
         return view
+
+
+def _command_json(command: CommandTimes) -> list[str | int]:
+    times = (command.stream, command.start, command.busy_end, command.completion)
+    return [*times, command.label] if command.label else [*times]
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:

@@ -118,9 +118,9 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
     """Return the roofline of an accelerator; None without a DMA engine or layers to draw."""
     own = [layer for layer in layers if layer.where == accelerator.name]
     placed = [layer for layer in own if layer.macs_per_cycle and layer.moved_bytes]
-    if accelerator.bytes_per_cycle is None or not placed:
-        return None
     cells, width = accelerator.cells, accelerator.bytes_per_cycle
+    if cells is None or width is None or not placed:
+        return None
     intensities = [layer.macs / (layer.moved_bytes or 1) for layer in placed]
     rates = [layer.macs_per_cycle or 0.0 for layer in placed]
     ridge = cells / width

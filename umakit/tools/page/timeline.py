@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of DMA engine, array and CPU, with all layers on a common clock.
+"""The timeline of an accelerator's engines and the CPU, with all layers on a common clock.
 
 Steps on the CPU have no simulated time, so they are marks between the layers.
 """
@@ -29,8 +29,11 @@ MOST_BARS = 12_000
 FAINTEST = 0.25
 """Minimum opacity of a bar of merged commands."""
 
-LANES = {"load": 0, "array": 1, "store": 2}
-"""Lanes by stream of the command, from the top; the CPU's lane is below."""
+KNOWN_LANES = {"load": "loads", "array": "array", "store": "stores"}
+"""Labels of the lanes of umakit's simulator by stream, from the top; the CPU's lane is below."""
+
+STYLES = 6
+"""Number of colours of other engines, whose lanes come in the order in which they first work."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,12 @@ class Bar:
     """A command, or several merged ones, in cycles of the common clock.
 
     Attributes:
+        style: name of its colour in the style sheet.
         opacity: 1 for one command; less if merged commands have gaps.
     """
 
     stream: str
+    style: str
     lane: int
     start: int
     busy_end: int
@@ -82,6 +87,7 @@ class Timeline:
 
     Attributes:
         cycles: length of the common clock.
+        lanes: labels of the engines, from the top; the CPU's is below.
         bands: layers on accelerators.
         bars: commands of these layers.
         marks: steps on the CPU.
@@ -92,6 +98,7 @@ class Timeline:
     """
 
     cycles: int
+    lanes: tuple[str, ...]
     bands: tuple[Band, ...]
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
@@ -114,6 +121,7 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     cpu = []
     total = sum(layer.clock_cycles or 0 for layer in layers)
     resolution = _resolution(layers)
+    engines = _engines(layers)
     now = 0
     for layer in layers:
         if layer.on_cpu:
@@ -123,12 +131,25 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
             continue
         end = now + layer.clock_cycles
         bands.append(_band(layer, now, end, total))
-        bars += _bars(layer.number, merged(layer.commands, resolution), now)
+        bars += _bars(layer.number, merged(layer.commands, resolution), now, engines)
         now = end
     left_out = sum(layer.commands_left_out for layer in layers)
     return Timeline(
-        total, tuple(bands), tuple(bars), _marks(cpu, total), ticks(total), resolution, left_out
+        cycles=total,
+        lanes=tuple(KNOWN_LANES.get(engine, engine) for engine in engines),
+        bands=tuple(bands),
+        bars=tuple(bars),
+        marks=_marks(cpu, total),
+        ticks=ticks(total),
+        resolution=resolution,
+        left_out=left_out,
     )
+
+
+def _engines(layers: Sequence[LayerFigures]) -> tuple[str, ...]:
+    """Return the engines in the order of their lanes."""
+    seen = dict.fromkeys(each.stream for layer in layers for each in layer.commands)
+    return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
 
 
 def _band(layer: LayerFigures, start: int, end: int, total: int) -> Band:
@@ -168,6 +189,7 @@ class Merged:
     completion: int
     busy: int
     count: int
+    label: str = ""
 
 
 def merged(commands: Sequence[CommandTimes], resolution: int) -> list[Merged]:
@@ -184,18 +206,24 @@ def merged(commands: Sequence[CommandTimes], resolution: int) -> list[Merged]:
             max(each.completion for each in group),
             sum(each.busy_end - each.start for each in group),
             len(group),
+            group[0].label,
         )
         for (stream, _), group in groups.items()
     ]
 
 
-def _bars(number: int, groups: Sequence[Merged], begin: int) -> Iterator[Bar]:
+def _bars(
+    number: int, groups: Sequence[Merged], begin: int, engines: Sequence[str]
+) -> Iterator[Bar]:
     for group in groups:
-        share = group.busy / (group.busy_end - group.start)
-        what = group.stream if group.count == 1 else f"{group.count} times {group.stream}"
+        share = group.busy / max(group.busy_end - group.start, 1)
+        lane = engines.index(group.stream)
+        what = f"{group.stream}: {group.label}" if group.label else group.stream
+        what = what if group.count == 1 else f"{group.count} times {group.stream}"
         yield Bar(
             group.stream,
-            LANES[group.stream],
+            group.stream if group.stream in KNOWN_LANES else f"engine{lane % STYLES}",
+            lane,
             begin + group.start,
             begin + group.busy_end,
             begin + group.completion,

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling and linking the simulators of backends' own that a library has. Imports no TVM."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from umakit.devices.device import Device
+from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
+from umakit.library.metadata import read_description
+from umakit.library.roles import SIMULATOR_FOLDER, SOURCE_FOLDER
+from umakit.library.schema import OwnSimulator
+from umakit.library.tar_files import library_folder
+from umakit.machine.simulator_config import CXX_SUFFIXES, is_library_file
+
+FLAGS = ("-O2", "-ffp-contract=off")
+"""Compiler flags of simulators; the version of C and C++ is the compiler's default."""
+
+Run = Callable[[Sequence[str], list[str]], None]
+"""Runs a compiler, given as its command and arguments; raises `BuildError`."""
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator of a backend's own in a library.
+
+    Attributes:
+        backend: name of the backend.
+        folder: folder of its files.
+        headers: folder below which `umakit/own_simulator.h` lies.
+        files: how it is built.
+    """
+
+    backend: str
+    folder: Path
+    headers: Path
+    files: OwnSimulator
+
+    @property
+    def is_cxx(self) -> bool:
+        """Whether a source is C++."""
+        return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
+
+    def linking(self) -> list[str]:
+        """Return the arguments that link its libraries."""
+        arguments = []
+        for name in self.files.libraries:
+            path = self.folder / name
+            arguments.append(str(path.absolute()) if is_library_file(name) else f"-l{name}")
+            if is_library_file(name) and not name.endswith(".a"):
+                arguments.append(f"-Wl,-rpath,{path.absolute().parent}")
+        return arguments
+
+    def digest(self) -> bytes:
+        """Return a digest of all files that its objects depend on."""
+        digest = hashlib.sha256()
+        for root, form in ((self.folder, "**/*"), (self.headers / "umakit", "*.h")):
+            for path in sorted(root.glob(form)):
+                if path.is_file():
+                    digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+                    digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.digest()
+
+
+def simulators_of(library: Path) -> list[Simulator]:
+    """Return the simulators of backends' own in an exported library, a folder or a tar file.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+    """
+    own: Mapping[str, OwnSimulator] = read_description(library).sources.own
+    folder = library_folder(library) if own else library
+    return [
+        Simulator(name, folder / SIMULATOR_FOLDER / name, folder / SOURCE_FOLDER, files)
+        for name, files in own.items()
+    ]
+
+
+def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
+    """Refuse simulators that a device cannot run.
+
+    Raises:
+        BuildError: one is in C++ and the device has no C++, or its compiler is not installed.
+    """
+    for simulator in simulators:
+        if simulator.is_cxx:
+            device.cxx_compiler(f"the simulator of {simulator.backend}")
+
+
+def simulator_objects(
+    simulators: Sequence[Simulator], flags: Sequence[str], device: Device, run: Run
+) -> list[Path]:
+    """Return the objects of simulators, from the cache or compiled.
+
+    Args:
+        simulators: the simulators.
+        flags: flags of the program, of which those of the linker are left out.
+        device: the device that it will run on.
+        run: runs a compiler.
+
+    Raises:
+        BuildError: a compiler is missing or refused a source.
+    """
+    objects = []
+    for simulator in simulators:
+        content = simulator.digest()
+        folders = [simulator.folder, *(simulator.folder / i for i in simulator.files.include)]
+        given = [
+            *FLAGS,
+            *of_no_model(flags),
+            *(f"-D{define}" for define in simulator.files.defines),
+            *(f"-I{folder}" for folder in (*folders, simulator.headers)),
+        ]
+        for name in simulator.files.sources:
+            is_cxx = name.endswith(CXX_SUFFIXES)
+            compiler = device.cxx_compiler(name) if is_cxx else device.compiler()
+            arguments = [*given, "-c", str((simulator.folder / name).absolute())]
+            key = repr([compiler, version_of(compiler[0]), given, name]).encode()
+            digest = hashlib.sha256(key + content).hexdigest()[:24]
+            objects.append(_object(Path(name).stem, digest, partial(run, compiler), arguments))
+    return objects
+
+
+def _object(
+    stem: str, digest: str, run: Callable[[list[str]], None], arguments: Sequence[str]
+) -> Path:
+    return cached_object(stem, digest, lambda output: run([*arguments, "-o", str(output)]))
+
+
+def link_as_cxx(
+    files: Sequence[Path],
+    compiler: Sequence[str],
+    output: Path,
+    arguments: Sequence[str],
+    device: Device,
+    run: Run,
+) -> None:
+    """Link a program or shared library that has objects of C++.
+
+    Args:
+        files: C and assembler sources, which are compiled by the C compiler, and objects.
+        compiler: the C compiler and all flags of the program.
+        output: the file to write.
+        arguments: arguments of the linker behind the files.
+        device: the device that it will run on.
+        run: runs a compiler.
+
+    Raises:
+        BuildError: a compiler is missing, refused a source, or could not link.
+    """
+    with tempfile.TemporaryDirectory(dir=output.parent) as temporary:
+        objects = []
+        for number, path in enumerate(files):
+            if path.suffix == ".o":
+                objects.append(path.absolute())
+                continue
+            objects.append(Path(temporary).absolute() / f"{number}.o")
+            source = str(path.absolute())
+            run([compiler[0]], [*compiling(compiler[1:]), "-c", source, "-o", str(objects[-1])])
+        linker = device.cxx_compiler(output.name)
+        kept = [flag for flag in compiler[1:] if not flag.startswith("-std=")]
+        run(linker, [*kept, *map(str, objects), "-o", str(output.absolute()), *arguments])
+
+
+def missing_table(messages: str) -> str:
+    """Return what to do if a linker found no `NAME_simulator`; empty if it did not look for one."""
+    for word in messages.replace("`", " ").replace("'", " ").split():
+        if word.endswith("_simulator") and "undefined" in messages:
+            return (
+                f"define {word} in a source of [simulator] in accel.toml"
+                ' (in C++ as extern "C"), as umakit/own_simulator.h says'
+            )
+    return ""

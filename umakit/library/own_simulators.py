@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulators of backends' own in an export: a folder `simulator/NAME` for each, apart from the C
+of the product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from umakit.codegen.driver_names import is_simulated, kit_simulator
+from umakit.errors import LibraryError
+from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.library.schema import OwnSimulator
+from umakit.machine.simulator_config import simulator_files
+from umakit.registration.backend import Backend
+from umakit.text.rendering import render
+
+
+def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
+    """Return how the simulators of backends' own are built, by backend."""
+    found = {}
+    for name, backend in sorted(backends.items()):
+        section = backend.configuration.simulator
+        if is_simulated(backend) and kit_simulator(backend) is None and section is not None:
+            found[name] = OwnSimulator(
+                sources=[*section.sources, device_source(name)],
+                include=[folder for folder in section.include if folder != "."],
+                defines=section.defines,
+                libraries=section.libraries,
+            )
+    return found
+
+
+def device_source(backend: str) -> str:
+    """Return the path of the generated C file that opens a simulator, in its folder."""
+    return f"{backend}_device.c"
+
+
+def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
+    """Return the files of all such simulators, by path in the export.
+
+    Raises:
+        AcceleratorConfigError: a file of a simulator is missing.
+        LibraryError: a file cannot be read, or has a name that the export needs.
+    """
+    files: dict[str, bytes] = {}
+    for name in own_simulators(backends):
+        section, folder = backends[name].configuration.simulator, backends[name].folder
+        assert section is not None
+        generated = device_source(name)
+        files[f"{SIMULATOR_FOLDER}/{name}/{generated}"] = render(
+            "device/own_device.c.j2", name=name
+        ).encode()
+        for path, source in simulator_files(section, folder).items():
+            if path == generated:
+                raise LibraryError(
+                    f"the simulator's file has the name of one that umakit writes, {generated}",
+                    where=str(source),
+                    fix="give it another name",
+                )
+            try:
+                files[f"{SIMULATOR_FOLDER}/{name}/{path}"] = source.read_bytes()
+            except OSError as error:
+                raise LibraryError(f"cannot be read: {error.strerror}", where=str(source)) from None
+    return files

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `[simulator]` of `accel.toml`: a backend's own simulator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from umakit.errors import AcceleratorConfigError
+
+C_SUFFIXES = (".c",)
+CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++")
+HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".tpp", ".def")
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ +.-]*")
+"""Names of files and folders: plain ones, because CMake and compilers have to take them."""
+
+DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?")
+INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
+
+
+def _check_path(path: str) -> str:
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts:
+        raise ValueError(f"{path} is outside of the backend's folder")
+    if not all(map(NAME.fullmatch, parts)):
+        raise ValueError(f"{path!r} is not a path of letters, digits and _ + - . below the folder")
+    return path
+
+
+def _check_folder(path: str) -> str:
+    return path if path == "." else _check_path(path)
+
+
+def _check_define(define: str) -> str:
+    if not DEFINE.fullmatch(define):
+        raise ValueError(f"{define!r} is not NAME or NAME=value with a plain value")
+    return define
+
+
+def _check_library(name: str) -> str:
+    if is_library_file(name):
+        return _check_path(name)
+    if not INSTALLED.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is neither the name of a library nor a file ending in .a or .so"
+        )
+    return name
+
+
+FilePath = Annotated[str, AfterValidator(_check_path)]
+FolderPath = Annotated[str, AfterValidator(_check_folder)]
+Define = Annotated[str, AfterValidator(_check_define)]
+LibraryName = Annotated[str, AfterValidator(_check_library)]
+
+
+class SimulatorSection(BaseModel):
+    """A simulator of the backend's own, for `[device] simulator = "own"`.
+
+    All paths are relative to the backend's folder and stay in it.
+
+    Attributes:
+        sources: C and C++ files, of which one defines `NAME_simulator` of `umakit/own_simulator.h`.
+        include: folders of headers for the compiler.
+        defines: macros, as `NAME` or `NAME=value`.
+        libraries: names of installed libraries, such as `pthread`, and `.a` or `.so` files.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    sources: list[FilePath] = Field(min_length=1)
+    include: list[FolderPath] = Field(default=[])
+    defines: list[Define] = Field(default=[])
+    libraries: list[LibraryName] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _objects(self) -> Self:
+        objects: dict[str, str] = {}
+        for source in self.sources:
+            path = PurePosixPath(source)
+            if path.suffix not in (*C_SUFFIXES, *CXX_SUFFIXES):
+                raise ValueError(f"{source} is not a C or C++ file (.c, .cc, .cpp, .cxx)")
+            other = objects.setdefault(path.stem, source)
+            if other is not source:
+                raise ValueError(f"{other} and {source} would both become {path.stem}.o")
+        return self
+
+
+def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
+    """Return the files of a simulator by their path below the backend's folder.
+
+    They are its sources, its libraries that are files, all headers of its include folders, and the
+    headers next to its sources.
+
+    Args:
+        section: the simulator.
+        folder: the backend's folder.
+
+    Raises:
+        AcceleratorConfigError: a file or folder is missing.
+    """
+    files: dict[str, Path] = {}
+    for name in (*section.sources, *library_files(section)):
+        if not (folder / name).is_file():
+            raise AcceleratorConfigError(
+                f"simulator: there is no file {name} in the backend's folder",
+                where=str(folder / "accel.toml"),
+                fix="add it, or correct its path in [simulator]",
+            )
+        files[name] = folder / name
+    for include in section.include:
+        if not (folder / include).is_dir():
+            raise AcceleratorConfigError(
+                f"simulator.include: there is no folder {include} in the backend's folder",
+                where=str(folder / "accel.toml"),
+                fix="add it, or correct its path in [simulator]",
+            )
+        files |= {name: folder / name for name in _headers(folder, include, "**/*")}
+    for parent in {str(PurePosixPath(source).parent) for source in section.sources}:
+        files |= {name: folder / name for name in _headers(folder, parent, "*")}
+    return dict(sorted(files.items()))
+
+
+def library_files(section: SimulatorSection) -> list[str]:
+    """Return the libraries that are files, as opposed to names of installed ones."""
+    return [name for name in section.libraries if is_library_file(name)]
+
+
+def is_library_file(name: str) -> bool:
+    """Whether a library is a file of the backend's folder."""
+    parts = PurePosixPath(name).name.split(".")
+    return len(parts) > 1 and ("so" in parts[1:] or parts[-1] == "a")
+
+
+def _headers(folder: Path, below: str, form: str) -> Iterator[str]:
+    for path in sorted((folder / below).glob(form)):
+        if path.suffix in HEADER_SUFFIXES and path.is_file():
+            yield path.relative_to(folder).as_posix()
