@@ -124,9 +124,22 @@ def test_the_kit_sends_what_is_documented(runner: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("language", ["C++", "Python"])
-def test_a_program_computes(language: str, runner: Path, adder: Path, model: Path) -> None:
-    command = [adder] if language == "C++" else [sys.executable, model]
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulator in C++ that could be linked, served by `umakit/serve_simulator.h`."""
+    output = tmp_path_factory.mktemp("served") / "served"
+    source = ROOT / "tests" / "programs" / "served_adder.cc"
+    command = ["c++", "-std=c++11", *CPP_WARNINGS, *SANITIZED, f"-I{SIM / 'include'}", str(source)]
+    subprocess.run([*command, "-o", str(output)], check=True)
+    return output
+
+
+@pytest.mark.parametrize("language", ["C++", "a table in C++", "Python"])
+def test_a_program_computes(
+    language: str, runner: Path, adder: Path, served: Path, model: Path
+) -> None:
+    commands = {"C++": [adder], "a table in C++": [served], "Python": [sys.executable, model]}
+    command = commands[language]
     result = run(runner, *command)
     assert result.returncode == 0
     assert result.stdout.splitlines() == [
@@ -286,8 +299,28 @@ def test_the_adapter_compiles_without_warnings(compiler: str, tmp_path: Path) ->
     subprocess.run([*command, *map(str, ADAPTER)], check=True, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_served_simulator_compiles_without_warnings(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / "main.c").write_text(
+        '#include "umakit/serve_simulator.h"\n'
+        "const struct umakit_own_simulator *adder_simulator(void);\n"
+        "int main(void) { return umakit_serve_simulator(adder_simulator()); }\n"
+    )
+    command = [compiler, "-std=c99", *WARNINGS, "-O2", f"-I{SIM / 'include'}", "-c", "main.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+
+
+def test_a_served_simulator_says_why_it_fails(runner: Path, served: Path) -> None:
+    assert failure(runner, served, "create") == (
+        "gave up at HELO: there are no weights; its last lines: printed"
+    )
+
+
 def test_the_adapter_has_no_heap() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in ADAPTER)
+    sources = [*ADAPTER, SIM / "include" / "umakit" / "serve_simulator.h"]
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
     assert not re.search(r"\b(malloc|calloc|realloc|free|strdup|popen|system)\s*\(", text)
 
 
