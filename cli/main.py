@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from umakit.cli import compile as compile_command
 from umakit.cli import diff as diff_command
+from umakit.cli import doctor as doctor_command
 from umakit.cli import report as report_command
 from umakit.cli import run as run_library_command
 from umakit.cli import sim as sim_command
@@ -135,6 +136,7 @@ app.command(name="compile", epilog=compile_command.EPILOG)(compile_command.compi
 app.command(epilog=run_library_command.EPILOG)(run_library_command.run)
 app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
+app.command(help=doctor_command.HELP, epilog=doctor_command.EPILOG)(doctor_command.doctor)
 app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)
 app.command(help=tune_command.HELP, epilog=tune_command.EPILOG)(tune_command.tune)

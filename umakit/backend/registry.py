@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,10 +62,32 @@ def find_backend(name_or_path: str | os.PathLike[str]) -> UMABackend:
     Raises:
         BackendError: there is none, there are two, or it cannot be imported.
     """
+    return locate_backend(name_or_path).load()
+
+
+@dataclass(frozen=True)
+class LocatedBackend:
+    """A backend that was found and is not loaded yet.
+
+    Attributes:
+        folder: its folder; None for an entry point, which is known once it is loaded.
+        load: loads it; raises BackendError.
+    """
+
+    folder: Path | None
+    load: Callable[[], UMABackend]
+
+
+def locate_backend(name_or_path: str | os.PathLike[str]) -> LocatedBackend:
+    """Find a backend by its name or by the path of its folder, without loading it.
+
+    Raises:
+        BackendError: there is none, or there are two.
+    """
     text = os.fspath(name_or_path)
     is_path = isinstance(name_or_path, os.PathLike)
     if is_path or os.sep in text or text.startswith("."):
-        return load_backend_folder(Path(text))
+        return _located_folder(Path(text))
     owners = [source for source in list_backends() if source.name == text]
     if len(owners) > 1:
         both = " and ".join(f"{owner.origin} ({owner.location})" for owner in owners)
@@ -73,14 +96,17 @@ def find_backend(name_or_path: str | os.PathLike[str]) -> UMABackend:
         )
     if not owners:
         if (Path(text) / "backend.py").is_file():
-            return load_backend_folder(Path(text))
+            return _located_folder(Path(text))
         names = ", ".join(sorted({source.name for source in list_backends()}))
         raise BackendError(
             f"there is no backend {text!r}",
             fix=f"known backends are {names}; a path works too",
         )
     owner = owners[0]
-    return _check_name(_alone(lambda: _load_source(owner)), text, owner.location)
+    return LocatedBackend(
+        Path(owner.location) if owner.entry_point is None else None,
+        lambda: _check_name(_alone(lambda: _load_source(owner)), text, owner.location),
+    )
 
 
 def load_backend_folder(folder: str | os.PathLike[str]) -> UMABackend:
@@ -90,12 +116,16 @@ def load_backend_folder(folder: str | os.PathLike[str]) -> UMABackend:
         BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
             named with file and line.
     """
+    return _located_folder(Path(folder)).load()
+
+
+def _located_folder(folder: Path) -> LocatedBackend:
     place = Path(os.path.realpath(folder))
     if not place.is_dir():
         raise BackendError("no such folder", where=str(place))
     if not (place / "backend.py").is_file():
         raise BackendError("holds no backend.py", where=str(place), fix="see `uma new --help`")
-    return _alone(lambda: _load_folder(place))
+    return LocatedBackend(place, lambda: _alone(lambda: _load_folder(place)))
 
 
 def _alone(load: Callable[[], UMABackend]) -> UMABackend:
@@ -141,14 +171,18 @@ def _import(load: Callable[[], T], where: str) -> T:
         place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
     except (Exception, SystemExit) as error:  # a team's code may raise anything
-        # The last line that is not the import system's own.
-        frames = [
-            f for f in traceback.extract_tb(error.__traceback__) if "<frozen" not in f.filename
-        ]
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_of_python(f)]
         place = f"{short_path(frames[-1].filename)}:{frames[-1].lineno}"
         raise BackendError(
             f"cannot be imported: {type(error).__name__}: {error} ({place})", where=where
         ) from error
+
+
+def _is_of_python(frame: traceback.FrameSummary) -> bool:
+    """Whether a line is in the import system or in Python's own library."""
+    library = f"{sysconfig.get_path('stdlib')}{os.sep}"
+    is_package = "site-packages" in frame.filename or "dist-packages" in frame.filename
+    return "<frozen" in frame.filename or (frame.filename.startswith(library) and not is_package)
 
 
 def _load_entry_point(entry: EntryPoint) -> UMABackend:

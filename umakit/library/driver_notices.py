@@ -97,5 +97,10 @@ def _called(program: Program, backend: Backend) -> list[str]:
         for function in kernel.called_functions()
         if kernel.target == backend.target_name
     }
-    own = called - requantize.RESULTS.keys()
-    return sorted(function for function in own if header_of(function) is None)
+    return sorted(filter(is_of_driver, called))
+
+
+def is_of_driver(function: str) -> bool:
+    """Whether a C function that a kernel calls is a driver's: neither the kit's nor of C's
+    library."""
+    return function not in requantize.RESULTS and header_of(function) is None

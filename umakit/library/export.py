@@ -212,6 +212,21 @@ def check_destination(
         check_folder(destination, LIBRARY_FOLDER, inputs, force=force)
 
 
+def files_of_driver(backend: Backend) -> dict[str, str]:
+    """Return the files of a driver and of its simulator as they are in a library.
+
+    Returns:
+        Contents by path below `codegen/host`.
+
+    Raises:
+        LibraryError: a driver file is missing, or two files would have one path.
+    """
+    backends = {backend.target_name: backend}
+    files = _driver_files(backends)
+    _add(files, _arithmetic(files.values()), str(backend.folder))
+    return files | _with_found_includes(files, backends)
+
+
 def _driver_paths(
     backends: Mapping[str, Backend], locked: Sequence[str]
 ) -> dict[str, tuple[list[str], list[str]]]:

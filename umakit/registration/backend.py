@@ -197,6 +197,7 @@ class Backend(ABC):
 
     def _register_relax_pass(self, phase: PassPhase, relax_pass: object) -> None:
         """Run a Relax pass in a Relax phase, after those registered before it."""
+        self._check_phase(phase)
         if phase not in RELAX_PHASES:
             raise BackendError(
                 f"{phase.name} is a TIR phase",
@@ -207,6 +208,7 @@ class Backend(ABC):
 
     def _register_tir_pass(self, phase: PassPhase, tir_pass: object) -> None:
         """Run a TIR pass in a TIR phase, after those registered before it."""
+        self._check_phase(phase)
         if phase in RELAX_PHASES:
             raise BackendError(
                 f"{phase.name} is a Relax phase",
@@ -214,6 +216,14 @@ class Backend(ABC):
                 fix="register the pass with _register_relax_pass",
             )
         self.passes[phase].append(tir_pass)
+
+    def _check_phase(self, phase: object) -> None:
+        if not isinstance(phase, PassPhase):
+            raise BackendError(
+                f"{phase!r} is no phase of passes",
+                where=self.target_name,
+                fix=f"choose one of {', '.join(f'PassPhase.{each.name}' for each in PassPhase)}",
+            )
 
     def _register_pattern(
         self,

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what generated code calls: it is declared as it is called, and can be linked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from umakit import sim
+from umakit.codegen.driver_headers import read_headers
+from umakit.codegen.driver_names import device_file, exported_includes, exported_path, is_simulated
+from umakit.devices import build
+from umakit.devices.build import call_compiler, file_argument
+from umakit.devices.objects import with_shared_objects
+from umakit.errors import UmakitError, short_path
+from umakit.library.layout import RUNTIME
+from umakit.registration.backend import Backend
+from umakit.registration.code import included_text
+from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
+from umakit.tools.doctor.compiling import (
+    Symbols,
+    compiled,
+    names_defined_twice,
+    run_compiler,
+    symbols_of,
+    undefined_names,
+)
+from umakit.tools.doctor.driver import PROGRAM, UNKNOWN_NAME, StagedDriver, fault_of
+from umakit.tools.doctor.probes import Probes
+from umakit.tools.doctor.python_sources import texts_in
+from umakit.tools.doctor.spelling import closest
+
+CALLS, LINK = "driver calls", "link"
+
+TRANSFER_ARGUMENTS, COMPLETION_ARGUMENTS = 3, 0
+
+
+class CallCheck:
+    """Checks of the functions that a backend's patterns call.
+
+    Args:
+        staged: the driver.
+        probes: what small networks call.
+    """
+
+    def __init__(self, staged: StagedDriver, probes: Probes) -> None:
+        self._staged, self._backend = staged, staged.backend
+        self._calls = _all_calls(staged.backend, probes)
+        self._texts = texts_in(staged.backend.folder)
+        self._linked: list[str] = []
+        self._table: Path | None = None
+
+    def declared(self) -> list[Check]:
+        """Check that functions are declared, with as many arguments as they are called with."""
+        try:
+            includes = self._includes()
+        except UmakitError as error:
+            return [refused(CALLS, error)]
+        if self._backend.codegen.replace_call_extern is not None:
+            self._calls = {}  # its text of the calls is compiled with the first network
+        names = sorted({name for name, _ in self._calls})
+        undeclared, faults = self._compile_table(includes, names)
+        if faults:
+            return faults
+        faults = [self._undeclared_fault(name) for name in undeclared]
+        faults += self._arity_faults(includes, undeclared)
+        faults += self._unknown_texts(includes, names) if not any_error(faults) else []
+        if any_error(faults):
+            return faults
+        count = len(names)
+        return [*faults, ok(CALLS, f"{count} of {count} functions are declared as they are called")]
+
+    def _includes(self) -> str:
+        hook = self._backend.codegen.includes
+        text = "" if hook is None else included_text(self._backend, hook)
+        return exported_includes(self._backend, text)
+
+    def _compile_table(self, includes: str, names: Sequence[str]) -> tuple[list[str], list[Check]]:
+        """Compile a table of functions without those that are not declared; return these."""
+        undeclared: list[str] = []
+        for _ in range(2):
+            self._linked = [name for name in names if name not in undeclared]
+            place = self._staged.folder / PROGRAM
+            place.write_text(_table(includes, self._linked), encoding="utf-8")
+            output, messages = compiled(place, self._staged.device, self._staged.folder)
+            if not messages:
+                self._table = output
+                break
+            found = {a or b for a, b in UNKNOWN_NAME.findall(messages)} & {*names}
+            if not found or undeclared:
+                folder = short_path(self._backend.folder)
+                places = (place for text, place in self._texts.items() if "#include" in text)
+                otherwise = next(places, folder)
+                fault = fault_of(CALLS, messages, self._staged, otherwise)
+                return [], [fault]
+            undeclared = sorted(found)
+        return undeclared, []
+
+    def _undeclared_fault(self, name: str) -> Check:
+        known = self._declared_names()
+        close = closest(name, known)
+        headers = ", ".join(self._backend.driver.headers)
+        place = headers or "a header, and name that in _register_driver and _register_codegen"
+        mend = f"declare it in {place}"
+        if close:
+            declared = self._staged.line_of(close, self._staged.headers)
+            mend += f", or write {close} ({declared}), which no pattern calls"
+        return failed(
+            CALLS,
+            f"{self._callers(name)} call {name}, which no header of the driver declares",
+            where=self._texts.get(name, ""),
+            mend=mend,
+        )
+
+    def _arity_faults(self, includes: str, undeclared: Sequence[str]) -> list[Check]:
+        texts = [text.encode() for path, text in self._staged.texts().items()
+                 if path in self._staged.headers]  # fmt: skip
+        declared = read_headers([*texts, includes.encode()]).functions
+        faults = []
+        for (name, count), patterns in sorted(self._calls.items()):
+            parameters = declared.get(name)
+            if name in undeclared or parameters is None or len(parameters) == count:
+                continue
+            called = self._texts.get(name, "")
+            message = (
+                f"{_listed(patterns)} call {name} with {_arguments(count)}, "
+                f"it is declared with {_arguments(len(parameters))}"
+            )
+            mend = "make both agree, and the definition in the driver's source"
+            if called:
+                mend = f"make it and the call in {called} agree, and the driver's source"
+            where = self._staged.line_of(name, self._staged.headers) or called
+            faults.append(failed(CALLS, message, where=where, mend=mend))
+        return faults
+
+    def _unknown_texts(self, includes: str, called: Sequence[str]) -> list[Check]:
+        """Name texts of the backend that look like functions of its driver and are none."""
+        start = f"{self._backend.target_name}_"
+        files = "\n".join([includes, *self._staged.texts().values()])
+        return [
+            doubtful(
+                CALLS,
+                f"{text} is named and no file of the driver has it",
+                where=place,
+                mend="correct the name if it is a function of the driver",
+            )
+            for text, place in self._texts.items()
+            if text.startswith(start) and re.fullmatch(r"\w+[^\W_]", text) and text not in called
+            if not re.search(rf"\b{text}\b", files) and self._backend.driver.sources
+            and text not in {f"{start}{pattern.name}" for pattern in self._backend.patterns}
+        ]  # fmt: skip
+
+    def _declared_names(self) -> set[str]:
+        texts = [
+            text.encode()
+            for path, text in self._staged.texts().items()
+            if path in self._staged.headers
+        ]
+        called = {name for name, _ in self._calls}
+        return {*read_headers(texts).functions} - called
+
+    def _callers(self, name: str) -> str:
+        return _listed({who for (each, _), names in self._calls.items() if each == name
+                        for who in names})  # fmt: skip
+
+    # --- linking ------------------------------------------------------------------------------
+
+    def linked(self) -> list[Check]:
+        """Link the driver with all that a library has, and name what nothing defines."""
+        staged = self._staged
+        missing = [s for s in self._backend.driver.sources
+                   if f"src/{exported_path(self._backend, s)}" not in staged.objects]  # fmt: skip
+        if missing or self._table is None:
+            what = f"{', '.join(missing)} cannot be compiled" if missing else "see driver calls"
+            return [skipped(LINK, f"was not tried: {what}")]
+        try:
+            messages = self._link(self._table)
+        except UmakitError as error:
+            return [refused(LINK, error)]
+        if not messages:
+            return [ok(LINK, "each function that the driver calls is defined")]
+        symbols = {path: symbols_of(output) for path, output in staged.objects.items()}
+        faults = [self._undefined_fault(name, symbols) for name in undefined_names(messages)]
+        faults += [self._double_fault(name, symbols) for name in names_defined_twice(messages)]
+        return faults or [fault_of(LINK, messages, staged, short_path(self._backend.folder))]
+
+    def _link(self, table: Path) -> str:
+        staged, device = self._staged, self._staged.device
+        compiler = [*device.compiler(), *build.FLAGS]
+        flags = device.program_flags()
+        sources = [*self._simulator_sources(), *device.platform_sources(RUNTIME)]
+
+        def run(command: list[str]) -> None:
+            call_compiler(command, compiler[0], staged.folder, device)
+
+        others = with_shared_objects(sources, compiler, flags, run)
+        files = [*staged.objects.values(), table, *others]
+        output = str(staged.folder / "linked")
+        arguments = [*flags, *map(file_argument, files), "-o", output, "-lm"]
+        return run_compiler(device, arguments, staged.folder)
+
+    def _simulator_sources(self) -> list[Path]:
+        if not is_simulated(self._backend):
+            return []
+        source = self._staged.folder / "src"
+        kind = sim.KINDS[self._backend.configuration.device.simulator]
+        names = [Path(path).name for path in
+                 (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)]  # fmt: skip
+        device = device_file(self._backend.target_name, "c")
+        return [source / name for name in (*names, device)]
+
+    def _undefined_fault(self, name: str, symbols: Mapping[str, Symbols]) -> Check:
+        users = [path for path, each in symbols.items() if name in each.undefined]
+        paths = [self._staged.places[path] for path in users]
+        where = self._staged.line_of(name, paths) if paths else ""
+        if name in self._linked:
+            message = f"{self._callers(name)} call {name}, which no source of the driver defines"
+            where = where or self._staged.line_of(name, self._staged.headers)
+            where = where or self._texts.get(name, "")
+        else:
+            message = f"calls {name}, which nothing defines"
+        return failed(LINK, message, where=where, mend=self._mend(name, symbols))
+
+    def _mend(self, name: str, symbols: Mapping[str, Symbols]) -> str:
+        backend = self._backend
+        of_device = name.startswith("umakit_") or name == f"{backend.target_name}_device"
+        if of_device and not is_simulated(backend):
+            return (
+                "on the host only a simulator defines it: set simulator in [device] of "
+                "accel.toml; on a board define it in the board's own C"
+            )
+        for path in sorted([*backend.folder.rglob("*.c"), *backend.folder.rglob("*.cc"),
+                            *backend.folder.rglob("*.cpp")]):  # fmt: skip
+            text = path.read_text(encoding="utf-8", errors="replace")
+            defined = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", text)
+            if path not in self._staged.places.values() and defined:
+                unnamed = path.relative_to(backend.folder).as_posix()
+                return f"{unnamed} defines it: _register_driver(sources=[..., {unnamed!r}])"
+        if any(re.match(rf"_Z\d+{name}", s) for each in symbols.values() for s in each.defined):
+            return f'it is defined for C++ only: declare it inside extern "C" {{ }}: {name}'
+        defined_names = {s for each in symbols.values() for s in each.defined}
+        close = closest(name, defined_names - {*self._linked})
+        if close:
+            place = self._staged.line_of(close)
+            return f"rename {close} ({place}) if it is that, or define {name}"
+        if not backend.driver.sources:
+            return "name the driver's C file: _register_driver(sources=[...])"
+        return "define it in a source of the driver, or name the C file or library that has it"
+
+    def _double_fault(self, name: str, symbols: Mapping[str, Symbols]) -> Check:
+        users = [
+            short_path(self._staged.places[path])
+            for path, each in symbols.items()
+            if name in each.defined
+        ]
+        files = " and ".join(users) if len(users) > 1 else f"{''.join(users)} and umakit"
+        mend = "rename one of them, or make it static"
+        return failed(LINK, f"{name} is defined twice: in {files}", mend=mend)
+
+
+def _table(includes: str, names: Sequence[str]) -> str:
+    """Return the C text of a program that refers to functions."""
+    functions = "".join(f"    (umakit_doctor_function)&{name},\n" for name in names)
+    return (
+        f"{includes}\n\ntypedef void (*umakit_doctor_function)(void);\n"
+        "extern umakit_doctor_function const umakit_doctor_functions[];\n"
+        "umakit_doctor_function const umakit_doctor_functions[] = {\n"
+        f"{functions}    (umakit_doctor_function)0,\n}};\n\n"
+        "int main(void)\n{\n"
+        f"    return umakit_doctor_functions[{len(names)}] != (umakit_doctor_function)0;\n}}\n"
+    )
+
+
+def _all_calls(backend: Backend, probes: Probes) -> dict[tuple[str, int], set[str]]:
+    """Return who calls a function with a number of arguments: patterns and registrations."""
+    calls = {call: {f"pattern {name}" for name in names} for call, names in probes.calls.items()}
+    transfers = backend.transfers
+    registered = [(name, TRANSFER_ARGUMENTS, "_register_transfers")
+                  for name in ((transfers.load, transfers.store) if transfers else ())]  # fmt: skip
+    if backend.completion is not None:
+        registered.append((backend.completion, COMPLETION_ARGUMENTS, "_register_completion"))
+    for name, count, who in registered:
+        if not any(each == name for each, _ in calls):
+            calls[name, count] = {who}
+    return calls
+
+
+def _arguments(count: int) -> str:
+    return "1 argument" if count == 1 else f"{count or 'no'} arguments"
+
+
+def _listed(names: set[str]) -> str:
+    ordered = sorted(names)
+    if len(ordered) > 2:
+        return f"{ordered[0]} and {len(ordered) - 1} other patterns"
+    return " and ".join(ordered) or "patterns"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of `uma doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from umakit.errors import UmakitError, one_line
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A result of a check; a check that finds several faults has several.
+
+    Attributes:
+        name: of the check, such as `C compiler`.
+        status: `skipped` if it needs something that another check found missing.
+        message: what was found, one sentence.
+        where: file and line of a fault; may be empty.
+        mend: what to do about a fault; may be empty.
+    """
+
+    name: str
+    status: Status
+    message: str
+    where: str = ""
+    mend: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Return the keys of `uma doctor --json`."""
+        return {
+            "name": self.name,
+            "status": str(self.status),
+            "message": self.message,
+            "where": self.where,
+            "mend": self.mend,
+        }
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The results of all checks, in the order in which they were done."""
+
+    checks: tuple[Check, ...]
+
+    def count(self, status: Status) -> int:
+        """Return the number of results of a status."""
+        return sum(check.status is status for check in self.checks)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a fault was found that a first run fails with."""
+        return self.count(Status.ERROR) > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `uma doctor --json` prints."""
+        return {
+            "errors": self.count(Status.ERROR),
+            "warnings": self.count(Status.WARNING),
+            "checks": [check.as_json() for check in self.checks],
+        }
+
+
+def ok(name: str, message: str) -> Check:
+    """Return the result of a check that found no fault."""
+    return Check(name, Status.OK, message)
+
+
+def failed(name: str, message: str, *, where: str = "", mend: str = "") -> Check:
+    """Return a fault that a first run fails with."""
+    return Check(name, Status.ERROR, one_line(message), one_line(where), one_line(mend))
+
+
+def doubtful(name: str, message: str, *, where: str = "", mend: str = "") -> Check:
+    """Return a fault that a first run may succeed with."""
+    return Check(name, Status.WARNING, one_line(message), one_line(where), one_line(mend))
+
+
+def skipped(name: str, message: str) -> Check:
+    """Return the result of a check that needs what another check found missing."""
+    return Check(name, Status.SKIPPED, message)
+
+
+def refused(name: str, error: UmakitError, mend: str = "") -> Check:
+    """Return the fault that an error of a stage describes."""
+    return failed(name, error.what, where=error.where, mend=error.fix or mend)
+
+
+def any_error(checks: Sequence[Check]) -> bool:
+    """Whether one of the results is an error."""
+    return any(check.status is Status.ERROR for check in checks)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling and linking the files of a driver one by one, and reading what the compiler says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from umakit.devices import Device, build
+from umakit.devices.build import file_argument
+from umakit.errors import BuildError
+
+ERROR_LINE = re.compile(r"^(.+?):(\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
+"""Form of a line with which gcc and clang report an error: file, line, message."""
+
+UNDEFINED = re.compile(
+    r"undefined reference to [`']([^'\n]+)'|undefined symbol: (.+)$|^\s*\"_(.+)\", referenced from",
+    re.MULTILINE,
+)
+"""Forms in which the linkers of GNU, LLVM and Apple name what nothing defines."""
+
+IMPLICIT = "-Werror=implicit-function-declaration"
+"""C99 forbids calls of functions that are not declared; older compilers warn, and take what they
+return for an int, which cuts pointers off."""
+
+DEFINED_TWICE = re.compile(r"multiple definition of [`']([^'\n]+)'|duplicate symbol: (.+)$", re.M)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """The first error of a compiler.
+
+    Attributes:
+        file: path as the compiler names it; empty if it names none.
+        line: number of the line, 0 if it names none.
+        message: text of the error.
+    """
+
+    file: str
+    line: int
+    message: str
+
+
+def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
+    """Run a device's C compiler with the flags of all libraries.
+
+    Args:
+        device: the device.
+        arguments: sources, flags and `-o`.
+        folder: working folder, from which paths in messages start.
+
+    Returns:
+        What it printed if it failed; empty if it succeeded.
+
+    Raises:
+        BuildError: there is no compiler.
+    """
+    command = [*device.compiler(), *build.FLAGS, *arguments]
+    # Messages are read, so they must not be translated.
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False,
+            env=environment, cwd=folder,
+        )  # fmt: skip
+    except OSError as error:
+        raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+    return "" if result.returncode == 0 else result.stderr or "it printed no message"
+
+
+def compiled(source: Path, device: Device, folder: Path) -> tuple[Path, str]:
+    """Compile a source in a folder.
+
+    Returns:
+        The object, and what the compiler printed if it failed.
+    """
+    path = source.relative_to(folder)
+    output = folder / f"{'-'.join(path.parts)}.o"
+    arguments = [IMPLICIT, "-c", file_argument(path), "-o", str(output)]
+    return output, run_compiler(device, arguments, folder)
+
+
+def first_error(messages: str) -> Diagnostic:
+    """Return the first error in what a compiler printed."""
+    match = ERROR_LINE.search(messages)
+    if match:
+        return Diagnostic(match[1].removeprefix("./"), int(match[2]), match[3])
+    lines = [line for line in messages.splitlines() if "error" in line] or messages.splitlines()
+    return Diagnostic("", 0, lines[0].strip() if lines else "it printed no message")
+
+
+def undefined_names(messages: str) -> list[str]:
+    """Return what a linker found no definition of; C++ names without their arguments."""
+    return _names(UNDEFINED, messages)
+
+
+def names_defined_twice(messages: str) -> list[str]:
+    """Return what a linker found several definitions of."""
+    return _names(DEFINED_TWICE, messages)
+
+
+def _names(form: re.Pattern[str], messages: str) -> list[str]:
+    found = ("".join(match.groups("")) for match in form.finditer(messages))
+    return list(dict.fromkeys(name.strip().partition("(")[0] for name in found))
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Global symbols of an object."""
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+
+
+def symbols_of(path: Path) -> Symbols:
+    """Return the global symbols of an object; none if it is not an ELF file."""
+    try:
+        with path.open("rb") as stream:
+            pairs = list(_symbols(ELFFile(stream)))
+    except (ELFError, OSError):
+        return Symbols(frozenset(), frozenset())
+    return Symbols(
+        frozenset(name for name, is_defined in pairs if is_defined),
+        frozenset(name for name, is_defined in pairs if not is_defined),
+    )
+
+
+def _symbols(elf: ELFFile) -> Iterator[tuple[str, bool]]:
+    table = elf.get_section_by_name(".symtab")
+    for symbol in table.iter_symbols() if table is not None else []:
+        if symbol.name and symbol["st_info"]["bind"] != "STB_LOCAL":
+            yield symbol.name, symbol["st_shndx"] != "SHN_UNDEF"

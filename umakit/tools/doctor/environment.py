@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the machine: Python, packages, compilers, emulators and folders."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from umakit.devices import DEVICES, HOST, Device
+from umakit.devices.build import compile_c
+from umakit.devices.execution import execute
+from umakit.errors import UmakitError
+from umakit.files.staging import temporary_folder
+from umakit.library.layout import RUNTIME, user_cache
+from umakit.tools.doctor.checks import Check, doubtful, failed, ok, refused
+
+Progress = Callable[[str], None]
+
+PACKAGE = "umakit"
+
+FIRST_PROGRAM = """\
+#include <math.h>
+#include <stdint.h>
+
+int main(void)
+{
+    volatile float zero = 0.0f;
+    return expf(zero) == 1.0f && sizeof(int32_t) == 4 ? 0 : 1;
+}
+"""
+
+SECONDS = 120.0
+"""Time limit of the first program; an emulator may be slow."""
+
+PURPOSES = {
+    "tflite": "reading TensorFlow Lite files",
+    "torch": "reading PyTorch files and programs",
+    "onnxruntime": "`uma diff` with ONNX Runtime as reference",
+    "distributed": "tuning on several machines",
+}
+"""What optional packages are for."""
+
+EXTRAS = {"tflite": "tflite", "torch": "torch", "onnxruntime": "bench", "distributed": "cluster"}
+"""The extra of umakit that installs an optional package."""
+
+
+def python_checks() -> list[Check]:
+    """Compare Python and packages with the versions that umakit needs."""
+    try:
+        described = metadata(PACKAGE)
+    except PackageNotFoundError:
+        mend = "install it: pip install umakit"
+        return [failed("Python", "umakit is imported from a folder, not installed", mend=mend)]
+    wanted, found = described["Requires-Python"] or "", platform.python_version()
+    if not SpecifierSet(wanted).contains(found, prereleases=True):
+        mend = f"make a virtual environment with Python {wanted} and install umakit in it"
+        checks = [failed("Python", f"is {found}, umakit needs {wanted}", mend=mend)]
+    else:
+        checks = [ok("Python", found)]
+    needed = [Requirement(text) for text in described.get_all("Requires-Dist") or []]
+    faults = [fault for each in needed if (fault := _package_fault(each)) is not None]
+    tvm = _version("apache-tvm") or "without apache-tvm"
+    return [*checks, *(faults or [ok("packages", f"apache-tvm {tvm}, all others as needed")])]
+
+
+def _package_fault(needed: Requirement) -> Check | None:
+    if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+        return None
+    found = _version(needed.name)
+    mend = f"pip install '{needed.name}{needed.specifier}'"
+    if found is None:
+        return failed("packages", f"{needed.name} is not installed", mend=mend)
+    if not needed.specifier.contains(found, prereleases=True):
+        message = f"{needed.name} is {found}, umakit needs {needed.specifier}"
+        return failed("packages", message, mend=mend)
+    return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def tvm_check() -> Check:
+    """Import TVM; its shared libraries may not fit the machine."""
+    try:
+        importlib.import_module("umakit.tvm_api")
+    except Exception as error:  # whatever its shared libraries raise
+        mend = "pip install --force-reinstall umakit"
+        return failed("TVM", f"cannot be imported: {type(error).__name__}: {error}", mend=mend)
+    return ok("TVM", "can be imported")
+
+
+def optional_checks() -> Iterator[Check]:
+    """Look for packages that some commands need."""
+    for package, purpose in PURPOSES.items():
+        found = _version(package)
+        if found is None:
+            mend = f"pip install 'umakit[{EXTRAS[package]}]'"
+            yield doubtful(package, f"is not installed, which {purpose} needs", mend=mend)
+        else:
+            yield ok(package, found)
+
+
+def device_check(device: Device) -> Check:
+    """Compile, link and run a program for a device."""
+    name = "C compiler" if device is HOST else device.name
+    try:
+        compiler = device.compiler()
+        device.check_emulator()
+        with temporary_folder("umakit-doctor-") as folder:
+            source, program = folder / "first.c", folder / "first"
+            source.write_text(FIRST_PROGRAM, encoding="utf-8")
+            platform_files = [] if device is HOST else device.platform_sources(RUNTIME)
+            compile_c([source, *platform_files], program, device.program_flags(), device)
+            ended = execute(device, program, [], folder, SECONDS)
+    except UmakitError as error:
+        return refused(name, error, _package_mend(device))
+    if ended.returncode:
+        message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"
+        return failed(name, message, mend=_package_mend(device))
+    text = f"{_first_line(compiler[0])} compiles, links and runs a program"
+    return ok(name, text if device is HOST else f"{text} on {device.emulator[0]}")
+
+
+def _package_mend(device: Device) -> str:
+    return f"on Debian: apt-get install {' '.join(device.packages)}"
+
+
+def _first_line(compiler: str) -> str:
+    """Return the first line of a compiler's version, else its name."""
+    try:
+        result = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError:
+        return compiler
+    lines = result.stdout.splitlines()
+    return re.sub(r"\s+", " ", lines[0]).strip() if lines else compiler
+
+
+def other_device_checks(tell: Progress) -> Iterator[Check]:
+    """Try all devices but the host; those that are not installed are warnings."""
+    for device in DEVICES:
+        if device is HOST:
+            continue
+        tell(f"trying {device.name}")
+        missing = [p for p in (device.command, *device.emulator[:1]) if shutil.which(p) is None]
+        if missing:
+            message = f"{' and '.join(missing)}: not installed, --device {device.name} needs it"
+            yield doubtful(device.name, message, mend=_package_mend(device))
+        else:
+            yield device_check(device)
+
+
+def folder_check() -> Check:
+    """Check that temporary files and the cache of compiled programs can be written."""
+    try:
+        with temporary_folder("umakit-doctor-") as folder:
+            (folder / "file").write_bytes(b"")
+    except (UmakitError, OSError) as error:
+        mend = "set TMPDIR to a folder that can be written"
+        return failed("folders", f"temporary files cannot be written: {error}", mend=mend)
+    try:
+        place = user_cache()
+    except RuntimeError:
+        return doubtful("folders", "you have no home folder for a cache", mend="set XDG_CACHE_HOME")
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        mend = "set XDG_CACHE_HOME to a folder that can be written"
+        return doubtful(
+            "folders", f"{place} cannot be written: programs are compiled each time", mend=mend
+        )
+    return ok("folders", f"temporary files and {_short(place)} can be written")
+
+
+def _short(place: Path) -> str:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return str(place)
+    return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of the memories in `accel.toml` with those that a backend's code uses."""
+
+from __future__ import annotations
+
+import re
+
+from umakit.errors import short_path
+from umakit.registration.backend import Backend
+from umakit.tools.doctor.checks import Check, doubtful, failed, ok
+from umakit.tools.doctor.probes import Probes
+from umakit.tools.doctor.python_sources import texts_in
+from umakit.tools.doctor.spelling import closest
+
+MEMORIES = "memories"
+
+
+def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
+    """Check that scratchpads that code names are described, and that described ones are used."""
+    path = backend.folder / "accel.toml"
+    described = {memory.name: memory for memory in backend.configuration.memory}
+    texts = texts_in(backend.folder)
+    faults = []
+    for name, patterns in sorted(probes.memories.items()):
+        if name in described and described[name].address == "offset":
+            continue
+        other = closest(name, described) or next(iter(described), "")
+        if name in described:
+            message, mend = f"{name} is a scratchpad for the code", 'write address = "offset"'
+        else:
+            message = f"{', '.join(sorted(patterns))} use a scratchpad {name!r}, which it lacks"
+            mend = f'describe it: [[memory]] with name = "{name}" and address = "offset"'
+            mend += f", or name {other} in {texts.get(name) or 'the code'}" if other else ""
+        faults.append(failed(MEMORIES, message, where=short_path(path), mend=mend))
+    if not faults and probes.first is not None:
+        faults = [
+            doubtful(
+                MEMORIES,
+                f"no pattern uses the scratchpad {name!r}",
+                where=_place(backend, name),
+                mend="remove it, or allocate buffers in it: tir.scratchpad_buffer",
+            )
+            for name, memory in described.items()
+            if memory.address == "offset" and name not in probes.memories and name not in texts
+        ]
+    if faults:
+        return faults
+    used = ", ".join(sorted(probes.memories))
+    return [ok(MEMORIES, f"{used}: as the code uses it" if used else "code uses no scratchpad")]
+
+
+def _place(backend: Backend, name: str) -> str:
+    path = backend.folder / "accel.toml"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if re.match(rf"""\s*name\s*=\s*["']{name}["']""", line):
+            return f"{short_path(path)}:{number}"
+    return short_path(path)
