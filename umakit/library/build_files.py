@@ -6,13 +6,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from umakit import sim
 from umakit.files.staging import as_bytes
-from umakit.library.roles import SOURCE_FOLDER, Sources
+from umakit.library.roles import SIMULATOR_FOLDER, SOURCE_FOLDER, Sources
+from umakit.library.schema import OwnSimulator
+from umakit.machine.simulator_config import CXX_SUFFIXES, is_library_file
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -51,6 +53,8 @@ class Part:
         device_sources: C files of the simulated device, omitted on a board with its own device.
         device_dependencies: targets whose functions the device sources call.
         only_simulated: whether the library is omitted on a board.
+        folder: folder of the sources in the export; empty for `codegen/host/src`.
+        own: how a simulator that is not umakit's is built; None for umakit's parts.
     """
 
     name: str
@@ -60,6 +64,25 @@ class Part:
     device_sources: Sequence[str] = ()
     device_dependencies: Sequence[str] = ()
     only_simulated: bool = False
+    folder: str = ""
+    own: OwnSimulator | None = None
+
+    @property
+    def is_cxx(self) -> bool:
+        """Whether a source is C++."""
+        return any(source.endswith(CXX_SUFFIXES) for source in self.sources)
+
+    @property
+    def installed_libraries(self) -> list[str]:
+        """Libraries that a simulator needs, by name."""
+        libraries = self.own.libraries if self.own else []
+        return [name for name in libraries if not is_library_file(name)]
+
+    @property
+    def library_files(self) -> list[str]:
+        """Libraries that a simulator brings, as paths in its folder."""
+        libraries = self.own.libraries if self.own else []
+        return [name for name in libraries if is_library_file(name)]
 
 
 def build_files(
@@ -74,14 +97,18 @@ def build_files(
     """
     prefix = values["prefix"]
     umakit_headers = _names(files, "umakit/")
+    parts = shared_parts(sources, files)
     shown = {
         **values,
         "numeric_version": numeric_version(),
         "model_sources": sources.model,
         "workspace_sources": sources.static_workspace,
-        "parts": shared_parts(sources, files),
-        "has_devices": any(sources.devices.values()),
-        "devices": [backend for backend, names in sources.devices.items() if names],
+        "parts": parts,
+        "needs_cxx": any(part.is_cxx for part in parts),
+        "has_devices": any(sources.devices.values()) or bool(sources.own),
+        "devices": [
+            backend for backend, names in sources.devices.items() if names or backend in sources.own
+        ],
         "board_headers": [name for name in umakit_headers if name not in SIMULATOR_HEADERS],
         "needs_full_libc": needs_full_libc(files),
     }
@@ -133,9 +160,13 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
         parts.append(
             Part(f"umakit_{kind}", kinds[kind], names, kind_dependencies, only_simulated=True)
         )
+    own = {}
+    for backend, simulator_files in sources.own.items():
+        own[backend] = _own_part(backend, simulator_files, simulator_headers, files)
+        parts.append(replace(own[backend], dependencies=[simulator, *dependencies]))
     for backend, driver in sources.drivers.items():
         devices = sources.devices[backend]
-        if not driver and not devices:
+        if not driver and not devices and backend not in own:
             continue
         contents = [*driver, *devices, *sources.headers[backend]]
         simulated = sources.simulated_as.get(backend)
@@ -143,8 +174,28 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
             contents += [*simulator_headers, *_kind_headers(simulated)]
         target = _target(backend, contents, files)
         device_dependencies = [kinds[simulated]] if simulated else []
+        device_dependencies += [own[backend].target] if backend in own else []
         parts.append(Part(backend, target, driver, dependencies, devices, device_dependencies))
     return parts
+
+
+def _own_part(
+    backend: str,
+    own: OwnSimulator,
+    headers: Sequence[str],
+    files: Mapping[str, str | bytes],
+) -> Part:
+    """Return the part of a simulator that is not umakit's, without its dependencies."""
+    folder = f"{SIMULATOR_FOLDER}/{backend}"
+    paths = [path for path in files if path.startswith(f"{folder}/")]
+    paths += [f"{SOURCE_FOLDER}/{header}" for header in headers]
+    digest = hashlib.sha256(own.model_dump_json().encode())
+    for path in sorted(paths):
+        data = as_bytes(files[path])
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    name = f"{backend}_simulator"
+    target = f"{name}_{digest.hexdigest()[:12]}"
+    return Part(name, target, own.sources, only_simulated=True, folder=folder, own=own)
 
 
 def _headers(paths: Sequence[str]) -> list[str]:

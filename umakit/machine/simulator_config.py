@@ -16,7 +16,7 @@ C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++")
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".tpp", ".def")
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ +.-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
 """Names of files and folders: plain ones, because CMake and compilers have to take them."""
 
 DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?")

@@ -76,6 +76,9 @@ def arduino_files(
             fix="compile with --weights c",
         )
     prefix = description["interface"]
+    sources = read_roles(metadata, where)
+    # A simulator of a backend's own is no C file of `src`: without it, none answers.
+    omitted = {f"{SOURCE_FOLDER}/{name}" for name in sources.simulated if sources.own}
     start = render("arduino/source_start.c.j2")
     values = {
         "umakit_version": __version__,
@@ -85,7 +88,8 @@ def arduino_files(
         "prefix_upper": prefix.upper(),
         "inputs": [_tensor_view(tensor) for tensor in description["inputs"]],
         "outputs": [_tensor_view(tensor) for tensor in description["outputs"]],
-        "simulated": read_roles(metadata, where).simulated,
+        "simulated": [] if omitted else sources.simulated,
+        "is_on_board": bool(omitted),
         "devices": [item["name"] for item in description["backends"] if item["simulated"]],
         "workspace_size": description["memory"]["arena_bytes"],
     }
@@ -98,7 +102,9 @@ def arduino_files(
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{
             f"src/{name}": _with_start(start, text) if name.endswith(".c") else text
-            for name, text in sources_and_headers(files, where).items()
+            for name, text in sources_and_headers(
+                {path: text for path, text in files.items() if path not in omitted}, where
+            ).items()
         },
     }
 

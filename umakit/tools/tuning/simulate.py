@@ -22,7 +22,8 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         tiling: tiling of the layer.
 
     Returns:
-        The cycles; None if the layer has more than one operator or the backend no simulator.
+        The cycles; None if the layer has more than one operator, the backend no simulator, or its
+        simulator no clock.
 
     Raises:
         BuildError: there is no C compiler.
@@ -40,9 +41,9 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
         profile = run_library(library.path, inputs, profile=True).layers
         own = [each.clock_cycles for each in profile if each.where == target]
-        return sum(cycles or 0 for cycles in own) or None
+        return None if None in own else sum(cycles or 0 for cycles in own) or None
 
 
 def has_simulator(backend: UMABackend) -> bool:
-    """Whether umakit simulates the device of a backend and counts its cycles."""
+    """Whether a simulator answers for the device of a backend; one of its own may have no clock."""
     return backend.configuration.device.simulator != "none"

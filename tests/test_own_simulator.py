@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulators of backends' own: the one of `docs/your-simulator.md`, typed along, and others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from umakit.cli.main import run_command
+from umakit.cli.tables import profile_table
+
+import umakit
+from umakit import find_backend
+from umakit.errors import AcceleratorConfigError, BuildError, DeviceError
+from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.tools.page import html, make_page
+from umakit.tools.size import library_size
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "your-simulator.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"`tiny_npu/([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILES = dict(BLOCK.findall(PAGE))
+DIGITS = ROOT / "examples" / "digits"
+NETWORK = DIGITS / "digits_int8.onnx"
+IMAGES = np.load(DIGITS / "held_out.npz")["image"]
+STRAWBERRY = "strawberry_accelerator"
+
+IN_C = """\
+#include "umakit/own_simulator.h"
+
+static umakit_host *the_host;
+static uint32_t registers[7];
+static int8_t data[128];
+static int8_t weights[1280];
+static int32_t sums[10];
+
+static void *create(umakit_host *host) { the_host = host; return registers; }
+static uint32_t read32(void *simulator, uint32_t offset)
+{
+    (void)simulator;
+    return registers[offset / 4u];
+}
+
+static int job(void)
+{
+    uint32_t o, i;
+    int status = umakit_host_read(the_host, registers[0], sizeof data, data);
+
+    if (status == UMAKIT_OK) {
+        status = umakit_host_read(the_host, registers[1], sizeof weights, weights);
+    }
+    for (o = 0; o < 10u; ++o) {
+        for (i = 0, sums[o] = 0; i < 128u; ++i) {
+            sums[o] += data[i] * weights[o * 128u + i];
+        }
+    }
+    return status != UMAKIT_OK
+               ? status
+               : umakit_host_write(the_host, registers[2], sizeof sums, sums);
+}
+
+static void write32(void *simulator, uint32_t offset, uint32_t value)
+{
+    (void)simulator;
+    registers[offset / 4u] = value;
+    if (offset == 20u) {
+        registers[6] = (uint32_t)job();
+    }
+}
+
+static bool wait(void *simulator, uint64_t cycles) { (void)simulator; (void)cycles; return true; }
+
+const struct umakit_own_simulator *tiny_npu_simulator(void)
+{
+    static const struct umakit_own_simulator table = {
+        .version = UMAKIT_OWN_SIMULATOR_VERSION, .create = create,
+        .read32 = read32, .write32 = write32, .wait = wait};
+    return &table;
+}
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the files of the page, with replacements by file name."""
+
+    def write_backend(changes: Mapping[str, tuple[str, str]] | None = None) -> Path:
+        folder = tmp_path / "tiny_npu"
+        folder.mkdir()
+        assert {*FILES} == {"accel.toml", "backend.py", "machine.cc", "tiny_npu.c", "tiny_npu.h"}
+        for name, text in FILES.items():
+            old, new = (changes or {}).get(name, ("", ""))
+            assert old in text
+            (folder / name).write_text(text.replace(old, new) if old else text, encoding="utf-8")
+        return folder
+
+    return write_backend
+
+
+def compiled(folder: Path, *more: str) -> Path:
+    library = folder.parent / "library"
+    umakit.compile_model(NETWORK, [find_backend(name) for name in (folder, *more)], library)
+    return library
+
+
+def profile(library: Path, **options: Any) -> Any:
+    return umakit.run_library(library, {"image": IMAGES[:1]}, profile=True, **options)
+
+
+def layer_named(layers: Any, name: str) -> Any:
+    (found,) = (layer for layer in layers if layer.name == name)
+    return found
+
+
+def test_the_simulator_of_the_page_is_right_and_counts_as_by_hand(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = compiled(write())
+    session = onnxruntime.InferenceSession(NETWORK)
+    expected = session.run(None, {"image": IMAGES[:3]})[0]
+    result = umakit.run_library(library, {"image": IMAGES[:3, None]})
+    np.testing.assert_allclose(result.outputs["logits"][:, 0], expected, rtol=0, atol=1e-6)
+    np.savez(library.parent / "in.npz", image=IMAGES[:1])
+    command = ["run", str(library), "-i", str(library.parent / "in.npz"), "--profile", "--json"]
+    assert run_command(command) == 0
+    layers = {layer["name"]: layer for layer in json.loads(capsys.readouterr().out)["layers"]}
+    promised = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.S)[0])
+    assert {name: layers["dense"][name] for name in promised} == promised
+    inputs, outputs, lanes = 128, 10, 8
+    moved = inputs + inputs * outputs + 4 * outputs
+    assert promised["moved_bytes"] == moved and promised["dma_cycles"] == moved // 4
+    assert promised["clock_cycles"] == moved // 4 + outputs * inputs // lanes + 7
+
+
+def test_its_engines_are_on_the_page(write: Write) -> None:
+    page = make_page(NETWORK, [find_backend(write())])
+    dense = layer_named(page.layers, "dense")
+    assert [(each.stream, each.label, each.start, each.completion) for each in dense.commands] == [
+        ("dma", "load", 6, 358), ("array", "sums", 358, 518), ("dma", "store", 518, 528),
+    ]  # fmt: skip
+    assert page.clock_cycles == 529 and page.accelerators[0].cells is None
+    text = html(page)
+    assert "dma: load: cycles 6 to 358" in text and "529" in text
+
+
+def test_what_it_does_not_count_is_null(write: Write) -> None:
+    missing = {"machine.cc": ("    counters->clock = machine.clock;\n", "")}
+    backend = write(missing)
+    dense = layer_named(profile(compiled(backend)).layers, "dense")
+    assert (dense.clock_cycles, dense.cycles, dense.dma_cycles) == (None, 522, 362)
+    page = make_page(NETWORK, [find_backend(backend)])
+    assert page.clock_cycles is None and page.unmeasured == ("tiny_npu",)
+    assert "whose cycles no simulator counts" in html(page)
+
+
+def test_unknown_counters_leave_those_of_others(write: Write) -> None:
+    without = {"machine.cc": ("functions.counters = counters;", "(void)counters;")}
+    library = compiled(write(without), STRAWBERRY)
+    layers = profile(library).layers
+    assert {layer.where for layer in layers} == {"cpu", "tiny_npu", STRAWBERRY}
+    for layer in layers:
+        for name in ("clock_cycles", "cycles", "device_macs", "moved_bytes"):
+            figure = getattr(layer, name)
+            assert figure is None if layer.where == "tiny_npu" else figure is not None
+            assert layer.where != STRAWBERRY or figure > 0
+    column = next(each for each in profile_table(layers).columns if each.header == "cycles")
+    cells = list(column.cells)
+    assert cells[-1] == "not measured" and cells[-1] in cells[:-1]
+
+
+def test_the_product_is_without_it(write: Write) -> None:
+    backend = write()
+    library = compiled(backend)
+    text = json.loads((library / "metadata.json").read_text())["umakit"]["sources"]
+    assert text["own"]["tiny_npu"]["sources"] == ["machine.cc", "tiny_npu_device.c"]
+    assert not list((library / "codegen").rglob("machine*"))
+    assert (library / "simulator" / "tiny_npu" / "machine.cc").is_file()
+    size = library_size(library)
+    assert size.simulator_text_bytes > 0
+    folder = library.parent / "tvmgen_digits_int8"
+    command = ["package", str(library), "--format", "arduino", "-o", str(folder)]
+    assert run_command(command) == 0
+    names = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert "tiny_npu.c" in names
+    assert not names & {"machine.cc", "tiny_npu_device.c", "umakit_simulator.c", "umakit_host.c"}
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
+@pytest.mark.parametrize("simulated", ["ON", "OFF"])
+def test_cmake_builds_it_while_devices_are_simulated(write: Write, simulated: str) -> None:
+    library = compiled(write())
+    build = library.parent / "build"
+    option = f"-DTVMGEN_DIGITS_INT8_SIMULATED_DEVICES={simulated}"
+    subprocess.run(["cmake", "-S", library, "-B", build, option], check=True, capture_output=True)
+    made = subprocess.run(["cmake", "--build", build], check=True, capture_output=True, text=True)
+    assert ("machine.cc" in made.stdout) == (simulated == "ON")
+    assert (build / "tvmgen_digits_int8_main").is_file() == (simulated == "ON")
+
+
+def test_a_simulator_in_c_without_counters_runs_on_emulators(write: Write) -> None:
+    backend = write({"accel.toml": ("machine.cc", "machine.c")})
+    (backend / "machine.c").write_text(IN_C, encoding="utf-8")
+    library = compiled(backend)
+    here = profile(library)
+    dense = layer_named(here.layers, "dense")
+    assert (dense.clock_cycles, dense.cycles, dense.moved_bytes) == (None, None, None)
+    if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
+        there = profile(library, device="qemu-cortex-m3")
+        np.testing.assert_array_equal(there.outputs["logits"], here.outputs["logits"])
+
+
+def test_devices_without_c_plus_plus_refuse_it(write: Write) -> None:
+    if not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")):
+        pytest.skip("there is no emulator")
+    with pytest.raises(BuildError, match=r"the simulator of tiny_npu is in C\+\+"):
+        profile(compiled(write()), device="qemu-cortex-m3")
+
+
+def test_a_simulator_may_say_why_it_cannot_go_on(write: Write) -> None:
+    library = compiled(write({"machine.cc": ("offset / 4 >= 7", "offset == 16")}))
+    sentence = "the driver wrote to a register that does not exist"
+    with pytest.raises(DeviceError, match=f"the simulator of tiny_npu failed: {sentence}"):
+        profile(library)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('extern "C" ', "", 'define tiny_npu_simulator in a source of .simulator. .*extern "C"'),
+        ("LANES", "LANE", "machine.cc"),
+    ],
+)
+def test_compilers_are_quoted(write: Write, old: str, new: str, sentence: str) -> None:
+    with pytest.raises(BuildError, match=sentence):
+        profile(compiled(write({"machine.cc": (old, new)})))
+
+
+def test_a_table_of_another_version_is_refused(write: Write) -> None:
+    changes = {"machine.cc": ("= UMAKIT_OWN_SIMULATOR_VERSION", "= 99")}
+    with pytest.raises(DeviceError, match="the version of the simulator's table is not"):
+        profile(compiled(write(changes)))
+
+
+OWN = '[accelerator]\nname = "x"\n[device]\nsimulator = "own"\n[simulator]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f'{OWN}sources = ["b.c"]', "there is no file b.c in the backend's folder; add it"),
+        (f'{OWN}sources = ["../a.c"]', "../a.c is outside of the backend's folder"),
+        (f'{OWN}sources = ["/a.c"]', "/a.c is outside of the backend's folder"),
+        (f'{OWN}sources = ["a.c", "s/a.cc"]', "a.c and s/a.cc would both become a.o"),
+        (f'{OWN}sources = ["a.py"]', "a.py is not a C or C++ file"),
+        (f'{OWN}sources = ["a.c"]\ninclude = ["i"]', "there is no folder i in the backend's"),
+        (f'{OWN}sources = ["a.c"]\ndefines = ["A B"]', "'A B' is not NAME or NAME=value"),
+        (f'{OWN}sources = ["a.c"]\nlibraries = ["-x"]', "'-x' is neither the name of a library"),
+        (f'{OWN}sources = ["a.c"]\nlibraries = ["l.a"]', "there is no file l.a"),
+        (OWN.removesuffix("[simulator]\n"), 'simulator = "own" needs a section [simulator]'),
+        (OWN.replace('"own"', '"none"') + 'sources = ["a.c"]\n[array]\nrows = 1\ncolumns = 1',
+         '[simulator] needs simulator = "own"'),
+        ('[accelerator]\nname = "x"', "array: Field required"),
+    ],
+)  # fmt: skip
+def test_sections_that_cannot_be_are_refused_in_a_sentence(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "s").mkdir()
+    for name in ("a.c", "s/a.cc", "a.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "accel.toml").write_text(text)
+    with pytest.raises(AcceleratorConfigError, match=re.escape(sentence)):
+        load_accelerator_config(tmp_path / "accel.toml")
