@@ -27,6 +27,7 @@ from umakit.errors import BuildError
 from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
+from umakit.machine.simulator_config import CXX_SUFFIXES
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
@@ -63,7 +64,7 @@ def compile_c(
     """Compile and link C sources.
 
     Args:
-        sources: `.c` files.
+        sources: `.c` files, and C++ files of drivers.
         output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
         device: the device that it will run on.
@@ -76,6 +77,9 @@ def compile_c(
     compiler = device.compiler()
     name, folder = shlex.join(compiler), sources[0].parent
     check_simulators(simulators, device)
+    cxx_sources = [source for source in sources if source.suffix in CXX_SUFFIXES]
+    for source in cxx_sources:
+        device.cxx_compiler(source.name)
 
     def run(command: list[str]) -> None:
         call_compiler(command, name, folder, device)
@@ -89,7 +93,7 @@ def compile_c(
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
     files += simulator_objects(simulators, flags, device, run_any)
     libraries = [*(argument for each in simulators for argument in each.linking()), "-lm"]
-    if any(each.is_cxx for each in simulators):
+    if cxx_sources or any(each.is_cxx for each in simulators):
         link_as_cxx(files, [*compiler, *FLAGS, *flags], output, libraries, device, run_any)
         return
     linked = map(file_argument, files)
@@ -164,12 +168,13 @@ def _missing(device: Device, messages: str) -> str:
 
 
 def library_sources(library: Path) -> list[Path]:
-    """Return the C files of an exported library, a folder or a tar file.
+    """Return the C and C++ files of an exported library, a folder or a tar file.
 
     Raises:
         LibraryError: it is a tar file that cannot be unpacked.
     """
-    return sorted((library_folder(library) / SOURCE_FOLDER).rglob("*.c"))
+    folder = library_folder(library) / SOURCE_FOLDER
+    return sorted(path for path in folder.rglob("*.c*") if path.suffix in (".c", *CXX_SUFFIXES))
 
 
 def build_runner(
@@ -230,9 +235,10 @@ def _build_folder(library: Path, device: Device) -> Path:
 
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
-    digest = hashlib.sha256(repr([device.compiler(), FLAGS, flags]).encode())
+    cxx = os.environ.get("CXX", "")
+    digest = hashlib.sha256(repr([device.compiler(), cxx, FLAGS, flags]).encode())
     folders: list[tuple[Path, tuple[str, ...]]] = [
-        (library, ("codegen/host/**/*.[ch]", "runtime/*.[ch]"))
+        (library, ("codegen/host/**/*.[ch]*", "runtime/*.[ch]"))
     ]
     if device is not HOST:
         folders += [(SUPPORT, ("*",)), (RUNTIME, ("*",))]

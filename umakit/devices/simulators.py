@@ -143,7 +143,8 @@ def link_as_cxx(
     """Link a program or shared library that has objects of C++.
 
     Args:
-        files: C and assembler sources, which are compiled by the C compiler, and objects.
+        files: C and assembler sources, which are compiled by the C compiler, C++ sources, and
+            objects.
         compiler: the C compiler and all flags of the program.
         output: the file to write.
         arguments: arguments of the linker behind the files.
@@ -160,8 +161,14 @@ def link_as_cxx(
                 objects.append(path.absolute())
                 continue
             objects.append(Path(temporary).absolute() / f"{number}.o")
-            source = str(path.absolute())
-            run([compiler[0]], [*compiling(compiler[1:]), "-c", source, "-o", str(objects[-1])])
+            is_cxx = path.suffix in CXX_SUFFIXES
+            command = device.cxx_compiler(path.name) if is_cxx else [compiler[0]]
+            given = [
+                flag
+                for flag in compiling(compiler[1:])
+                if not (is_cxx and flag.startswith("-std="))  # the compiler's default version
+            ]
+            run(command, [*given, "-c", str(path.absolute()), "-o", str(objects[-1])])
         linker = device.cxx_compiler(output.name)
         kept = [flag for flag in compiler[1:] if not flag.startswith("-std=")]
         run(linker, [*kept, *map(str, objects), "-o", str(output.absolute()), *arguments])

@@ -104,7 +104,7 @@ def build_files(
         "model_sources": sources.model,
         "workspace_sources": sources.static_workspace,
         "parts": parts,
-        "needs_cxx": any(part.is_cxx for part in parts),
+        "needs_cxx": any(part.is_cxx and part.only_simulated for part in parts),
         "has_devices": any(sources.devices.values()) or bool(sources.own),
         "devices": [
             backend for backend, names in sources.devices.items() if names or backend in sources.own

@@ -43,6 +43,7 @@ from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.requirements import device_requirements
 from umakit.library.roles import find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.memory.plan import MemoryPlan
 from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
@@ -150,8 +151,14 @@ def write_library(
             **dict.fromkeys(roles.own, roles.simulator),
         },
         "own_simulators": roles.own,
+        "cxx_sources": sorted(
+            source
+            for sources in roles.drivers.values()
+            for source in sources
+            if source.endswith(CXX_SUFFIXES)
+        ),
         "has_simulator": bool(roles.simulator),
-        "objects_clash": len({Path(path).name for path in _c_files(files)}) < len(_c_files(files)),
+        "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
         "has_large": any(map(is_large, program.constants.values())),
         "weights_path": weights_path(program.name),
@@ -255,11 +262,32 @@ def _driver_files(backends: Mapping[str, Backend]) -> dict[str, str]:
                     where=str(source),
                     fix=f"see _register_driver in the backend {name}",
                 )
-            text = source.read_text(encoding="utf-8")
+            text = driver_text(source)
             _add(files, {f"src/{exported_path(backend, driver_file)}": text}, str(source))
         if is_simulated(backend):
             _add(files, _simulator_files(name, backend), str(backend.folder))
     return files
+
+
+def driver_text(source: Path) -> str:
+    """Return the text of a driver file.
+
+    Raises:
+        LibraryError: it is an object or a library, or is in another encoding than UTF-8.
+    """
+    try:
+        return source.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        pass
+    suffixes = (".a", ".o", ".so", ".lib", ".dll", ".dylib", ".obj")
+    if source.suffix in suffixes or ".so." in source.name:
+        raise LibraryError(
+            "is compiled code, and a library of umakit holds C and C++ sources of drivers only",
+            where=str(source),
+            fix="register its sources, or leave it out and link it where you link the export; "
+            "files of a simulator go into [simulator] of accel.toml",
+        )
+    raise LibraryError("is no UTF-8 text", where=str(source), fix="store it as UTF-8")
 
 
 def _with_found_includes(
@@ -331,4 +359,4 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
 
 
 def _c_files(files: Iterable[str]) -> list[str]:
-    return [path for path in files if path.endswith(".c")]
+    return [path for path in files if path.endswith((".c", *CXX_SUFFIXES))]

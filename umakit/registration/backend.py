@@ -282,7 +282,7 @@ class Backend(ABC):
     def _register_driver(
         self, sources: Sequence[str], headers: Sequence[str] = (), *, reentrant: bool = False
     ) -> None:
-        """Register C files that are copied into every library that uses this backend.
+        """Register C and C++ files that are copied into every library that uses this backend.
 
         A run has exclusive use of the accelerator from its first driver call to its last. A run
         that begins meanwhile, in another thread, in an interrupt handler or of another network,
@@ -292,8 +292,9 @@ class Backend(ABC):
         are not static need names that no other backend has: begin them with the target's name.
 
         Args:
-            sources: `.c` files relative to the backend's folder.
-            headers: `.h` files relative to the backend's folder.
+            sources: C files (`.c`) and C++ files (`.cc`, `.cpp`, `.cxx`) relative to the backend's
+                folder. Functions that generated C calls are `extern "C"`.
+            headers: their headers relative to the backend's folder.
             reentrant: whether the functions keep no state, in memory or in hardware, so that runs
                 need not exclude each other: C functions of a library for the CPU, for example.
 

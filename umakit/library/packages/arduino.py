@@ -23,6 +23,7 @@ from umakit.library.metadata import load_metadata
 from umakit.library.packages.files import read_files
 from umakit.library.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
 from umakit.library.version_0_1_0 import arduino_names
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -31,6 +32,9 @@ DESCRIPTION = f"extras/{METADATA}"
 """File by which umakit recognizes its own folders; Arduino ignores the folder `extras`."""
 
 C_TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
+SOURCES = (".c", *CXX_SUFFIXES)
+HEADERS = (".h", ".hh", ".hpp", ".hxx")
+
 INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 
 
@@ -101,7 +105,7 @@ def arduino_files(
         DESCRIPTION: as_bytes(files[METADATA]),
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{
-            f"src/{name}": _with_start(start, text) if name.endswith(".c") else text
+            f"src/{name}": _with_start(start, text) if name.endswith(SOURCES) else text
             for name, text in sources_and_headers(
                 {path: text for path, text in files.items() if path not in omitted}, where
             ).items()
@@ -126,7 +130,7 @@ def sources_and_headers(files: Mapping[str, str | bytes], where: str) -> dict[st
         path
         for path in sorted(files)
         if path.startswith((f"{SOURCE_FOLDER}/", f"{HEADER_FOLDER}/"))
-        and path.endswith((".c", ".h"))
+        and path.endswith((*SOURCES, *HEADERS))
     ]
     paths = {path: _path_below_src(path) for path in chosen}
     taken: dict[str, str] = {}

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from umakit import sim
 from umakit.codegen.driver_headers import read_headers
-from umakit.codegen.driver_names import device_file, exported_includes, exported_path, is_simulated
+from umakit.codegen.driver_names import exported_includes, exported_path, is_simulated
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
-from umakit.devices.objects import with_shared_objects
+from umakit.devices.objects import compiling, with_shared_objects
+from umakit.devices.simulators import Simulator, check_simulators, simulator_objects
 from umakit.errors import UmakitError, short_path
 from umakit.library.layout import RUNTIME
+from umakit.library.own_simulators import own_simulators
+from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
 from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
@@ -22,7 +25,7 @@ from umakit.tools.doctor.compiling import (
     Symbols,
     compiled,
     names_defined_twice,
-    run_compiler,
+    run_linker,
     symbols_of,
     undefined_names,
 )
@@ -189,26 +192,50 @@ class CallCheck:
         staged, device = self._staged, self._staged.device
         compiler = [*device.compiler(), *build.FLAGS]
         flags = device.program_flags()
-        sources = [*self._simulator_sources(), *device.platform_sources(RUNTIME)]
+        sources = [*self._other_sources(), *device.platform_sources(RUNTIME)]
 
         def run(command: list[str]) -> None:
             call_compiler(command, compiler[0], staged.folder, device)
 
-        others = with_shared_objects(sources, compiler, flags, run)
-        files = [*staged.objects.values(), table, *others]
-        output = str(staged.folder / "linked")
-        arguments = [*flags, *map(file_argument, files), "-o", output, "-lm"]
-        return run_compiler(device, arguments, staged.folder)
+        def run_any(command: Sequence[str], arguments: list[str]) -> None:
+            call_compiler([*command, *arguments], command[0], staged.folder, device)
 
-    def _simulator_sources(self) -> list[Path]:
-        if not is_simulated(self._backend):
-            return []
-        source = self._staged.folder / "src"
-        kind = sim.KINDS[self._backend.configuration.device.simulator]
-        names = [Path(path).name for path in
-                 (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES, *kind.sources)]  # fmt: skip
-        device = device_file(self._backend.target_name, "c")
-        return [source / name for name in (*names, device)]
+        simulators = self._simulators()
+        check_simulators(simulators, device)
+        names = [file_argument(source) for source in sources]
+        others = with_shared_objects(sources, compiler, flags, run)
+        objects = [
+            self._object(number, file, run) if file_argument(file) in names else file
+            for number, file in enumerate(others)
+        ]
+        objects += simulator_objects(simulators, flags, device, run_any)
+        files = [*staged.objects.values(), table, *objects]
+        libraries = [word for each in simulators for word in each.linking()]
+        output = ["-o", str(staged.folder / "linked"), *libraries, "-lm"]
+        is_cxx = any(each.is_cxx for each in simulators)
+        is_cxx |= any(name.endswith(CXX_SUFFIXES) for name in self._backend.driver.sources)
+        arguments = [*flags, *map(file_argument, files), *output]
+        return run_linker(device, arguments, staged.folder, is_cxx)
+
+    def _object(self, number: int, source: Path, run: Callable[[list[str]], None]) -> Path:
+        """Compile a source of the kit that libraries do not share."""
+        device, output = self._staged.device, self._staged.folder / f"kit{number}.o"
+        flags = compiling([*build.FLAGS, *device.program_flags()])
+        run([*device.compiler(), *flags, "-c", str(source), "-o", str(output)])
+        return output
+
+    def _simulators(self) -> list[Simulator]:
+        name, folder = self._backend.target_name, self._staged.folder
+        return [
+            Simulator(name, folder / SIMULATOR_FOLDER / name, folder / "src", files)
+            for name, files in own_simulators({name: self._backend}).items()
+        ]
+
+    def _other_sources(self) -> list[Path]:
+        """Return the C files of the kit next to the driver."""
+        own = {self._staged.folder / path for path in self._staged.places}
+        found = sorted((self._staged.folder / "src").rglob("*.c"))
+        return [p for p in found if p not in own and not p.name.startswith("umakit_doctor")]
 
     def _undefined_fault(self, name: str, symbols: Mapping[str, Symbols]) -> Check:
         users = [path for path, each in symbols.items() if name in each.undefined]
@@ -230,8 +257,8 @@ class CallCheck:
                 "on the host only a simulator defines it: set simulator in [device] of "
                 "accel.toml; on a board define it in the board's own C"
             )
-        for path in sorted([*backend.folder.rglob("*.c"), *backend.folder.rglob("*.cc"),
-                            *backend.folder.rglob("*.cpp")]):  # fmt: skip
+        sources = [p for p in backend.folder.rglob("*.c*") if p.suffix in (".c", *CXX_SUFFIXES)]
+        for path in sorted(sources):
             text = path.read_text(encoding="utf-8", errors="replace")
             defined = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", text)
             if path not in self._staged.places.values() and defined:

@@ -16,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from umakit.devices import Device, build
 from umakit.devices.build import file_argument
 from umakit.errors import BuildError
+from umakit.machine.simulator_config import CXX_SUFFIXES
 
 ERROR_LINE = re.compile(r"^(.+?):(\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
 """Form of a line with which gcc and clang report an error: file, line, message."""
@@ -62,7 +63,17 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
     Raises:
         BuildError: there is no compiler.
     """
-    command = [*device.compiler(), *build.FLAGS, *arguments]
+    return _run([*device.compiler(), *build.FLAGS, *arguments], folder)
+
+
+def run_linker(device: Device, arguments: Sequence[str], folder: Path, is_cxx: bool) -> str:
+    """Link, as `run_compiler` compiles; with the C++ compiler if an object is of C++."""
+    if not is_cxx:
+        return run_compiler(device, arguments, folder)
+    return _run([*device.cxx_compiler("the driver"), *arguments], folder)
+
+
+def _run(command: list[str], folder: Path) -> str:
     # Messages are read, so they must not be translated.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
@@ -83,8 +94,11 @@ def compiled(source: Path, device: Device, folder: Path) -> tuple[Path, str]:
     """
     path = source.relative_to(folder)
     output = folder / f"{'-'.join(path.parts)}.o"
-    arguments = [IMPLICIT, "-c", file_argument(path), "-o", str(output)]
-    return output, run_compiler(device, arguments, folder)
+    arguments = ["-c", file_argument(path), "-o", str(output)]
+    if source.suffix in CXX_SUFFIXES:
+        flags = [flag for flag in build.FLAGS if not flag.startswith("-std=")]
+        return output, _run([*device.cxx_compiler(source.name), *flags, *arguments], folder)
+    return output, run_compiler(device, [IMPLICIT, *arguments], folder)
 
 
 def first_error(messages: str) -> Diagnostic:

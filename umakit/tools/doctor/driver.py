@@ -12,10 +12,12 @@ from pathlib import Path
 from umakit.codegen.driver_names import exported_path, is_simulated
 from umakit.devices import Device
 from umakit.errors import UmakitError, short_path
-from umakit.library.export import files_of_driver
+from umakit.library.export import driver_text, files_of_driver
+from umakit.library.own_simulators import own_simulator_files
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
 from umakit.tools.doctor.checks import Check, failed, ok, refused
-from umakit.tools.doctor.compiling import compiled, first_error, run_compiler
+from umakit.tools.doctor.compiling import compiled, first_error
 from umakit.tools.doctor.spelling import closest
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
@@ -85,15 +87,13 @@ def file_checks(backend: Backend) -> list[Check]:
             faults.append(failed(FILES, f"{what}", where=short_path(path), mend=mend))
             continue
         try:
-            path.read_bytes().decode("utf-8")
+            driver_text(path)
         except OSError as error:
             mend = "see who may read it"
             message = f"cannot be read: {error.strerror}"
             faults.append(failed(FILES, message, where=short_path(path), mend=mend))
-        except UnicodeDecodeError as error:
-            mend = "store it as UTF-8 text"
-            message = f"byte {error.start} is no UTF-8 text"
-            faults.append(failed(FILES, message, where=short_path(path), mend=mend))
+        except UmakitError as error:
+            faults.append(failed(FILES, error.what, where=short_path(path), mend=error.fix))
     if faults:
         return faults
     if not driver.sources:
@@ -107,12 +107,17 @@ def stage(backend: Backend, device: Device, folder: Path) -> StagedDriver:
 
     Raises:
         LibraryError: two files have one path, or an include may be two headers.
+        AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     staged = StagedDriver(backend, device, folder)
     for name, text in files_of_driver(backend).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for place, content in own_simulator_files({backend.target_name: backend}).items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     for name in (*backend.driver.sources, *backend.driver.headers):
         staged.places[f"src/{exported_path(backend, name)}"] = backend.folder / name
     return staged
@@ -137,17 +142,31 @@ def compile_checks(staged: StagedDriver) -> list[Check]:
 def _header_checks(staged: StagedDriver) -> list[Check]:
     headers, checks = staged.backend.driver.headers, []
     for name in headers:
-        path = exported_path(staged.backend, name)
-        alone = staged.folder / "src" / "umakit_doctor_header.c"
-        alone.write_text(f'#include "{path}"\n', encoding="utf-8")
-        arguments = ["-fsyntax-only", "src/umakit_doctor_header.c"]
-        messages = run_compiler(staged.device, arguments, staged.folder)
+        messages = _compiled_header(name, staged)
         if messages:
             where = short_path(staged.backend.folder / name)
             checks.append(fault_of(HEADERS, messages, staged, where))
     if headers and not checks:
         checks.append(ok(HEADERS, f"{len(headers)} of {len(headers)} compile alone"))
     return checks
+
+
+def _compiled_header(name: str, staged: StagedDriver) -> str:
+    """Compile a header alone; return what the compiler printed if it failed.
+
+    A header of a driver in C++ may be of C++, whatever its name ends in.
+    """
+    messages = ""
+    has_cxx = any(source.endswith(CXX_SUFFIXES) for source in staged.backend.driver.sources)
+    for suffix in (".c", ".cc") if has_cxx else (".c",):
+        alone = staged.folder / "src" / f"umakit_doctor_header{suffix}"
+        path = exported_path(staged.backend, name)
+        alone.write_text(f'#include "{path}"\n', encoding="utf-8")
+        _, printed = compiled(alone, staged.device, staged.folder)
+        if not printed:
+            return ""
+        messages = messages or printed
+    return messages
 
 
 def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> Check:

@@ -39,6 +39,15 @@ int main(void)
 }
 """
 
+FIRST_CXX_PROGRAM = """\
+#include <vector>
+
+int main()
+{
+    return static_cast<int>(std::vector<int>(1).front());
+}
+"""
+
 SECONDS = 120.0
 """Time limit of the first program; an emulator may be slow."""
 
@@ -133,6 +142,31 @@ def device_check(device: Device) -> Check:
         return failed(name, message, mend=_package_mend(device))
     text = f"{_first_line(compiler[0])} compiles, links and runs a program"
     return ok(name, text if device is HOST else f"{text} on {device.emulator[0]}")
+
+
+def cxx_check(device: Device, what: str) -> Check:
+    """Compile, link and run a program of C++ on the host; on a device, find the compiler.
+
+    Args:
+        device: the device.
+        what: what is in C++.
+    """
+    name = "C++ compiler"
+    try:
+        compiler = device.cxx_compiler(what)
+        if device is not HOST:
+            return ok(name, f"{compiler[0]} is installed")
+        with temporary_folder("umakit-doctor-") as folder:
+            source, program = folder / "first.cc", folder / "first"
+            source.write_text(FIRST_CXX_PROGRAM, encoding="utf-8")
+            compile_c([source], program, [], device)
+            ended = execute(device, program, [], folder, SECONDS)
+    except UmakitError as error:
+        return refused(name, error, "on Debian: apt-get install g++, or set CXX")
+    if ended.returncode:
+        mend = "on Debian: apt-get install g++, or set CXX"
+        return failed(name, f"a first program ends with {ended.returncode}", mend=mend)
+    return ok(name, f"{_first_line(compiler[0])} compiles, links and runs a program")
 
 
 def _package_mend(device: Device) -> str:

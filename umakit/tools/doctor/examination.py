@@ -14,6 +14,7 @@ from umakit.devices import HOST, Device
 from umakit.devices.run import run_library
 from umakit.errors import UmakitError, short_path
 from umakit.files.staging import temporary_folder
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
@@ -32,6 +33,7 @@ from umakit.tools.doctor.checks import (
 )
 from umakit.tools.doctor.driver import compile_checks, file_checks, stage, staging_fault
 from umakit.tools.doctor.environment import (
+    cxx_check,
     device_check,
     folder_check,
     optional_checks,
@@ -104,6 +106,10 @@ def examine_backend(name: str, device: Device, tell: Progress = lambda stage: No
 def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -> list[Check]:
     checks = [*pass_checks(backend), *file_checks(backend)]
     is_complete = not any_error(checks)
+    in_cxx = _files_in_cxx(backend)
+    if in_cxx:
+        checks.append(cxx_check(device, in_cxx[0]))
+        compiles &= not any_error(checks[-1:])
     tell("compiling small networks")
     probes = probe(backend, tell)
     checks += _pattern_checks(backend, probes)
@@ -125,6 +131,13 @@ def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -
         if any_error(checks):
             return [*checks, skipped(FIRST, "was not tried: see the errors above")]
         return [*checks, _first_network(backend, device, probes, folder / "library", tell)]
+
+
+def _files_in_cxx(backend: Backend) -> list[str]:
+    """Return the sources of a driver and of its own simulator that are C++."""
+    section = backend.configuration.simulator
+    sources = [*backend.driver.sources, *(section.sources if section is not None else ())]
+    return [name for name in sources if name.endswith(CXX_SUFFIXES)]
 
 
 def _pattern_checks(backend: Backend, probes: Probes) -> list[Check]:

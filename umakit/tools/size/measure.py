@@ -22,6 +22,7 @@ from umakit.library.metadata import read_description
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.schema import Description, LayerView
 from umakit.library.tar_files import library_folder
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.tools.size.call_graph import (
     CALL_GRAPH_FLAG,
     RED_ZONE_BYTES,
@@ -138,8 +139,12 @@ def library_size(
             target = folder / OBJECTS / source.relative_to(sources).with_suffix(".o")
             target.parent.mkdir(parents=True, exist_ok=True)
             named = _on_one_line(source, sources, folder)
-            line = [*command, *flags, "-c", file_argument(named), "-o", file_argument(target)]
-            call_compiler(line, shlex.join(command), source.parent, device)
+            used, given = command, flags
+            if source.suffix in CXX_SUFFIXES:
+                used = device.cxx_compiler(source.name)
+                given = [flag for flag in flags if not flag.startswith("-std=")]
+            line = [*used, *given, "-c", file_argument(named), "-o", file_argument(target)]
+            call_compiler(line, shlex.join(used), source.parent, device)
             objects[_name(source.relative_to(sources))] = target
         progress("reading the objects")
         read = {name: read_object(path, name) for name, path in objects.items()}
