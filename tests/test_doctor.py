@@ -325,3 +325,26 @@ def test_on_a_device(tmp_path: Path) -> None:
     diagnosis = examine_backend(str(place), find_device("qemu-cortex-m3"))
     assert not diagnosis.has_errors, shown(diagnosis)
     assert "ran on the qemu-cortex-m3" in diagnosis.checks[-1].message
+
+
+# --- simulators of a backend's own --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "shown", "mend"),
+    [
+        ('extern "C" ', "", "link", "calls tiny_npu_simulator", 'in C++ as extern "C"'),
+        ("LANES", "LANE", "simulator", r"tiny_npu/machine\.cc:\d+:.*LANE", "correct this line"),
+    ],
+)
+def test_faults_of_own_simulators_are_named(
+    old: str, new: str, check: str, shown: str, mend: str, tmp_path: Path
+) -> None:
+    page = (BACKENDS.parent / "docs" / "your-simulator.md").read_text(encoding="utf-8")
+    form = re.compile(r"`tiny_npu/([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    (tmp_path / "tiny_npu").mkdir()
+    for name, text in form.findall(page):
+        changed = text.replace(old, new) if name == "machine.cc" else text
+        (tmp_path / "tiny_npu" / name).write_text(changed, encoding="utf-8")
+    (fault,) = errors(examine_backend(str(tmp_path / "tiny_npu"), HOST))
+    assert fault.name == check and re.search(shown, fault.message) and mend in fault.mend

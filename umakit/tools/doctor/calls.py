@@ -12,7 +12,12 @@ from umakit.codegen.driver_names import exported_includes, exported_path, is_sim
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
 from umakit.devices.objects import compiling, with_shared_objects
-from umakit.devices.simulators import Simulator, check_simulators, simulator_objects
+from umakit.devices.simulators import (
+    Simulator,
+    check_simulators,
+    missing_table,
+    simulator_objects,
+)
 from umakit.errors import UmakitError, short_path
 from umakit.library.layout import RUNTIME
 from umakit.library.own_simulators import own_simulators
@@ -34,7 +39,7 @@ from umakit.tools.doctor.probes import Probes
 from umakit.tools.doctor.python_sources import texts_in
 from umakit.tools.doctor.spelling import closest
 
-CALLS, LINK = "driver calls", "link"
+CALLS, LINK, SIMULATOR = "driver calls", "link", "simulator"
 
 TRANSFER_ARGUMENTS, COMPLETION_ARGUMENTS = 3, 0
 
@@ -180,13 +185,23 @@ class CallCheck:
         try:
             messages = self._link(self._table)
         except UmakitError as error:
-            return [refused(LINK, error)]
+            return [self._simulator_fault(error)]
         if not messages:
             return [ok(LINK, "each function that the driver calls is defined")]
         symbols = {path: symbols_of(output) for path, output in staged.objects.items()}
         faults = [self._undefined_fault(name, symbols) for name in undefined_names(messages)]
         faults += [self._double_fault(name, symbols) for name in names_defined_twice(messages)]
         return faults or [fault_of(LINK, messages, staged, short_path(self._backend.folder))]
+
+    def _simulator_fault(self, error: UmakitError) -> Check:
+        """Return the fault of a simulator of the backend's own that cannot be compiled."""
+        name, folder = self._backend.target_name, short_path(self._backend.folder)
+        staged = f"{self._staged.folder / SIMULATOR_FOLDER / name}/"
+        if staged not in error.what:
+            return refused(LINK, error)
+        what = error.what.partition(" refused: ")[2].replace(staged, f"{folder}/")
+        mend = "correct this line, or what [simulator] of accel.toml says about include and defines"
+        return failed(SIMULATOR, what, mend=mend)
 
     def _link(self, table: Path) -> str:
         staged, device = self._staged, self._staged.device
@@ -251,6 +266,8 @@ class CallCheck:
 
     def _mend(self, name: str, symbols: Mapping[str, Symbols]) -> str:
         backend = self._backend
+        if name == f"{backend.target_name}_simulator":
+            return missing_table(f"undefined reference to {name}")
         of_device = name.startswith("umakit_") or name == f"{backend.target_name}_device"
         if of_device and not is_simulated(backend):
             return (
