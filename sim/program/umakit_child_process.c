@@ -439,9 +439,13 @@ enum umakit_child_end umakit_child_end(struct umakit_child *child, uint64_t mill
     if (child->process == 0) {
         return end;
     }
+    if (milliseconds == 0u) {
+        /* Before its pipes are closed, of which it would complain in its last lines. */
+        (void)kill(-(pid_t)child->process, SIGKILL);
+    }
     close_descriptor(&child->input);
     close_descriptor(&child->output);
-    has_ended = ends_until(child, umakit_child_now() + milliseconds);
+    has_ended = milliseconds != 0u && ends_until(child, umakit_child_now() + milliseconds);
     stop_guard(child);
     (void)kill(-(pid_t)child->process, SIGKILL); /* it, and what it started */
     status = reap((pid_t)child->process);

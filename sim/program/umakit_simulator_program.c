@@ -77,8 +77,7 @@ static void fail(struct umakit_simulator_program *program, const char *what)
     program->has_failed = true;
     (void)umakit_child_end(&program->child, 0u, &number);
     umakit_child_quote(&program->child, quoted, sizeof quoted);
-    (void)snprintf(sentence, sizeof sentence, "the simulator %s %.200s%s%s",
-                   program->config->command[0], what,
+    (void)snprintf(sentence, sizeof sentence, "%.100s %.200s%s%s", program->config->title, what,
                    quoted[0] == '\0' ? "" : "; its last lines: ", quoted);
     umakit_host_fail(program->host, sentence);
 }

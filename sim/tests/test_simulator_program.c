@@ -126,7 +126,7 @@ static void print_counters(void *simulator)
 
 int main(int argc, char **argv)
 {
-    struct umakit_simulator_program_config config = {".", NULL, 0u};
+    struct umakit_simulator_program_config config = {"the simulator", ".", NULL, 0u};
     bool is_right;
     void *simulator;
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from umakit.devices.catalogue import HOST
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
+from umakit.errors import BuildError
 from umakit.library.metadata import read_description
-from umakit.library.roles import SIMULATOR_FOLDER, SOURCE_FOLDER
+from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER, SOURCE_FOLDER
 from umakit.library.schema import OwnSimulator
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES, is_library_file
@@ -85,9 +87,17 @@ def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
     """Refuse simulators that a device cannot run.
 
     Raises:
-        BuildError: one is in C++ and the device has no C++, or its compiler is not installed.
+        BuildError: one is in C++ and the device has no C++, or its compiler is not installed, or
+            one is a program and the device is not the host.
     """
     for simulator in simulators:
+        program = simulator.files.program
+        if program and device is not HOST:
+            raise BuildError(
+                f"the simulator of {simulator.backend} is a program, {program[0]}, which the host "
+                f"starts, not {device.name}",
+                fix="run it with --device host, or simulate the accelerator in C",
+            )
         if simulator.is_cxx:
             device.cxx_compiler(f"the simulator of {simulator.backend}")
 
@@ -107,6 +117,7 @@ def simulator_objects(
         BuildError: a compiler is missing or refused a source.
     """
     objects = []
+    adapter: set[str] = set()
     for simulator in simulators:
         content = simulator.digest()
         folders = [simulator.folder, *(simulator.folder / i for i in simulator.files.include)]
@@ -117,6 +128,10 @@ def simulator_objects(
             *(f"-I{folder}" for folder in (*folders, simulator.headers)),
         ]
         for name in simulator.files.sources:
+            if name in adapter:
+                continue
+            if simulator.files.program and name in ADAPTER:
+                adapter.add(name)
             is_cxx = name.endswith(CXX_SUFFIXES)
             compiler = device.cxx_compiler(name) if is_cxx else device.compiler()
             arguments = [*given, "-c", str((simulator.folder / name).absolute())]

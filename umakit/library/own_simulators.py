@@ -5,14 +5,20 @@ of the product."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
+from umakit import sim
 from umakit.codegen.driver_names import is_simulated, kit_simulator
 from umakit.errors import LibraryError
-from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER
 from umakit.library.schema import OwnSimulator
-from umakit.machine.simulator_config import simulator_files
+from umakit.machine.simulator_config import SimulatorSection, simulator_files
 from umakit.registration.backend import Backend
+from umakit.text.escaping import shortened
 from umakit.text.rendering import render
+
+MOST_TITLE = 80
+"""Maximum number of characters of a program and its arguments in messages."""
 
 
 def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
@@ -21,11 +27,15 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
     for name, backend in sorted(backends.items()):
         section = backend.configuration.simulator
         if is_simulated(backend) and kit_simulator(backend) is None and section is not None:
+            sources = [*section.sources, device_source(name)]
+            if section.program:
+                sources += [program_source(name), *ADAPTER]
             found[name] = OwnSimulator(
-                sources=[*section.sources, device_source(name)],
+                sources=sources,
                 include=[folder for folder in section.include if folder != "."],
                 defines=section.defines,
                 libraries=section.libraries,
+                program=section.program,
             )
     return found
 
@@ -33,6 +43,30 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
 def device_source(backend: str) -> str:
     """Return the path of the generated C file that opens a simulator, in its folder."""
     return f"{backend}_device.c"
+
+
+def program_source(backend: str) -> str:
+    """Return the path of the generated C file that starts a program, in its folder."""
+    return f"{backend}_program.c"
+
+
+def _program_files(name: str, section: SimulatorSection, folder: Path) -> dict[str, bytes]:
+    """Return the files that start a program, by path in the simulator's folder."""
+    source = render(
+        "device/own_program.c.j2",
+        name=name,
+        title=shortened(" ".join(section.program), MOST_TITLE),
+        folder=str(folder.resolve()),
+        words=section.program,
+        milliseconds=round(section.timeout * 1000),
+    )
+    files = {program_source(name): source.encode()}
+    for path in sim.PROGRAM_SOURCES:
+        files[PurePosixPath(path).name] = (sim.source_directory() / path).read_bytes()
+    for path in sim.PROGRAM_HEADERS:
+        header = f"umakit/{PurePosixPath(path).name}"
+        files[header] = (sim.source_directory() / path).read_bytes()
+    return files
 
 
 def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
@@ -50,6 +84,9 @@ def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
         files[f"{SIMULATOR_FOLDER}/{name}/{generated}"] = render(
             "device/own_device.c.j2", name=name
         ).encode()
+        if section.program:
+            for path, content in _program_files(name, section, folder).items():
+                files[f"{SIMULATOR_FOLDER}/{name}/{path}"] = content
         for path, source in simulator_files(section, folder).items():
             if path == generated:
                 raise LibraryError(

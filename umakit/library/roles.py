@@ -14,6 +14,7 @@ from umakit.errors import LibraryError
 from umakit.library.schema import OwnSimulator, Sources
 
 __all__ = [
+    "ADAPTER",
     "HEADER_FOLDER",
     "SIMULATOR_FOLDER",
     "SOURCE_FOLDER",
@@ -25,6 +26,10 @@ __all__ = [
 SOURCE_FOLDER = "codegen/host/src"
 SIMULATOR_FOLDER = "simulator"
 HEADER_FOLDER = "codegen/host/include"
+
+ADAPTER = tuple(PurePosixPath(path).name for path in sim.PROGRAM_SOURCES)
+"""Files in the folder of a simulator that is a program, which start it; they are linked once for
+all of them."""
 
 
 def find_roles(

@@ -191,12 +191,15 @@ class OwnSimulator(Section):
         include: folders of headers in that folder; the folder itself is one always.
         defines: macros.
         libraries: names of installed libraries, and library files as paths in that folder.
+        program: the program that the sources start, on the host only, and its arguments; empty if
+            the sources are the simulator.
     """
 
     sources: SourcePaths
     include: SourcePaths
     defines: list[Define]
     libraries: SourcePaths
+    program: list[Text] = []
 
 
 class Sources(Section):

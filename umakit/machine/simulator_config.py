@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
@@ -52,6 +54,13 @@ def _check_library(name: str) -> str:
     return name
 
 
+def _check_word(word: str) -> str:
+    if "\0" in word or not word:
+        raise ValueError(f"{word!r} cannot be a program or an argument")
+    return word
+
+
+Word = Annotated[str, AfterValidator(_check_word)]
 FilePath = Annotated[str, AfterValidator(_check_path)]
 FolderPath = Annotated[str, AfterValidator(_check_folder)]
 Define = Annotated[str, AfterValidator(_check_define)]
@@ -68,14 +77,32 @@ class SimulatorSection(BaseModel):
         include: folders of headers for the compiler.
         defines: macros, as `NAME` or `NAME=value`.
         libraries: names of installed libraries, such as `pthread`, and `.a` or `.so` files.
+        program: instead of sources a program and its arguments, which is started in the backend's
+            folder and answers requests (docs/simulator-protocol.md).
+        timeout: seconds in which the program has to answer a request.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    sources: list[FilePath] = Field(min_length=1)
+    sources: list[FilePath] = Field(default=[])
     include: list[FolderPath] = Field(default=[])
     defines: list[Define] = Field(default=[])
     libraries: list[LibraryName] = Field(default=[])
+    program: list[Word] = Field(default=[], max_length=1000)
+    timeout: float = Field(default=60.0, ge=0.001, le=1_000_000.0)
+
+    @model_validator(mode="after")
+    def _sources_or_program(self) -> Self:
+        if self.sources and self.program:
+            raise ValueError("has sources and a program, and can have one of them only")
+        if not self.sources and not self.program:
+            raise ValueError("needs sources or a program")
+        if not self.program and "timeout" in self.model_fields_set:
+            raise ValueError("timeout is for a program")
+        for key in ("include", "defines", "libraries"):
+            if self.program and getattr(self, key):
+                raise ValueError(f"{key} is for sources, not for a program")
+        return self
 
     @model_validator(mode="after")
     def _objects(self) -> Self:
@@ -104,6 +131,7 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
         AcceleratorConfigError: a file or folder is missing.
     """
     files: dict[str, Path] = {}
+    _check_program(section, folder)
     for name in (*section.sources, *library_files(section)):
         if not (folder / name).is_file():
             raise AcceleratorConfigError(
@@ -123,6 +151,28 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
     for parent in {str(PurePosixPath(source).parent) for source in section.sources}:
         files |= {name: folder / name for name in _headers(folder, parent, "*")}
     return dict(sorted(files.items()))
+
+
+def _check_program(section: SimulatorSection, folder: Path) -> None:
+    name = next(iter(section.program), "")
+    if "/" in name and not (folder / name).is_file():
+        raise AcceleratorConfigError(
+            f"simulator.program: there is no file {name} in the backend's folder",
+            where=str(folder / "accel.toml"),
+            fix="build it, or correct its path in [simulator]",
+        )
+    if "/" in name and not os.access(folder / name, os.X_OK):
+        raise AcceleratorConfigError(
+            f"simulator.program: {name} is not executable",
+            where=str(folder / "accel.toml"),
+            fix=f"run chmod +x {name}, or name its interpreter first",
+        )
+    if name and "/" not in name and shutil.which(name) is None:
+        raise AcceleratorConfigError(
+            f"simulator.program: {name} is not installed",
+            where=str(folder / "accel.toml"),
+            fix=f"install it; a file of the backend's folder is written ./{name}",
+        )
 
 
 def library_files(section: SimulatorSection) -> list[str]:

@@ -53,7 +53,7 @@ enum umakit_child_result umakit_child_receive(struct umakit_child *child, void *
                                               size_t count, uint64_t deadline);
 
 /* Close its standard input and wait for its end, at most some milliseconds; what
- * runs then is killed. Afterwards there is neither a process nor a descriptor. */
+ * runs then is killed, with 0 at once. Afterwards there is neither a process nor a descriptor. */
 enum umakit_child_end umakit_child_end(struct umakit_child *child, uint64_t milliseconds,
                                        int *number);
 

@@ -28,6 +28,7 @@ extern "C" {
 #define UMAKIT_PROTOCOL_MOST_PAYLOAD (UMAKIT_PROTOCOL_MOST_DATA + 8u) /* of a frame */
 
 struct umakit_simulator_program_config {
+    const char *title;             /* its name in messages */
     const char *folder;            /* where it is started */
     char *const *command;          /* program and arguments, then NULL */
     uint32_t timeout_milliseconds; /* how long it may take to answer a request */
