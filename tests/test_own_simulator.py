@@ -178,6 +178,15 @@ def test_unknown_counters_leave_those_of_others(write: Write) -> None:
     assert cells[-1] == "not measured" and cells[-1] in cells[:-1]
 
 
+def test_the_doctor_finds_nothing_wrong_with_it(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["doctor", str(write())]) == 0
+    assert "each function that the driver calls is defined" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_the_product_is_without_it(write: Write) -> None:
     backend = write()
     library = compiled(backend)
