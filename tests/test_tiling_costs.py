@@ -17,8 +17,8 @@ from umakit.cli.main import run_command
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.bound import lower_bound
-from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
-from umakit.machine.hardware import Hardware
+from umakit.machine.costs import Cost
+from umakit.machine.hardware import Hardware, array_cost, pool_cost, transfer_cost
 from umakit.machine.systolic import Dataflow, Product
 
 REFERENCE = Path(

@@ -25,9 +25,9 @@ from systolic_device import VALUES, Config, Device
 from systolic_layers import Job, Layer, draw_weights
 
 from umakit.machine.clock import Span, run
-from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.costs import Cost
 from umakit.machine.description import Command
-from umakit.machine.hardware import Hardware
+from umakit.machine.hardware import Hardware, array_cost, pool_cost, transfer_cost
 from umakit.machine.systolic import Dataflow, Product
 
 FLOWS = {VALUES["DATAFLOW"][flow.name]: flow for flow in Dataflow}

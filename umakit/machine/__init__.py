@@ -13,7 +13,8 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     tilings.py    PlannedLayers tilings that are given to a compilation, and the layers it cut
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     commands.py   commands_of   the commands of a tiled layer for the device
-    costs.py      Cost          cycles of an array job, a pool and a transfer
+    costs.py      Cost          cycles of a command, and the sizes that they depend on
+    tile_machine.py TileMachine what cutting layers into tiles asks of a machine
     dependencies.py dependencies_of  the older commands that each command waits for
     clock.py      run           exact cycles of a list of commands on a machine
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
@@ -32,6 +33,7 @@ from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.machine.commands import DriverCosts
+    from umakit.machine.costs import Copy, Cost, TileSizes
     from umakit.machine.description import Command, Engine, Machine, Memory, Queue, Stream
     from umakit.machine.hardware import Hardware
     from umakit.machine.layer import Kind, Layer
@@ -39,11 +41,14 @@ if TYPE_CHECKING:
     from umakit.machine.schedules import loops_of, tile_schedule, with_calls
     from umakit.machine.space import misfit, tiles_on
     from umakit.machine.systolic import Dataflow
+    from umakit.machine.tile_machine import TileMachine
     from umakit.machine.tiles import Tiles, Tiling
 
 __all__ = [
     "COST_MODEL",
     "Command",
+    "Copy",
+    "Cost",
     "Dataflow",
     "DriverCosts",
     "Engine",
@@ -55,7 +60,9 @@ __all__ = [
     "Prediction",
     "Queue",
     "Stream",
+    "TileMachine",
     "TilePlanner",
+    "TileSizes",
     "Tiles",
     "Tiling",
     "loops_of",
@@ -70,6 +77,8 @@ __getattr__ = imported_on_use(
     {
         "COST_MODEL": "umakit.machine.planner",
         "Command": "umakit.machine.description",
+        "Copy": "umakit.machine.costs",
+        "Cost": "umakit.machine.costs",
         "Dataflow": "umakit.machine.systolic",
         "DriverCosts": "umakit.machine.commands",
         "Engine": "umakit.machine.description",
@@ -81,7 +90,9 @@ __getattr__ = imported_on_use(
         "Prediction": "umakit.machine.planner",
         "Queue": "umakit.machine.description",
         "Stream": "umakit.machine.description",
+        "TileMachine": "umakit.machine.tile_machine",
         "TilePlanner": "umakit.machine.planner",
+        "TileSizes": "umakit.machine.costs",
         "Tiles": "umakit.machine.tiles",
         "Tiling": "umakit.machine.tiles",
         "loops_of": "umakit.machine.schedules",

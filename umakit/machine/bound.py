@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from umakit.machine.hardware import Hardware
+from umakit.machine.tile_machine import TileMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Bound:
     """Lower bounds of a layer's cycles.
 
     Attributes:
-        compute: cycles if every cell of the array did an operation in every cycle.
+        compute: cycles at the largest number of multiply-accumulates in a cycle.
         memory: cycles to move the compulsory bytes, without any latency.
     """
 
@@ -26,7 +26,7 @@ class Bound:
         return max(self.compute, self.memory)
 
 
-def lower_bound(hardware: Hardware, macs: int, compulsory_bytes: int) -> Bound:
+def lower_bound(hardware: TileMachine, macs: int, compulsory_bytes: int) -> Bound:
     """Compute the bounds of the roofline model (S. Williams et al., CACM 52(4), 2009).
 
     Args:
@@ -34,4 +34,5 @@ def lower_bound(hardware: Hardware, macs: int, compulsory_bytes: int) -> Bound:
         macs: multiply-accumulates of the layer, including those on padding.
         compulsory_bytes: bytes that have to cross the bus: inputs, weights and results, each once.
     """
-    return Bound(-(-macs // hardware.cells), -(-compulsory_bytes // hardware.bytes_per_cycle))
+    compute, memory = hardware.macs_per_cycle, hardware.bytes_per_cycle
+    return Bound(-(-macs // compute), -(-compulsory_bytes // memory))

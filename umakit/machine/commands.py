@@ -6,14 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 
-from umakit.machine.costs import Cost, array_cost, pool_cost, transfer_cost
+from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.description import Command
-from umakit.machine.hardware import Hardware
-from umakit.machine.layer import Kind, Layer
-from umakit.machine.requirements import Transfer
-from umakit.machine.systolic import Dataflow, Product
+from umakit.machine.requirements import Job, Transfer
+from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import Position, Tiles
 
 
@@ -37,49 +34,35 @@ class DriverCosts:
     finish: int
 
 
-def job_cost(
-    hardware: Hardware,
-    layer: Layer,
-    dataflow: Dataflow,
-    output_size: tuple[int, int],
-    channels: tuple[int, int],
-) -> Cost:
-    """Return the cycles of a job of the array or of the pooling stage.
-
-    Args:
-        output_size: height and width of the tile.
-        channels: numbers of input and output channels of the tile.
-    """
-    positions, (inputs, outputs) = output_size[0] * output_size[1], channels
-    if layer.is_pool:
-        return pool_cost(hardware, positions, layer.window, outputs)
-    size = Product(positions, outputs, layer.window * (1 if layer.per_channel else inputs))
-    return array_cost(hardware, dataflow, size, depthwise=layer.kind is Kind.DEPTHWISE)
-
-
-def commands_of(tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> list[Command]:
+def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list[Command]:
     """Return all commands of a layer in the order in which its driver enqueues them."""
-    return list(_Commands(tiles, hardware, driver).all())
+    return list(_Commands(tiles, machine, driver).all())
 
 
 class _Commands:
     """Generates commands by iterating over the tiles like the generated code."""
 
-    def __init__(self, tiles: Tiles, hardware: Hardware, driver: DriverCosts) -> None:
+    def __init__(self, tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> None:
         self._tiles = tiles
-        self._hardware = hardware
+        self._machine = machine
         self._driver = driver
+        self._memories = {name: machine.memory_of(name) for name in tiles.buffers}
+        self._streams = {name: machine.stream_of(name) for name in tiles.buffers}
         self._starts: dict[str, int] = {}
-        start = 0
+        used = {memory.name: 0 for memory in machine.machine.memories}
         for name, buffer in tiles.buffers.items():
-            self._starts[name] = start
-            start += buffer.size
+            self._starts[name] = used[self._memories[name]]
+            used[self._memories[name]] += buffer.size
+        # Few sizes and places are different from each other.
+        self._masks: dict[tuple[str, int, int], int] = {}
+        self._copies: dict[Copy, Cost] = {}
+        self._jobs: dict[tuple[int, ...], Cost] = {}
 
     def all(self) -> Iterator[Command]:
         commands = self._tiles_in_order()
         first = next(commands)
         yield replace(first, issue=first.issue + self._driver.begin)
-        if self._hardware.command_queue:
+        if self._machine.machine.has_queues:
             yield from commands
             return
         for command in commands:  # after the end of the one before
@@ -113,21 +96,22 @@ class _Commands:
             yield replace(command, issue=command.issue + configure)
             configure = 0
 
-    def _banks(self, buffer: str, place: int) -> int:
-        """Return the bit mask of the banks that a tile occupies."""
-        size = self._hardware.bank_bytes
-        count = self._tiles.buffers[buffer].tile_bytes // size
-        return ((1 << count) - 1) << ((self._starts[buffer] + place) // size)
+    def _banks(self, buffer: str, place: int, size: int = 0) -> int:
+        """Return the bit mask of the banks that a tile, or so many bytes of it, occupies."""
+        size = size or self._tiles.buffers[buffer].tile_bytes
+        key = (buffer, place, size)
+        if key not in self._masks:
+            start = self._starts[buffer] + place
+            self._masks[key] = self._machine.machine.banks(self._memories[buffer], start, size)
+        return self._masks[key]
 
-    def _parameter_banks(self, place: int, size: int) -> int:
-        """Return the bit mask of the banks that a part of the parameters occupies."""
-        start = self._starts["parameters"] + place
-        first, last = (at // self._hardware.bank_bytes for at in (start, start + size - 1))
-        return ((1 << (last - first + 1)) - 1) << first
-
-    def _transfer(self, stream: Literal["load", "store"], moved: Transfer, banks: int) -> Command:
-        cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
-        reads, writes = (0, banks) if stream == "load" else (banks, 0)
+    def _transfer(self, tensor: str, moved: Transfer, banks: int) -> Command:
+        copied = Copy(tensor, moved.planes, moved.rows, moved.row_bytes)
+        cost = self._copies.get(copied)
+        if cost is None:
+            cost = self._copies[copied] = self._machine.copy(copied)
+        reads, writes = (banks, 0) if tensor == "result" else (0, banks)
+        stream = self._streams[tensor]
         return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.transfer)
 
     def _parameters(self) -> Iterator[Command]:
@@ -136,36 +120,45 @@ class _Commands:
             return
         place = 0
         for size in (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales):
-            banks = self._parameter_banks(place, size)
-            yield self._transfer("load", Transfer(0, place, 1, 1, size, 0, 0), banks)
+            banks = self._banks("parameters", place, size)
+            yield self._transfer("parameters", Transfer(0, place, 1, 1, size, 0, 0), banks)
             place += size
 
     def _load(self, name: str, position: Position) -> Command:
         moved = self._tiles.load(name, position)
-        return self._transfer("load", moved, self._banks(name, moved.place))
+        return self._transfer(name, moved, self._banks(name, moved.place))
 
     def _store(self, position: Position) -> Command:
         moved = self._tiles.store(position)
-        return self._transfer("store", moved, self._banks("result", moved.place))
+        return self._transfer("result", moved, self._banks("result", moved.place))
 
     def _job(self, position: Position) -> Command:
         tiles, job = self._tiles, self._tiles.job(position)
-        cost = job_cost(
-            self._hardware, tiles.layer, tiles.tiling.dataflow, job.output_size,
-            (job.input_channels, job.output_channels),
-        )  # fmt: skip
         reads = self._banks("data", job.data)
         if not tiles.layer.is_pool:
             reads |= self._banks("weights", job.weights)
         if not tiles.layer.is_pool and not job.continues:
-            reads |= self._parameter_banks(job.bias, 4 * job.output_channels)
+            reads |= self._banks("parameters", job.bias, 4 * job.output_channels)
         if not tiles.layer.is_pool and not job.keeps:
-            reads |= self._parameter_banks(job.multipliers, 4 * job.scales)
-            reads |= self._parameter_banks(job.shifts, job.scales)
+            reads |= self._banks("parameters", job.multipliers, 4 * job.scales)
+            reads |= self._banks("parameters", job.shifts, job.scales)
         if tiles.layer.adds and not job.keeps:
             reads |= self._banks("addend", job.addend)
-        writes = 0 if job.keeps else self._banks("result", job.result)
-        return Command("array", cost.busy, cost.tail, reads, writes, self._driver.job)
+        result, writes = self._banks("result", job.result), 0
+        if self._machine.sums_in_result and job.continues:
+            reads |= result
+        if self._machine.sums_in_result or not job.keeps:
+            writes = result
+        cost, stream = self._cost_of(job), self._machine.machine.explained
+        return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.job)
+
+    def _cost_of(self, job: Job) -> Cost:
+        channels = (job.output_channels, job.input_channels)
+        key = (*job.output_size, *channels)
+        if key not in self._jobs:
+            layer, dataflow = self._tiles.layer, self._tiles.tiling.dataflow
+            self._jobs[key] = self._machine.job(TileSizes(layer, dataflow, *key))
+        return self._jobs[key]
 
 
 def moved_bytes(tiles: Tiles) -> int:

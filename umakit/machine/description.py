@@ -7,7 +7,7 @@ The clock, the explanation of idle cycles and the placement of tiles are functio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -29,17 +29,22 @@ class Memory:
         size: bytes of all banks together.
         banks: number of banks of equal size.
         exclusive: whether a bank serves one engine at a time; else engines that only read it may
-            share it.
+            share it. What conflicts is found by banks: a memory without any, of which engines can
+            use different parts at the same time, is one of many banks that are not exclusive.
+        row_bytes: size of a row; what is contiguous in a tile is padded to whole rows.
     """
 
     name: str
     size: int
     banks: int = 1
     exclusive: bool = True
+    row_bytes: int = 1
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.banks < 1 or self.size % self.banks:
             raise _refusal(f"memory {self.name}: {self.size} B are not {self.banks} equal banks")
+        if self.row_bytes < 1:
+            raise _refusal(f"memory {self.name} has rows of {self.row_bytes} B")
 
     @property
     def bank_bytes(self) -> int:
@@ -165,6 +170,33 @@ class Machine:
     def explained(self) -> str:
         """The name of the stream whose idle cycles are explained."""
         return next(each.name for each in self.streams if each.does == "compute")
+
+    def first_stream(self, does: Does) -> str:
+        """Return the name of the first stream that does something.
+
+        Raises:
+            AcceleratorConfigError: there is none.
+        """
+        for stream in self.streams:
+            if stream.does == does:
+                return stream.name
+        raise _refusal(f"no stream is one of {does}s")
+
+    def engine_of(self, stream: str) -> Engine:
+        """Return the engine that serves a stream.
+
+        Raises:
+            AcceleratorConfigError: there is none.
+        """
+        for engine in self.engines:
+            if any(each.name == stream for each in engine.streams):
+                return engine
+        raise _refusal(f"no engine serves the stream {stream}")
+
+    def without_queues(self) -> Machine:
+        """Return the machine whose driver waits for the end of each command."""
+        queues = tuple(replace(queue, entries=0) for queue in self.queues)
+        return replace(self, queues=queues)
 
     @property
     def has_queues(self) -> bool:

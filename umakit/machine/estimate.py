@@ -9,18 +9,19 @@ is proportional to the number of tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
 
-from umakit.machine.commands import DriverCosts, job_cost
-from umakit.machine.costs import Cost, transfer_cost
-from umakit.machine.hardware import Hardware
+from umakit.machine.commands import DriverCosts
+from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
 from umakit.machine.layer import Layer
 from umakit.machine.space import SIZED, axis_extent, sizes_of, tiles_on
+from umakit.machine.stalls import NEVER
 from umakit.machine.systolic import Dataflow
+from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import (
     COLUMNS,
     IMAGES,
@@ -49,11 +50,19 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Jobs:
-    """Jobs of the array: total busy cycles, number of jobs, and tail of one job."""
+    """Jobs of the array.
+
+    Attributes:
+        busy: total busy cycles.
+        count: number of jobs.
+        tail: least tail of a job.
+        tails: total tail cycles.
+    """
 
     busy: int
     count: int
     tail: int
+    tails: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,8 @@ class _Moves:
         busy: total busy cycles.
         count: number of transfers.
         first, last: busy cycles of the first and of the last tile.
-        tail: tail cycles of each transfer.
+        tail: least tail of a transfer.
+        tails: total tail cycles.
     """
 
     busy: int
@@ -72,6 +82,7 @@ class _Moves:
     first: int
     last: int
     tail: int
+    tails: int
 
 
 class Estimates:
@@ -79,17 +90,18 @@ class Estimates:
 
     Args:
         layer: the layer that is cut.
-        hardware: parameters of the accelerator.
+        hardware: the accelerator.
         driver: register accesses of its driver's calls.
     """
 
-    def __init__(self, layer: Layer, hardware: Hardware, driver: DriverCosts) -> None:
+    def __init__(self, layer: Layer, hardware: TileMachine, driver: DriverCosts) -> None:
         self._layer = layer
         self._hardware = hardware
         self._driver = driver
-        self._costs: dict[tuple[Dataflow, int, int, int], Cost] = {}
+        self._costs: dict[tuple[Dataflow, int, int, int, int], Cost] = {}
         self._moves: dict[tuple[str | int, ...], _Moves] = {}
         self._extents = {axis: axis_extent(layer, axis) for axis in SIZED}
+        self._engines = {name: hardware.engine_of(name).name for name in TENSORS}
 
     def bound(self, cut: Tiling) -> int:
         """Return a lower bound of a tiling's cycles that holds for any order of its loops.
@@ -98,10 +110,11 @@ class Estimates:
         tile crosses the bus at least once.
         """
         jobs, moves = self._jobs(cut), self._all_moves(cut)
-        copied = self._parameters.busy + sum(move.busy for move in moves.values())
         return self._driver.begin + max(
             self._way_in(cut) + jobs.busy + jobs.tail + self._way_out(cut),
-            self._driver.transfer + copied + moves["result"].tail + self._driver.finish,
+            self._driver.transfer
+            + self._longest({name: move.busy for name, move in moves.items()}, moves["result"].tail)
+            + self._driver.finish,
         )
 
     def of(self, tiles: Tiles) -> Estimate:
@@ -109,26 +122,40 @@ class Estimates:
         driver, tiling = self._driver, tiles.tiling
         jobs, moves = self._jobs(tiling), self._all_moves(tiling)
         again = {name: _repeats(tiles, name) for name in moves}
-        dma = sum(again[name] * moves[name].busy for name in moves)
-        dma += self._parameters.busy
+        copied = {name: again[name] * moves[name].busy for name in moves}
         transfers = self._parameters.count + sum(again[n] * moves[n].count for n in moves)
         commands = jobs.count + transfers
         issue = driver.begin + self._configure
         issue += transfers * driver.transfer + jobs.count * driver.job
         tail, way_out = moves["result"].tail, self._way_out(tiling)
-        if not self._hardware.command_queue:
+        if not self._hardware.machine.has_queues:
             issue += (commands - 1) * driver.check
-            cycles = issue + jobs.busy + dma + jobs.count * jobs.tail + transfers * tail
+            cycles = issue + jobs.busy + jobs.tails + sum(copied.values()) + self._parameters.busy
+            cycles += self._parameters.tails + sum(again[n] * moves[n].tails for n in moves)
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
         way_in = driver.begin + self._way_in(tiling)
         last = jobs.tail + way_out
         bound = max(
             way_in + jobs.busy + last,
-            driver.begin + driver.transfer + dma + tail + driver.finish,
+            driver.begin + driver.transfer + self._longest(copied, tail) + driver.finish,
             issue + way_out,
         )
         steps = self._steps(tiles, jobs, moves)
         return Estimate(bound, max(bound, way_in + steps + last), commands)
+
+    def _longest(self, copied: Mapping[str, int], tail: int) -> int:
+        """Return the busy cycles of the engine that copies longest.
+
+        Args:
+            copied: busy cycles of the copies of each tensor but the parameters.
+            tail: that of the copies of the result, which are the last of their engine.
+        """
+        engines = dict.fromkeys(self._engines.values(), 0)
+        for name, cycles in copied.items():
+            engines[self._engines[name]] += cycles
+        engines[self._engines["parameters"]] += self._parameters.busy
+        engines[self._engines["result"]] += tail
+        return max(engines.values())
 
     def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
         """Return the cycles of all jobs if each waits for the transfers during the previous one.
@@ -143,7 +170,12 @@ class Estimates:
         cycles, before = job, 1
         for number, axis in enumerate(tiles.loops):
             steps, before = before * (tiles.extents[axis] - 1), before * tiles.extents[axis]
-            copies = sum(one[name] for name, depth in depths.items() if depth > number)
+            by_engine: dict[str, float] = {}
+            for name, depth in depths.items():
+                if depth > number:
+                    engine = self._engines[name]
+                    by_engine[engine] = by_engine.get(engine, 0) + one[name]
+            copies = max(by_engine.values(), default=0)
             if copies:
                 copies += jobs.tail + moves["result"].tail
             buffers = tiles.tiling.buffers
@@ -170,11 +202,19 @@ class Estimates:
     def _way_in(self, tiling: Tiling) -> int:
         """Return the cycles until the array can start: first loads and the driver's accesses."""
         driver = self._driver
-        loads = [self._tiles_of(tiling, name) for name in self._names if name != "result"]
+        loads = {n: self._tiles_of(tiling, n) for n in self._names if n != "result"}
         transfers = self._parameters.count + len(loads)
         enqueued = transfers * driver.transfer + self._configure + driver.job
-        loaded = driver.transfer + self._parameters.busy + loads[0].tail
-        return max(enqueued, loaded + sum(load.first for load in loads))
+        loaded: dict[str, int] = {}
+        tails: dict[str, int] = {}
+        for name, load in loads.items():
+            engine = self._engines[name]
+            loaded[engine] = loaded.get(engine, 0) + load.first
+            tails[engine] = min(tails.get(engine, load.tail), load.tail)
+        engine = self._engines["parameters"]
+        loaded[engine] = loaded.get(engine, 0) + self._parameters.busy
+        last = max(cycles + tails.get(engine, 0) for engine, cycles in loaded.items())
+        return max(enqueued, driver.transfer + last)
 
     def _way_out(self, tiling: Tiling) -> int:
         result = self._tiles_of(tiling, "result")
@@ -196,20 +236,22 @@ class Estimates:
             yield rows[0], columns[0], outputs[0], inputs[0], times
 
     def _jobs(self, tiling: Tiling) -> _Jobs:
-        busy = count = tail = 0
+        busy = count = tails = 0
+        tail = NEVER
         for rows, columns, outputs, inputs, times in self._parts(tiling):
-            key = (tiling.dataflow, rows * columns, outputs, inputs)
+            key = (tiling.dataflow, rows, columns, outputs, inputs)
             cost = self._costs.get(key)
             if cost is None:
-                cost = job_cost(
-                    self._hardware, self._layer, tiling.dataflow, (rows, columns), (inputs, outputs)
+                cost = self._hardware.job(
+                    TileSizes(self._layer, tiling.dataflow, rows, columns, outputs, inputs)
                 )
                 self._costs[key] = cost
             busy += times * cost.busy
             count += times
-            tail = cost.tail
+            tails += times * cost.tail
+            tail = min(tail, cost.tail)
         images = self._layer.images
-        return _Jobs(images * busy, images * count, tail)
+        return _Jobs(images * busy, images * count, tail, images * tails)
 
     def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
         """Return the transfers that copy each tile of a tensor once."""
@@ -225,25 +267,28 @@ class Estimates:
         return self._moves[key]
 
     def _sum(self, tiles: Tiles, name: str) -> _Moves:
-        busy = count = first = last = tail = 0
+        busy = count = first = last = tails = 0
+        tail = NEVER
         for position, times in _kinds(tiles, tiles.axes_of(name)):
             moved = tiles.store(position) if name == "result" else tiles.load(name, position)
-            cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
+            cost = self._hardware.copy(Copy(name, moved.planes, moved.rows, moved.row_bytes))
             first = first or cost.busy
-            last, tail = cost.busy, cost.tail
+            last, tail = cost.busy, min(tail, cost.tail)
             busy += times * cost.busy
             count += times
-        return _Moves(busy, count, first, last, tail)
+            tails += times * cost.tail
+        return _Moves(busy, count, first, last, tail, tails)
 
     @cached_property
     def _parameters(self) -> _Moves:
         """The transfers of bias, multipliers and shifts."""
         layer = self._layer
         if layer.is_pool:
-            return _Moves(0, 0, 0, 0, 0)
+            return _Moves(0, 0, 0, 0, 0, 0)
         sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
-        busy = sum(transfer_cost(self._hardware, 1, 1, size).busy for size in sizes)
-        return _Moves(busy, len(sizes), 0, 0, 0)
+        costs = [self._hardware.copy(Copy("parameters", 1, 1, size)) for size in sizes]
+        busy, tails = sum(cost.busy for cost in costs), sum(cost.tail for cost in costs)
+        return _Moves(busy, len(sizes), 0, 0, 0, tails)
 
 
 def _repeats(tiles: Tiles, name: str) -> int:

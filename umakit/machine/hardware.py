@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from umakit.errors import AcceleratorConfigError
+from umakit.errors import AcceleratorConfigError, InputError
 from umakit.machine.accelerator_config import AcceleratorConfig
+from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.description import Engine, Machine, Memory, Queue, Stream
-from umakit.machine.systolic import Dataflow
+from umakit.machine.layer import Kind
+from umakit.machine.systolic import Dataflow, Product, SystolicArray, systolic_cycles
+from umakit.machine.tile_machine import SUM_BYTES, TileMachine
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Hardware(TileMachine):
     """A systolic array with a banked scratchpad, a DMA engine and a command queue.
 
     Optional features are off by default; the defaults are those of `accel.toml`.
@@ -88,6 +91,45 @@ class Hardware:
             (Queue("commands", self.command_queue, self.completion),),
         )
 
+    @property
+    def block_channels(self) -> int:  # type: ignore[override]
+        """The output channels of one fold, whose weights lie side by side."""
+        return self.columns
+
+    @property
+    def macs_per_cycle(self) -> int:  # type: ignore[override]
+        """The number of cells."""
+        return self.cells
+
+    @property
+    def sum_bytes(self) -> int:  # type: ignore[override]
+        """The size of the accumulator memory."""
+        return self.accumulator_bytes
+
+    def sums(self, sizes: TileSizes, steps: int) -> int:
+        """Return the bytes of accumulators: those of a whole tile that is computed in several
+        steps, or those that the array cannot hold while it computes."""
+        positions, channels = sizes.positions, sizes.output_channels
+        if steps > 1:
+            return SUM_BYTES * positions * channels
+        if self.accumulator_bytes == 0 or sizes.dataflow is Dataflow.OUTPUT_STATIONARY:
+            return 0
+        if sizes.dataflow is Dataflow.WEIGHT_STATIONARY:
+            return SUM_BYTES * positions * min(channels, self.columns)
+        return SUM_BYTES * min(positions, self.columns) * channels
+
+    def job(self, sizes: TileSizes) -> Cost:
+        """Return the cycles of a job of the array or of the pooling stage."""
+        layer = sizes.layer
+        if layer.is_pool:
+            return pool_cost(self, sizes.positions, layer.window, sizes.output_channels)
+        depthwise = layer.kind is Kind.DEPTHWISE
+        return array_cost(self, sizes.dataflow, sizes.product, depthwise=depthwise)
+
+    def copy(self, copied: Copy) -> Cost:
+        """Return the cycles of a transfer of the DMA engine."""
+        return transfer_cost(self, copied.planes, copied.rows, copied.row_bytes)
+
     @classmethod
     def of(cls, config: AcceleratorConfig) -> Hardware:
         """Take the parameters from an `accel.toml`.
@@ -131,3 +173,69 @@ class Hardware:
             command_queue=device.command_queue,
             completion=device.completion,
         )
+
+
+def array_cost(
+    hardware: Hardware, dataflow: Dataflow, product: Product, *, depthwise: bool = False
+) -> Cost:
+    """Return the cost of a convolution, a dense layer, or a tile of one.
+
+    Args:
+        product: m = positions of the result, n = output channels and k = kernel rows * kernel
+            columns * input channels, or kernel rows * kernel columns of a depthwise convolution.
+        depthwise: whether each channel has its own input.
+
+    Raises:
+        InputError: the hardware does not support the dataflow or depthwise convolutions.
+    """
+    if dataflow not in hardware.dataflows:
+        names = ", ".join(each.value for each in hardware.dataflows)
+        raise InputError(f"the array cannot be {dataflow.value}", fix=f"choose {names}")
+    if depthwise and not hardware.depthwise:
+        raise InputError("the array has no depthwise mode", fix="set depthwise = true in [array]")
+    if depthwise and dataflow is Dataflow.INPUT_STATIONARY:
+        raise InputError(
+            "depthwise convolutions cannot be input_stationary: each input meets one weight only",
+            fix="choose another dataflow",
+        )
+    found = systolic_cycles(
+        product,
+        SystolicArray(
+            hardware.rows,
+            hardware.columns,
+            dataflow,
+            hardware.drain_cycles,
+            hardware.preload,
+            hardware.pack_columns,
+            hardware.preload_rows,
+        ),
+    )
+    return Cost(found.cycles - found.tail_cycles, found.tail_cycles, found.macs)
+
+
+def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) -> Cost:
+    """Return the cost of a pooling layer, or a tile of one.
+
+    Args:
+        positions: rows * columns of the result.
+        window: kernel rows * kernel columns.
+
+    Raises:
+        InputError: the hardware has no pooling stage.
+    """
+    if not hardware.pooling_lanes:
+        raise InputError("there is no pooling stage", fix="set pooling_lanes in [array]")
+    return Cost(positions * window * -(-channels // hardware.pooling_lanes), 0)
+
+
+def transfer_cost(hardware: Hardware, planes: int, rows: int, row_bytes: int) -> Cost:
+    """Return the cost of a transfer between the bus and the scratchpad.
+
+    Args:
+        planes: number of planes of `rows` rows, each of `row_bytes` contiguous bytes.
+    """
+    row_cycles = -(-row_bytes // hardware.bytes_per_cycle)
+    if hardware.outstanding:
+        return Cost(planes * rows * row_cycles, hardware.latency_cycles)
+    bursts = -(-row_bytes // (hardware.burst_bytes or row_bytes))
+    return Cost(planes * rows * (bursts * hardware.latency_cycles + row_cycles), 0)

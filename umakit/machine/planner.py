@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from umakit.errors import BackendError
 from umakit.machine.bound import Bound, lower_bound
@@ -14,8 +14,18 @@ from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space
-from umakit.machine.space import axis_unit, misfit, tiles_on
-from umakit.machine.tiles import AXES, BUFFERS, COLUMNS, OUTPUT_CHANNELS, Tiles, Tiling
+from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
+from umakit.machine.tile_machine import TileMachine, WithoutQueues
+from umakit.machine.tiles import (
+    AXES,
+    BUFFERS,
+    COLUMNS,
+    INPUT_CHANNELS,
+    OUTPUT_CHANNELS,
+    ROWS,
+    Tiles,
+    Tiling,
+)
 from umakit.machine.tilings import PlannedLayers, planned_by
 from umakit.patterns import Composite
 
@@ -66,19 +76,33 @@ class TilePlanner:
     """Cuts layers into tiles for an accelerator.
 
     Args:
-        hardware: parameters of the accelerator.
+        hardware: the accelerator: a `Hardware`, or a machine of the backend's own.
         driver: register accesses of its driver's calls.
         most_buffers: maximum number of buffers per tensor in default tilings; 1 disables double
             buffering.
     """
 
     def __init__(
-        self, hardware: Hardware, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
+        self, hardware: TileMachine, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
     ) -> None:
-        self.hardware = hardware
+        self.machine = hardware
         self.driver = driver
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
+
+    @property
+    def hardware(self) -> Hardware:
+        """The parameters of the systolic array that layers are cut for.
+
+        Raises:
+            BackendError: the accelerator is another machine, which `machine` is.
+        """
+        if not isinstance(self.machine, Hardware):
+            raise BackendError(
+                f"a planner for {type(self.machine).__name__} has no Hardware",
+                fix="use its attribute machine",
+            )
+        return self.machine
 
     def accepts(self, composite: Composite) -> bool | str:
         """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
@@ -90,16 +114,19 @@ class TilePlanner:
             TypeError: layers of this kind cannot be cut into tiles.
         """
         layer = Layer.of(composite)
-        if self.hardware.alignment > 1:
+        if self.machine.alignment > 1:
             return (
                 "tiles start at any byte, the DMA engine copies from multiples of "
-                f"{self.hardware.alignment}"
+                f"{self.machine.alignment}"
             )
         for axis, name in enumerate(("rows", "columns")):
             if _sees_padding_only(layer, axis):
                 return f"a window sees {name} of the padding only"
+        refused = refusal(layer, self.machine)
+        if refused:
+            return refused
         if self.default(layer) is None:
-            return misfit(self._tiles(layer, self._smallest(layer)), self.hardware)
+            return misfit(self._tiles(layer, self._smallest(layer)), self.machine)
         return True
 
     @property
@@ -138,7 +165,8 @@ class TilePlanner:
     def default(self, layer: Layer) -> Tiling | None:
         """Return the default tiling, selected by estimate and simulation; None if none fits."""
         if layer not in self._defaults:
-            self._defaults[layer] = self._selected(layer)
+            refused = refusal(layer, self.machine)
+            self._defaults[layer] = None if refused else self._selected(layer)
         return self._defaults[layer]
 
     def predict(self, tiles: Tiles) -> Prediction:
@@ -149,9 +177,9 @@ class TilePlanner:
         none. Where `Prediction.run` is not what the cycles come from, reports do not say what the
         array waits for.
         """
-        commands = commands_of(tiles, self.hardware, self.driver)
-        layer, ran = tiles.layer, run(commands, self.hardware.machine)
-        bound = lower_bound(self.hardware, layer.macs, layer.compulsory_bytes)
+        commands = commands_of(tiles, self.machine, self.driver)
+        layer, ran = tiles.layer, run(commands, self.machine.machine)
+        bound = lower_bound(self.machine, layer.macs, layer.compulsory_bytes)
         return Prediction(ran.cycles + self.driver.finish, ran, bound)
 
     @property
@@ -160,22 +188,23 @@ class TilePlanner:
         return getattr(self.predict, "__func__", None) is not TilePlanner.predict
 
     def _tiles(self, layer: Layer, tiling: Tiling) -> Tiles:
-        return tiles_on(layer, tiling, self.hardware)
+        return tiles_on(layer, tiling, self.machine)
 
     def _selected(self, layer: Layer) -> Tiling | None:
         """Return the best tiling by the estimate.
 
         With a short queue little overlaps, so the best tiling without a queue may be better.
         """
-        hardware = self.hardware
-        tiling = self._best_on(hardware, layer)
-        if tiling is None or not 0 < hardware.command_queue < SHORT_QUEUE:
+        machine = self.machine
+        tiling = self._best_on(machine, layer)
+        entries = min(queue.entries for queue in machine.machine.queues)
+        if tiling is None or not 0 < entries < SHORT_QUEUE:
             return tiling
-        other = self._best_on(replace(hardware, command_queue=0), layer)
+        other = self._best_on(WithoutQueues(machine), layer)
         cut = [each for each in (tiling, other) if each is not None]
         return min(cut, key=lambda each: prediction_of(self, self._tiles(layer, each)).cycles)
 
-    def _best_on(self, hardware: Hardware, layer: Layer) -> Tiling | None:
+    def _best_on(self, hardware: TileMachine, layer: Layer) -> Tiling | None:
         """Prefer several buffers, and whole rows, which take the fewest transfers, if they fit."""
         several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
         for buffers in (several, BUFFERS[:1]):
@@ -201,8 +230,10 @@ class TilePlanner:
         return best
 
     def _smallest(self, layer: Layer) -> Tiling:
-        unit = axis_unit(layer, self.hardware, OUTPUT_CHANNELS)
-        return Tiling(self.hardware.dataflows[0], 1, 1, unit, 1, AXES, 1)
+        unit = {axis: axis_unit(layer, self.machine, axis) for axis in SIZED}
+        rows, columns = unit[ROWS], unit[COLUMNS]
+        inputs, outputs = unit[INPUT_CHANNELS], unit[OUTPUT_CHANNELS]
+        return Tiling(self.machine.dataflows[0], rows, columns, outputs, inputs, AXES, 1)
 
 
 def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:

@@ -15,7 +15,6 @@ from itertools import product
 
 from umakit.machine.commands import DriverCosts
 from umakit.machine.estimate import Estimates
-from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.space import (
     SIZED,
@@ -29,6 +28,7 @@ from umakit.machine.space import (
     tiling_key,
 )
 from umakit.machine.systolic import Dataflow
+from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import AXES, BUFFERS, Tiling
 
 MOST_COMMANDS = 20_000
@@ -95,7 +95,7 @@ class Subspace:
 
 
 def search_space(
-    layer: Layer, hardware: Hardware, buffers: int = 2, uncut: Sequence[str] = ()
+    layer: Layer, hardware: TileMachine, buffers: int = 2, uncut: Sequence[str] = ()
 ) -> Subspace:
     """Return the search space of a layer: tiles of nearly equal size along each axis.
 
@@ -114,7 +114,7 @@ def search_space(
 def best_tilings(
     space: Subspace,
     layer: Layer,
-    hardware: Hardware,
+    hardware: TileMachine,
     driver: DriverCosts,
     keep: int,
     below: int | None = None,
@@ -160,7 +160,7 @@ def best_tilings(
     return Selection(found, seen)
 
 
-def neighbours(tiling: Tiling, layer: Layer, hardware: Hardware) -> list[Subspace]:
+def neighbours(tiling: Tiling, layer: Layer, hardware: TileMachine) -> list[Subspace]:
     """Return the tilings that differ in the dataflow, the buffers, or the size along one axis.
 
     All tile sizes and all loop orders are included.

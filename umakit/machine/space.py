@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from math import lcm
 
-from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.systolic import Dataflow
+from umakit.machine.tile_machine import TileMachine
 from umakit.machine.tiles import (
     AXES,
     BUFFERS,
@@ -20,9 +21,6 @@ from umakit.machine.tiles import (
     Tiling,
 )
 
-ACCUMULATOR_BYTES = 4
-"""Size of an int32 accumulator in bytes."""
-
 SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
 """Axes along which tiles have a size."""
 
@@ -30,59 +28,78 @@ Key = tuple[str | int | tuple[str, ...], ...]
 """Sort key of equally good tilings, which makes searches deterministic."""
 
 
-def tiles_on(layer: Layer, tiling: Tiling, hardware: Hardware) -> Tiles:
+def tiles_on(layer: Layer, tiling: Tiling, hardware: TileMachine) -> Tiles:
     """Return the tiles of a layer on an accelerator."""
-    return Tiles(layer, tiling, hardware.columns, hardware.bank_bytes)
+    return Tiles(layer, tiling, hardware.block_channels, machine=hardware)
 
 
-def misfit(tiles: Tiles, hardware: Hardware) -> str:
+def misfit(tiles: Tiles, hardware: TileMachine) -> str:
     """Return the reason why an accelerator cannot run a tiling; empty if it can."""
     layer, tiling = tiles.layer, tiles.tiling
-    if tiles.scratchpad_bytes > hardware.scratchpad_bytes:
-        return f"needs {tiles.scratchpad_bytes:,} B, scratchpad has {hardware.scratchpad_bytes:,} B"
+    required: dict[str, int] = {}
+    for tensor, buffer in tiles.buffers.items():
+        name = hardware.memory_of(tensor)
+        required[name] = required.get(name, 0) + buffer.size
+    for memory in hardware.machine.memories:
+        if required.get(memory.name, 0) > memory.size:
+            return f"needs {required[memory.name]:,} B, {memory.name} has {memory.size:,} B"
     if layer.is_pool:
         return ""
     if tiling.dataflow not in hardware.dataflows:
         return f"dataflow {tiling.dataflow.value}: the array has none"
     if layer.per_channel and tiling.dataflow is Dataflow.INPUT_STATIONARY:
         return "input_stationary: each input meets one weight only"
-    required = _accumulators(tiles, hardware) * ACCUMULATOR_BYTES
-    if required > hardware.accumulator_bytes:
-        return f"needs {required:,} B of accumulators, there are {hardware.accumulator_bytes:,} B"
+    sums = hardware.sums(tiles.largest, tiles.extents[INPUT_CHANNELS])
+    if sums > hardware.sum_bytes:
+        return f"needs {sums:,} B of accumulators, there are {hardware.sum_bytes:,} B"
     return ""
 
 
-def _accumulators(tiles: Tiles, hardware: Hardware) -> int:
-    """Return the number of accumulators that a tile requires in the accumulator memory."""
-    positions, channels = tiles.largest_tile
-    if tiles.extents[INPUT_CHANNELS] > 1:
-        return positions * channels
-    if hardware.accumulator_bytes == 0 or tiles.tiling.dataflow is Dataflow.OUTPUT_STATIONARY:
-        return 0
-    if tiles.tiling.dataflow is Dataflow.WEIGHT_STATIONARY:
-        return positions * min(channels, hardware.columns)
-    return min(positions, hardware.columns) * channels
+def refusal(layer: Layer, machine: TileMachine) -> str:
+    """Return the reason why no tiling of a layer has sizes that a machine takes; empty if some do.
+
+    Raises:
+        AcceleratorConfigError: the description of the machine contradicts itself.
+    """
+    for axis in SIZED:
+        if axis in machine.whole_units and not _is_uncut(layer, axis):
+            extent, unit = axis_extent(layer, axis), machine.unit(axis)
+            if extent % unit:
+                return f"{extent} {axis.replace('_', ' ')} are no multiple of {unit}"
+    return ""
 
 
-def dataflows_of(layer: Layer, hardware: Hardware) -> tuple[Dataflow, ...]:
+def dataflows_of(layer: Layer, machine: TileMachine) -> tuple[Dataflow, ...]:
     """Return the dataflows to try for a layer; only one for pools, which do not use the array."""
     if layer.is_pool:
-        return hardware.dataflows[:1]
+        return machine.dataflows[:1]
     never = Dataflow.INPUT_STATIONARY if layer.per_channel else None
-    return tuple(each for each in hardware.dataflows if each is not never)
+    return tuple(each for each in machine.dataflows if each is not never)
 
 
-def axis_unit(layer: Layer, hardware: Hardware, axis: str) -> int:
+def _is_uncut(layer: Layer, axis: str) -> bool:
+    """Whether tiles are never cut along an axis: input channels that no sum goes over."""
+    return axis == INPUT_CHANNELS and layer.per_channel
+
+
+def axis_unit(layer: Layer, machine: TileMachine, axis: str) -> int:
     """Return the number that tile sizes along an axis are multiples of, unless the axis is uncut.
 
     Tiles of output channels consist of whole blocks of weights and read whole input channels.
     """
+    unit = machine.unit(axis)
     if axis != OUTPUT_CHANNELS:
-        return 1
-    columns = hardware.columns
+        return unit
+    columns = lcm(machine.block_channels, unit)
     if not layer.per_channel or columns % layer.multiplier == 0:
         return columns
     return columns * layer.multiplier
+
+
+def axis_limit(layer: Layer, machine: TileMachine, axis: str) -> int:
+    """Return the largest size of a tile along an axis that a machine takes."""
+    extent = axis_extent(layer, axis)
+    return extent if _is_uncut(layer, axis) else min(extent, machine.limits.get(axis, extent))
 
 
 def axis_extent(layer: Layer, axis: str) -> int:
@@ -93,21 +110,24 @@ def axis_extent(layer: Layer, axis: str) -> int:
     return {OUTPUT_CHANNELS: layer.output_channels, ROWS: height, COLUMNS: width}[axis]
 
 
-def axis_sizes(layer: Layer, hardware: Hardware, axis: str, every: bool = False) -> list[int]:
+def axis_sizes(layer: Layer, machine: TileMachine, axis: str, every: bool = False) -> list[int]:
     """Return the tile sizes along an axis, largest first.
 
     Args:
         every: whether to return all sizes; else only sizes of nearly equal parts, about 2 sqrt(n)
             of an axis of n.
     """
-    extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
-    if axis == INPUT_CHANNELS and layer.per_channel:
+    extent, unit = axis_extent(layer, axis), axis_unit(layer, machine, axis)
+    if _is_uncut(layer, axis):
         return [extent]
     units = -(-extent // unit)
     counts = set(range(1, units + 1))
     if not every:
         counts = {-(-units // parts) for parts in counts}
-    return [min(count * unit, extent) for count in sorted(counts, reverse=True)]
+    limit = axis_limit(layer, machine, axis)
+    if limit < extent:
+        counts = {count for count in counts if count * unit <= limit} | {limit // unit}
+    return [min(count * unit, extent) for count in sorted(counts, reverse=True) if count]
 
 
 def orders_of(extents: dict[str, int]) -> Iterator[tuple[str, ...]]:
@@ -138,7 +158,7 @@ def tiling_key(tiling: Tiling) -> Key:
     )  # fmt: skip
 
 
-def invalid(layer: Layer, tiling: Tiling, hardware: Hardware) -> str:
+def invalid(layer: Layer, tiling: Tiling, hardware: TileMachine) -> str:
     """Return the reason why a tiling is invalid for a layer on an accelerator; empty if valid."""
     for axis, size in sizes_of(tiling).items():
         extent, unit = axis_extent(layer, axis), axis_unit(layer, hardware, axis)
@@ -146,10 +166,12 @@ def invalid(layer: Layer, tiling: Tiling, hardware: Hardware) -> str:
             return f"{axis} is {size}, the layer has {extent}"
         if size % unit and size != extent:
             return f"{axis} is {size}, no multiple of {unit}"
+        if size > axis_limit(layer, hardware, axis):
+            return f"{axis} is {size}, the accelerator takes {hardware.limits[axis]}"
     if layer.per_channel and tiling.input_channels != layer.input_channels:
         return "input_channels are cut where no sum goes over them"
     if sorted(tiling.order) != sorted(AXES):
         return f"order is {', '.join(tiling.order)}, not each of {', '.join(AXES)}"
     if tiling.buffers not in BUFFERS:
         return f"buffers is {tiling.buffers}, not one of {', '.join(map(str, BUFFERS))}"
-    return misfit(tiles_on(layer, tiling, hardware), hardware)
+    return refusal(layer, hardware) or misfit(tiles_on(layer, tiling, hardware), hardware)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from umakit.machine.costs import TileSizes
 from umakit.machine.index_arithmetic import (
     Number,
     floor_div,
@@ -27,6 +28,7 @@ from umakit.machine.index_arithmetic import (
 from umakit.machine.layer import Layer
 from umakit.machine.requirements import Buffer, Job, Transfer
 from umakit.machine.systolic import Dataflow
+from umakit.machine.tile_machine import OneMemory, TileMachine
 
 IMAGES = "images"
 ROWS = "rows"
@@ -93,13 +95,23 @@ class Tiles:
         tiling: tile sizes and loop order; a size larger than the layer means the whole axis.
         columns: columns of the array, equal to the output channels of a block of weights.
         bank_bytes: size of a bank; buffers are multiples of it, so that no two share a bank.
+        machine: says how many bytes tiles take and in which memory, whose size of a bank counts;
+            default: one memory, in which tiles have no gaps.
     """
 
-    def __init__(self, layer: Layer, tiling: Tiling, columns: int, bank_bytes: int) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        tiling: Tiling,
+        columns: int,
+        bank_bytes: int = 1,
+        machine: TileMachine | None = None,
+    ) -> None:
         self.layer = layer
         self.tiling = tiling
         self._block = columns
-        self._bank_bytes = bank_bytes
+        self._machine = machine or OneMemory(columns, bank_bytes)
+        self._depths: dict[str, int] = {}
 
     # --- axes and loops -------------------------------------------------------------------------
 
@@ -136,8 +148,11 @@ class Tiles:
 
     def depth(self, tensor: str) -> int:
         """Return the number of loops around the copies of a tensor's tiles."""
-        inside = [number for number, axis in enumerate(self.loops) if axis in self.axes_of(tensor)]
-        return max(inside) + 1 if inside else 0
+        if tensor not in self._depths:
+            axes = self.axes_of(tensor)
+            inside = [number for number, axis in enumerate(self.loops) if axis in axes]
+            self._depths[tensor] = max(inside) + 1 if inside else 0
+        return self._depths[tensor]
 
     def copies(self, tensor: str) -> int:
         """Return the total number of tile copies of a tensor."""
@@ -147,42 +162,46 @@ class Tiles:
 
     @cached_property
     def buffers(self) -> dict[str, Buffer]:
-        """The scratchpad buffers by tensor: data, weights, parameters, addend, result."""
-        layer, (rows, columns) = self.layer, self._largest_input
-        result = self._largest(ROWS) * self._largest(COLUMNS) * self._largest(OUTPUT_CHANNELS)
-        sizes = {"data": rows * columns * self._largest_input_channels}
-        if not layer.is_pool:
-            sizes["weights"] = self._largest_weights
-            sizes["parameters"] = layer.parameters_bytes
-        if layer.adds:
-            sizes["addend"] = result
-        sizes["result"] = result
-        return {
-            name: Buffer(
-                -(-size // self._bank_bytes) * self._bank_bytes,
-                min(self.tiling.buffers, self.copies(name)),
-            )
-            for name, size in sizes.items()
-        }
+        """The buffers by tensor, in memories of the accelerator: data, weights, parameters, addend,
+        result."""
+        layer, machine = self.layer, self._machine
+        names = ["data"]
+        names += [] if layer.is_pool else ["weights", "parameters"]
+        names += ["addend"] if layer.adds else []
+        found = {}
+        sizes, covered = self.largest, self._largest_input
+        for name in (*names, "result"):
+            bank = machine.bank_bytes_of(name)
+            size = -(-machine.footprint(name, sizes, covered) // bank) * bank
+            found[name] = Buffer(size, min(self.tiling.buffers, self.copies(name)))
+        return found
 
     @property
     def scratchpad_bytes(self) -> int:
         """The total size of all buffers in bytes."""
         return sum(buffer.size for buffer in self.buffers.values())
 
-    def _largest(self, axis: str) -> int:
-        sizes = {
-            ROWS: (self.tiling.rows, self.layer.output_size[0]),
-            COLUMNS: (self.tiling.columns, self.layer.output_size[1]),
-            OUTPUT_CHANNELS: (self.tiling.output_channels, self.layer.output_channels),
-            INPUT_CHANNELS: (self.tiling.input_channels, self.layer.input_channels),
+    @cached_property
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        """The extent of each axis and the size of a tile along it."""
+        layer, tiling = self.layer, self.tiling
+        return {
+            ROWS: (layer.output_size[0], tiling.rows),
+            COLUMNS: (layer.output_size[1], tiling.columns),
+            OUTPUT_CHANNELS: (layer.output_channels, tiling.output_channels),
+            INPUT_CHANNELS: (layer.input_channels, tiling.input_channels),
         }
-        return min(sizes[axis])
 
-    @property
-    def largest_tile(self) -> tuple[int, int]:
-        """The positions and output channels of the largest tile of the result."""
-        return self._largest(ROWS) * self._largest(COLUMNS), self._largest(OUTPUT_CHANNELS)
+    def _largest(self, axis: str) -> int:
+        return min(self._sizes[axis])
+
+    @cached_property
+    def largest(self) -> TileSizes:
+        """The sizes of the largest tile."""
+        return TileSizes(
+            self.layer, self.tiling.dataflow, self._largest(ROWS), self._largest(COLUMNS),
+            self._largest(OUTPUT_CHANNELS), self._largest_input_channels,
+        )  # fmt: skip
 
     @property
     def _largest_input(self) -> tuple[int, int]:
@@ -202,14 +221,6 @@ class Tiles:
             return self._largest(OUTPUT_CHANNELS) // self.layer.multiplier
         return self._largest(INPUT_CHANNELS)
 
-    @property
-    def _largest_weights(self) -> int:
-        outputs = self._largest(OUTPUT_CHANNELS)
-        if self.layer.per_channel:
-            return self.layer.window * outputs
-        blocks = -(-outputs // self._block)
-        return blocks * self._block * self.layer.window * self._largest(INPUT_CHANNELS)
-
     def _place(self, tensor: str, position: Position) -> Number:
         """Return the byte offset of a tile in its buffer, whose slots are used in rotation."""
         buffer = self.buffers[tensor]
@@ -225,12 +236,7 @@ class Tiles:
     # --- parts of axes --------------------------------------------------------------------------
 
     def _outputs(self, axis: str, position: Position) -> _Span:
-        size, tile = {
-            ROWS: (self.layer.output_size[0], self.tiling.rows),
-            COLUMNS: (self.layer.output_size[1], self.tiling.columns),
-            OUTPUT_CHANNELS: (self.layer.output_channels, self.tiling.output_channels),
-            INPUT_CHANNELS: (self.layer.input_channels, self.tiling.input_channels),
-        }[axis]
+        size, tile = self._sizes[axis]
         if tile >= size:
             return _Span(0, size)
         # A tile of one element starts at its own number.

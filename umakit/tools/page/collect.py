@@ -163,7 +163,7 @@ def _layer(
     planner = planners.get(call.target)
     if layer.tiled is None or planner is None:
         return layer
-    return replace(layer, explanation=describe_bottleneck(layer, planner.hardware.cells))
+    return replace(layer, explanation=describe_bottleneck(layer, planner.machine.macs_per_cycle))
 
 
 def _tiled(

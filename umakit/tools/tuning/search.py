@@ -21,7 +21,7 @@ from pathlib import Path
 from umakit.backend.base import UMABackend
 from umakit.backend.registry import load_backend_folder
 from umakit.lower.tiling_records import Effort
-from umakit.machine import Hardware, Layer, TilePlanner, Tiling
+from umakit.machine import Hardware, Layer, TileMachine, TilePlanner, Tiling
 from umakit.machine.planner import prediction_of
 from umakit.machine.selection import (
     MOST_COMMANDS,
@@ -75,8 +75,8 @@ class Problem:
 
     Attributes:
         layer: the layer.
-        given: the planner that cuts it; None in another process if its class or one of its methods
-            is the backend's own, which that process loads from the backend's folder.
+        given: the planner that cuts it; None in another process if its class, its machine or one of
+            its methods is the backend's own, which that process loads from the backend's folder.
         folder: folder of the backend; empty if there is none.
     """
 
@@ -92,13 +92,17 @@ class Problem:
         return planner
 
     @property
-    def hardware(self) -> Hardware:
+    def machine(self) -> TileMachine:
         """The accelerator."""
-        return self.planner.hardware
+        return self.planner.machine
 
     def __reduce__(self) -> tuple[type[Problem], tuple[Layer, TilePlanner | None, str]]:
         planner = self.given
-        is_kits = type(planner) is TilePlanner and not any(map(callable, vars(planner).values()))
+        is_kits = (
+            type(planner) is TilePlanner
+            and type(planner.machine) is Hardware
+            and not any(map(callable, vars(planner).values()))
+        )
         return Problem, (self.layer, planner if is_kits else None, self.folder)
 
 
@@ -158,7 +162,7 @@ def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None
     default = planner.default(problem.layer)
     if default is None:
         raise ValueError("the layer does not fit in any way")
-    found = prediction_of(planner, tiles_on(problem.layer, default, problem.hardware))
+    found = prediction_of(planner, tiles_on(problem.layer, default, problem.machine))
     walk = _Walk(problem, effort, workers, tell or (lambda progress: None), default)
     walk.cycles[default] = found.cycles
     walk.space()
@@ -181,14 +185,14 @@ def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[li
     """A task: the best tilings of a part of the space by the estimate, and the number seen."""
     planner = problem.planner
     limit = None if planner.has_own_predictions else below
-    found = best_tilings(space, problem.layer, planner.hardware, planner.driver, keep, limit)
+    found = best_tilings(space, problem.layer, planner.machine, planner.driver, keep, limit)
     return found.candidates, found.seen
 
 
 def clock(problem: Problem, tilings: list[Tiling]) -> list[int]:
     """A task: the exact cycles of tilings."""
     planner = problem.planner
-    tiles = [tiles_on(problem.layer, tiling, problem.hardware) for tiling in tilings]
+    tiles = [tiles_on(problem.layer, tiling, problem.machine) for tiling in tilings]
     return [prediction_of(planner, each).cycles for each in tiles]
 
 
@@ -244,10 +248,10 @@ class _Walk:
 
     def space(self) -> None:
         """Search all tilings of nearly equal parts."""
-        layer, hardware = self.problem.layer, self.problem.hardware
+        layer, machine = self.problem.layer, self.problem.machine
         parts = [
             Subspace((dataflow,), {**whole.sizes, OUTPUT_CHANNELS: [size]}, whole.buffers)
-            for whole in (search_space(layer, hardware, buffers) for buffers in reversed(BUFFERS))
+            for whole in (search_space(layer, machine, buffers) for buffers in reversed(BUFFERS))
             for dataflow in whole.dataflows
             for size in whole.sizes[OUTPUT_CHANNELS]
         ]
@@ -255,14 +259,14 @@ class _Walk:
 
     def refine(self) -> None:
         """Search the neighbours of the best tilings until no better one is found."""
-        layer, hardware = self.problem.layer, self.problem.hardware
+        layer, machine = self.problem.layer, self.problem.machine
         started: set[Tiling] = set()
         for _ in range(ROUNDS):
             starts = [tiling for tiling in self.ranked()[:STARTS] if tiling not in started]
             if not starts:
                 return
             started.update(starts)
-            parts = [part for tiling in starts for part in neighbours(tiling, layer, hardware)]
+            parts = [part for tiling in starts for part in neighbours(tiling, layer, machine)]
             keep = self.effort.clock if self.is_own else NEIGHBOURS
             self._run(self._candidates(parts, keep), max(BATCH, keep))
 

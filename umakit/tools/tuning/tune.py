@@ -18,7 +18,7 @@ from umakit.lower.tiling_records import (
     check_records_file,
     existing_records,
 )
-from umakit.machine import Layer
+from umakit.machine import Hardware, Layer
 from umakit.pipeline import Network
 from umakit.registration.inputs import input_files
 from umakit.tools.tuning.layers import tiled_layers
@@ -87,7 +87,8 @@ def tune_model(
         inputs: input files other than those of the backend, which must not be overwritten.
 
     Raises:
-        BackendError: the backend does not cut layers into tiles.
+        BackendError: the backend does not cut layers into tiles, or does so for a machine of its
+            own, which records cannot name.
         RecordsError: the file is for another model, backend or version, or cannot be written; or
             no layer of the model is cut into tiles.
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
@@ -102,6 +103,12 @@ def tune_model(
             fix="a backend that registers a TilePlanner can be tuned: "
             "see `uma new --tutorial chocolate`",
         )  # fmt: skip
+    if not isinstance(planner.machine, Hardware):
+        raise BackendError(
+            f"records hold the figures of a Hardware, not of {type(planner.machine).__name__}",
+            where=backend.target_name,
+            fix="give tilings of such a machine with ExportOptions(tilings=...)",
+        )
     owner = Owner.of(network.model, backend.target_name, planner)
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cutting layers into tiles asks of a machine.
+
+A subclass says where the tiles of each tensor lie, what copies them, which sizes the hardware takes
+and what a job and a copy cost. Space, commands, estimate, bound and prediction are functions of it.
+`Hardware`, the systolic array, is one subclass.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
+from umakit.machine.description import Does, Engine, Machine, Memory
+from umakit.machine.systolic import Dataflow
+
+SUM_BYTES = 4
+"""Size of an int32 sum in bytes."""
+
+
+PLAIN = (
+    "memories",
+    "streams",
+    "units",
+    "whole_units",
+    "limits",
+    "block_channels",
+    "dataflows",
+    "sum_bytes",
+    "sums_in_result",
+    "alignment",
+    "macs_per_cycle",
+    "bytes_per_cycle",
+)
+"""Attributes of a `TileMachine` that are plain data."""
+
+
+class Placement:
+    """How many bytes tiles take.
+
+    Attributes:
+        block_channels: output channels in a block of weights.
+    """
+
+    block_channels: int = 1
+
+    def bank_bytes_of(self, tensor: str) -> int:
+        """Return the size of a bank of the memory of a tensor's tiles, in bytes."""
+        return 1
+
+    def row_bytes_of(self, tensor: str) -> int:
+        """Return the size of a row of the memory of a tensor's tiles, in bytes."""
+        return 1
+
+    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        """Return the bytes that the largest tile of a tensor takes in its memory.
+
+        Args:
+            tensor: one of `TENSORS`.
+            sizes: of the largest tile.
+            covered: height and width of the data that its windows cover, without padding.
+
+        The default is that of tiles without gaps but those that pad the innermost axis to rows of
+        the memory; weights fill whole blocks.
+        """
+        row = self.row_bytes_of(tensor)
+        lines, size = self._lines(tensor, sizes, covered)
+        return lines * -(-size // row) * row
+
+    def _lines(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> tuple[int, int]:
+        """Return the number of contiguous parts of a tile and the bytes of each."""
+        layer = sizes.layer
+        if tensor == "parameters":
+            return 1, layer.parameters_bytes
+        if tensor == "weights" and layer.per_channel:
+            return layer.window, sizes.output_channels
+        if tensor == "weights":
+            blocks = -(-sizes.output_channels // self.block_channels)
+            return blocks * layer.window * sizes.input_channels, self.block_channels
+        height, width, channels = sizes.rows, sizes.columns, sizes.output_channels
+        if tensor == "data":
+            (height, width), channels = covered, sizes.input_channels
+        if layer.channels_first:
+            return channels * height, width
+        return height * width, channels
+
+
+class OneMemory(Placement):
+    """A memory of all tensors, in which tiles have no gaps."""
+
+    def __init__(self, block_channels: int, bank_bytes: int) -> None:
+        self.block_channels = block_channels
+        self._bank_bytes = bank_bytes
+
+    def bank_bytes_of(self, tensor: str) -> int:
+        """Return the size of a bank in bytes."""
+        return self._bank_bytes
+
+
+class TileMachine(Placement, ABC):
+    """A machine that computes layers tile by tile.
+
+    Subclasses set the attributes that differ from the defaults.
+
+    Attributes:
+        memories: by tensor of `TENSORS`, the name of the memory that its tiles lie in; tensors that
+            are not named lie in the first memory of the machine.
+        streams: by tensor, the name of the stream of its copies; tensors that are not named belong
+            to the machine's first stream that loads, the result to the first that stores.
+        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
+            are multiples of. The last tile along an axis is what is left, and may be smaller.
+        whole_units: axes along which the last tile has to be a multiple of the unit too; layers
+            where it would not be are refused.
+        limits: by axis, the largest size of a tile.
+        block_channels: output channels in a block of weights; tiles have whole blocks.
+        dataflows: dataflows that a job may select.
+        sum_bytes: size of the memory of sums that one job keeps for the next, which is none of the
+            machine's memories; 0 for none, so that input channels are not cut.
+        sums_in_result: whether such sums are kept in the tile of the result instead.
+        alignment: required alignment of the addresses of copies on the bus, in bytes.
+        macs_per_cycle: largest number of multiply-accumulates in a cycle, for the bound.
+        bytes_per_cycle: largest number of bytes that all engines together copy in a cycle, for the
+            bound.
+    """
+
+    memories: Mapping[str, str] = {}
+    streams: Mapping[str, str] = {}
+    units: Mapping[str, int] = {}
+    whole_units: tuple[str, ...] = ()
+    limits: Mapping[str, int] = {}
+    dataflows: tuple[Dataflow, ...] = (Dataflow.OUTPUT_STATIONARY,)
+    sum_bytes: int = 0
+    sums_in_result: bool = False
+    alignment: int = 1
+    macs_per_cycle: int = 1
+    bytes_per_cycle: int = 1
+
+    @property
+    @abstractmethod
+    def machine(self) -> Machine:
+        """Its memories, engines and queues. Jobs belong to the first stream that computes."""
+
+    @abstractmethod
+    def job(self, sizes: TileSizes) -> Cost:
+        """Return the cycles of a job."""
+
+    @abstractmethod
+    def copy(self, copied: Copy) -> Cost:
+        """Return the cycles of a copy into or out of a memory."""
+
+    def sums(self, sizes: TileSizes, steps: int) -> int:
+        """Return the bytes of `sum_bytes` that a tile takes.
+
+        Args:
+            sizes: of the largest tile.
+            steps: number of jobs that compute a tile, each from a part of the input channels.
+        """
+        kept = steps > 1 and not self.sums_in_result
+        return SUM_BYTES * sizes.positions * sizes.output_channels if kept else 0
+
+    # --- what follows from these ------------------------------------------------------------------
+
+    @cached_property
+    def _placed(self) -> dict[str, Memory]:
+        """The memory of each tensor's tiles."""
+        return {name: self.machine.memory(self.memory_of(name)) for name in TENSORS}
+
+    def memory_of(self, tensor: str) -> str:
+        """Return the name of the memory that the tiles of a tensor lie in."""
+        return self.memories.get(tensor) or self.machine.memories[0].name
+
+    def stream_of(self, tensor: str) -> str:
+        """Return the name of the stream of a tensor's copies.
+
+        Raises:
+            AcceleratorConfigError: no stream of the machine does that.
+        """
+        does: Does = "store" if tensor == "result" else "load"
+        return self.streams.get(tensor) or self.machine.first_stream(does)
+
+    def engine_of(self, tensor: str) -> Engine:
+        """Return the engine of a tensor's copies."""
+        return self.machine.engine_of(self.stream_of(tensor))
+
+    def bank_bytes_of(self, tensor: str) -> int:
+        """Return the size of a bank of the memory of a tensor's tiles, in bytes."""
+        return self._placed[tensor].bank_bytes
+
+    def row_bytes_of(self, tensor: str) -> int:
+        """Return the size of a row of the memory of a tensor's tiles, in bytes."""
+        return self._placed[tensor].row_bytes
+
+    def unit(self, axis: str) -> int:
+        """Return what sizes of tiles along an axis are multiples of."""
+        return self.units.get(axis, 1)
+
+    def figures(self) -> dict[str, Any]:
+        """Return what identifies the machine, by name, for records: tilings of one are not those
+        of another."""
+        return {name: getattr(self, name) for name in (*PLAIN, "machine")}
+
+
+class WithoutQueues(TileMachine):
+    """Another machine, whose driver waits for the end of each command."""
+
+    def __init__(self, other: TileMachine) -> None:
+        self._other, self._machine = other, other.machine.without_queues()
+        for name in PLAIN:
+            setattr(self, name, getattr(other, name))
+
+    @property
+    def machine(self) -> Machine:
+        """The other machine's, without queues."""
+        return self._machine
+
+    def job(self, sizes: TileSizes) -> Cost:
+        """Return the cycles of a job."""
+        return self._other.job(sizes)
+
+    def copy(self, copied: Copy) -> Cost:
+        """Return the cycles of a copy."""
+        return self._other.copy(copied)
+
+    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        """Return the bytes of a tile."""
+        return self._other.footprint(tensor, sizes, covered)
+
+    def sums(self, sizes: TileSizes, steps: int) -> int:
+        """Return the bytes of sums of a tile."""
+        return self._other.sums(sizes, steps)
