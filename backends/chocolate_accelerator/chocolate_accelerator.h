@@ -101,7 +101,10 @@ UMAKIT_MUST_USE int chocolate_accelerator_begin(
 UMAKIT_MUST_USE int chocolate_accelerator_bind(
     enum chocolate_accelerator_tensor tensor, const void *memory, int32_t bytes);
 
-/* What all tiles of the layer have in common. Pools use the window and the limits only. */
+/*
+ * What all tiles of the layer have in common. Pools use the window and the limits only.
+ * Strides and dilations count elements: rows (y) and columns (x) of the input.
+ */
 UMAKIT_MUST_USE int chocolate_accelerator_configure(
     enum chocolate_accelerator_operation operation, enum chocolate_accelerator_dataflow dataflow,
     enum chocolate_accelerator_layout layout, int32_t kernel_height, int32_t kernel_width,
@@ -121,9 +124,11 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
     int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest);
 
 /*
- * Copy planes x rows x row_bytes bytes from a tensor, `offset` bytes from its
- * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
- * where they lie close together; and back.
+ * Copy planes x rows x row_bytes bytes from a tensor to `place` bytes behind `buffer`
+ * in the scratchpad, where they lie close together; and back. In the tensor the first
+ * byte lies `offset` bytes from its start. Strides count bytes of the tensor too:
+ * `row_stride` from the start of a row to the start of the next one, `plane_stride`
+ * from the start of a plane to the start of the next one.
  */
 UMAKIT_MUST_USE int chocolate_accelerator_load(
     enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,

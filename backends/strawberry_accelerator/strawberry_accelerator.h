@@ -83,7 +83,8 @@ UMAKIT_MUST_USE int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, v
  *     shifts       int8, likewise
  *     ofmap        result, laid out like the input
  *
- * All of them are scratchpad offsets. Padding counts as the input's zero point.
+ * All of them are scratchpad offsets. Strides, dilations and padding count rows (y, top)
+ * and columns (x, left) of the input. Padding stands for the input's zero point.
  */
 UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,

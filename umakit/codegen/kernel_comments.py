@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
+from umakit.frontend.model import WeightsQuantization
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.text.escaping import c_comment
@@ -72,7 +73,22 @@ def _layer_lines(
             facts.append(f"scale {scale:.9g}, zero point {zero}")
         if facts:
             lines += _filled(f"{name}: {', '.join(facts)}", "    ")
+    for name, weights in layer.weights.items():
+        owner = c_comment(f" of {name}") if len(layer.weights) > 1 else ""
+        lines += _filled(f"weights{owner}: {_weights_text(weights)}", "    ")
     return lines
+
+
+def _weights_text(weights: WeightsQuantization) -> str:
+    """Return scales and zero points of weights as the model has them."""
+    least, greatest = (f"{scale:.9g}" for scale in weights.scales)
+    scale = f"scale {least}"
+    if least != greatest:
+        scale = f"scales {least} .. {greatest} ({weights.count}, by output channel)"
+    low, high = weights.zero_points
+    zero_point = f"zero point {low}" if low == high else f"zero points {low} .. {high}"
+    subtracted = " (subtracted from the constants)" if low or high else ""
+    return f"{scale}, {zero_point}{subtracted}"
 
 
 def _filled(text: str, indentation: str = "") -> list[str]:

@@ -192,6 +192,7 @@ class _Builder:
             part += "_local" if parameter.pool else ""
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
+        attributes = [row.attributes for row in rows if row.attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
@@ -204,6 +205,12 @@ class _Builder:
                 numbers,
                 tuple(dict.fromkeys(row.operator for row in rows)),
                 symbol=layer,
+                weights={
+                    row.name: self._model.weights[row.yields]
+                    for row in rows
+                    if row.yields in self._model.weights
+                },
+                attributes=attributes[0] if len(attributes) == 1 else {},
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from umakit.frontend.model import Quantization
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
 from umakit.operators.offload.composite import Composite
@@ -57,6 +57,7 @@ class KernelDescription:
         outputs: what it writes, likewise.
         parameters: of the operator, as text by name, for example `strides`: `2 x 2`.
         tiling: how it is cut into tiles, one sentence each; empty if it is not.
+        weights: scales and zero points of quantized weights, by name of the layer in the model.
     """
 
     number: int
@@ -68,6 +69,7 @@ class KernelDescription:
     outputs: tuple[TensorDescription, ...]
     parameters: Mapping[str, str]
     tiling: tuple[str, ...]
+    weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
 
 
 def describe(
@@ -90,6 +92,10 @@ def _described(
 ) -> KernelDescription:
     kernel = program.kernels[call.kernel]
     composite = kernel.composite
+    if composite is None:
+        parameters = _own_parameters(kernel) or _attributes(call.attributes)
+    else:
+        parameters = _parameters(composite)
     tiles = _tiles(program, composite, backend)
     return KernelDescription(
         number=number,
@@ -99,8 +105,9 @@ def _described(
         macs=call.macs,
         inputs=tuple(_tensors(program, call.inputs)),
         outputs=tuple(_tensors(program, call.outputs)),
-        parameters=_own_parameters(kernel) if composite is None else _parameters(composite),
+        parameters=parameters,
         tiling=() if tiles is None else tuple(_tiling(tiles)),
+        weights=call.weights,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.frontend.model import Quantization
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
 from umakit.machine.tilings import PlannedLayers
@@ -90,6 +90,8 @@ class KernelCall:
         rows: rows of the offload report that the step computes, in order.
         operators: the names of these operators, as in the offload report.
         symbol: start of the C names of its kernel, tensors and constants, unique in the program.
+        weights: scales and zero points of quantized weights, by name of the layer in the model.
+        attributes: of its only convolution or pool of Relax, by name; empty for other operators.
     """
 
     kernel: str
@@ -104,6 +106,8 @@ class KernelCall:
     kept: tuple[str, ...] = ()
     completion: Completion | None = None
     symbol: str = ""
+    weights: Mapping[str, WeightsQuantization] = field(default_factory=dict, hash=False)
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def overlapped(self) -> int:
