@@ -16,6 +16,7 @@ from umakit.backend.registry import find_backend
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
+from umakit.pipeline import ExportOptions
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.testing.example_networks import QuantizedNetwork
@@ -39,7 +40,9 @@ def comments_of(backends: list[str], folder: Path) -> dict[str, str]:
     return {name: " ".join(re.sub(r"^ \*", "", c, flags=re.M).split()) for c, name in found}
 
 
-@pytest.mark.parametrize("backends", [[], ["chocolate_accelerator"]])
+@pytest.mark.parametrize(
+    "backends", [[], ["chocolate_accelerator"], ["strawberry_accelerator"]], ids=str
+)
 def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -> None:
     text = " ".join(comments_of(backends, tmp_path / "library").values())
     # The oracle is the file: scale and zero point of each quantized result.
@@ -60,6 +63,31 @@ def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -
     numbers = [int(number) for number in re.findall(r"Layer (\d+):", text)]
     assert sorted(numbers) == list(range(len(numbers)))
     assert "(quantized.conv2d), 147,456 multiply-accumulates" in text
+
+
+def test_layers_in_a_scratchpad_have_shapes_and_scales(tmp_path: Path) -> None:
+    """As those have whose operands and results are all in shared memory."""
+    backend = find_backend("strawberry_accelerator")
+    texts = []
+    for keep in (True, False):
+        options = ExportOptions(keep_in_scratchpads=keep)
+        library = compile_model(MODEL, [backend], tmp_path / f"library_{keep}", options=options)
+        source = library.path / "codegen/host/src/tvmgen_digits_int8.c"
+        texts.append(source.read_text(encoding="utf-8"))
+    kept, alone = texts
+    row = re.compile(r"^ \* +\d+  \S+  +\S+  +\S.*?  +(\S* -> \S+)  ", re.MULTILINE)
+    assert row.findall(kept) == row.findall(alone) and len(row.findall(kept)) > 6
+    quantized = re.compile(r"^ \*     \w+: .*, scale .*, zero point .*", re.MULTILINE)
+    assert sorted(quantized.findall(kept)) == sorted(quantized.findall(alone))
+    assert ", in the scratchpad at " in kept and ", in the scratchpad at " not in alone
+    graph = onnx.load(MODEL).graph
+    shapes = {
+        each.name: [size.dim_value or 1 for size in each.type.tensor_type.shape.dim]
+        for each in onnx.shape_inference.infer_shapes(onnx.load(MODEL)).graph.value_info
+    }
+    (conv2,) = [node for node in graph.node if node.name == "conv2"]
+    wanted = ["x".join(map(str, shapes[name])) for name in (conv2.input[0], conv2.output[0])]
+    assert re.search(rf"^ \* +\d+  conv2.*  {wanted[0]} -> {wanted[1]}  ", kept, re.MULTILINE)
 
 
 def test_comments_on_the_cpu_have_the_attributes_of_operators(tmp_path: Path) -> None:

@@ -36,13 +36,16 @@ def kernel_comment(
     for layer, place in layers:
         named = _named_tensors(layer, place, names)
         if place is not None:
-            named.insert(-1, (f"{names[len(named) - 1]} on entry", layer.inputs[place]))
+            on_entry = [each for each in layer.inputs if each.place is None][place]
+            named.insert(-1, (f"{named[-1][0]} on entry", on_entry))
         lines += _layer_lines(layer, named)
         own = [f"{n} {value}" for n, value in layer.parameters.items() if n not in common]
         lines += _filled("; ".join(own), "    ") if own else []
     lines.append("")
     for name, tensor in tensors:
-        lines.append(f"    {name:<{width}}  {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
+        where = "" if tensor.place is None else f", in the scratchpad at {names[tensor.place]}"
+        shape = ", ".join(map(str, tensor.shape))
+        lines.append(f"    {name:<{width}}  {tensor.dtype}[{shape}]{where}")
     if common:
         parameters = [f"{name} {value}" for name, value in common.items()]
         lines += ["", *_filled(f"{'; '.join(parameters)}.")]
@@ -54,9 +57,21 @@ def kernel_comment(
 def _named_tensors(
     layer: KernelDescription, overwritten: int | None, names: Sequence[str]
 ) -> list[tuple[str, TensorDescription]]:
-    """Return the tensors with the names of the function's parameters."""
-    inputs = [each for number, each in enumerate(layer.inputs) if number != overwritten]
-    return list(zip(names, [*inputs, *layer.outputs], strict=False))
+    """Return the tensors with the names of the function's parameters.
+
+    A tensor that is in a scratchpad only has the name of the parameter `NAME_offset`.
+    """
+    names_of_pointers = iter(names)
+    number = 0
+    named = []
+    for tensor in (*layer.inputs, *layer.outputs):
+        if tensor.place is not None:
+            named.append((names[tensor.place].removesuffix("_offset"), tensor))
+            continue
+        if number != overwritten:
+            named.append((next(names_of_pointers), tensor))
+        number += 1
+    return named
 
 
 def _layer_lines(

@@ -136,9 +136,9 @@ def _cell(name: str) -> str:
 
 def _shapes(program: Program, call: KernelCall) -> str:
     """Return the shapes of operands and results, for example `1x8x8x3 -> 1x8x8x16`."""
-    tensors = [program.tensors[name] for name in call.inputs]
+    tensors = [tensor for tensor, _ in program.operands_of(call)]
     given = [tensor for tensor in tensors if tensor.role is not Role.CONSTANT] or tensors
-    result = [program.tensors[name] for name in call.outputs]
+    result = [tensor for tensor, _ in program.results_of(call)]
     ends = (", ".join(map(_shape, dict.fromkeys(t.shape for t in end))) for end in (given, result))
     return " -> ".join(ends)
 
