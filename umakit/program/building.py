@@ -57,7 +57,7 @@ class _Builder:
         self._values: dict[Any, Any] = {}
         self._calls: list[KernelCall] = []
         self._quantizations: dict[str, Quantization] = {}
-        self._symbols = LayerSymbols(model.name)
+        self._symbols = LayerSymbols(model.name, self._layer_names())
 
     def build(self) -> Program:
         main = self._lowered.main
@@ -89,6 +89,16 @@ class _Builder:
             notices=self._model.notices,
             quantizations=self._quantizations,
         )
+
+    def _layer_names(self) -> Iterable[str]:
+        """Yield the name of each layer."""
+        for binding in tvm_api.bindings_of(self._lowered.main):
+            value = binding.value
+            if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) == "call_tir":
+                yield self._layer_name(value)
+
+    def _layer_name(self, call: tvm_api.Call) -> str:
+        return self._report.main_name(tvm_api.rows_of(call)) or str(call.args[0].name_hint)
 
     def _declare(
         self, specification: TensorSpecification, role: Role, pool: str = "", name: str = ""
@@ -167,7 +177,7 @@ class _Builder:
         numbers = tvm_api.rows_of(call)
         rows = [self._report.placements[row] for row in numbers]
         label = self._report.label(numbers) or kernel.name
-        layer = self._symbols.layer(self._report.main_name(numbers) or kernel.name)
+        layer = self._symbols.layer(self._layer_name(call))
         arguments = []
         for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
             value = self._value(argument)
