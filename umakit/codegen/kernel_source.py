@@ -116,12 +116,14 @@ class _CheckedCall:
     """A driver call that was printed, with the check of its status.
 
     Attributes:
+        call: text of the call, which the backend's hook may have chosen.
         function: C function of the driver.
         arguments: of the call.
         start: number of the first line.
         end: number of the line behind the last one.
     """
 
+    call: str
     function: str
     arguments: Sequence[Argument]
     start: int
@@ -234,19 +236,18 @@ class _StatementPrinter:
         """Print a driver call and a return of its status if that is not zero."""
         self._comment_overflow()
         first = len(self.lines)
-        self._call(f"{self._status} = ", function, arguments)
+        call = self.expressions.external_call(function, [item.text for item in arguments])
+        self._call(f"{self._status} = ", call, function, arguments)
         self.line(f"if ({self._status} != 0) {{")
         self.line(f"{INDENT}return {self._status};")
         self.line("}")
         self._checks += 1
         if self._depth == 1:
-            self._last_call = _CheckedCall(function, arguments, first, len(self.lines))
+            self._last_call = _CheckedCall(call, function, arguments, first, len(self.lines))
 
-    def _call(self, start: str, function: str, arguments: Sequence[Argument]) -> None:
+    def _call(self, start: str, call: str, function: str, arguments: Sequence[Argument]) -> None:
         """Print a driver call behind the start of a statement."""
-        plain = [argument.text for argument in arguments]
-        call = self.expressions.external_call(function, plain)
-        if call == f"{function}({', '.join(plain)})":
+        if call == f"{function}({', '.join(item.text for item in arguments)})":
             parameters = self._headers.parameters(function, len(arguments))
             start = f"{INDENT * self._depth}{start}{function}("
             self.lines.append(wrapped_call(start, named_arguments(arguments, parameters)) + "\n")
@@ -261,7 +262,7 @@ class _StatementPrinter:
             return
         del self.lines[last.start :]
         self._checks -= 1
-        self._call("return ", last.function, last.arguments)
+        self._call("return ", last.call, last.function, last.arguments)
 
     def print(self, statement: tvm_api.Stmt) -> None:
         kind = type(statement).__name__
