@@ -82,6 +82,9 @@ static struct {
  * and begin refuses it until CLEAR has stopped it. */
 static umakit_device *running_device;
 
+/* What went wrong first in the last layer that failed. */
+static int first_failure;
+
 /* ---- The device ---- */
 
 /* Stop both engines, and wait until they did: then no bus access is outstanding, see
@@ -129,15 +132,18 @@ static void close_layer(void)
     layer.device = NULL;
 }
 
-/* Stop the device and close the layer, whatever state both are in. Returns `status`,
- * what went wrong first; a device that does not stop is refused by the next begin. */
+/* Stop the device and close the layer, whatever state both are in. Returns `status`, what
+ * went wrong first, or UMAKIT_STUCK_BUSY if the device did not stop: it is to be reset then. */
 static int give_up(int status)
 {
+    int stopped = UMAKIT_OK;
+
     if (layer.device != NULL) {
-        (void)stop_device(layer.device);
+        first_failure = status;
+        stopped = stop_device(layer.device);
         close_layer();
     }
-    return status;
+    return stopped == UMAKIT_OK ? status : stopped;
 }
 
 /* Make sure that what answers is the device this driver was written for, before
@@ -609,6 +615,11 @@ int chocolate_accelerator_compute(
     status = submit(MASK(CONTROL_ENQUEUE_ARRAY), MASK(CONTROL_ARRAY_START),
                     MASK(INTERRUPT_PENDING_ARRAY_DONE));
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
+}
+
+int chocolate_accelerator_failure(void)
+{
+    return first_failure;
 }
 
 int chocolate_accelerator_finish(void)

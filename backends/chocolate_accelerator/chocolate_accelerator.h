@@ -17,9 +17,9 @@
  * time whatever the device does. After a failure the layer is over: the device
  * is stopped, nothing is bound any more, and its results are not to be used.
  * The device's interrupts are off after finish and after a failure. A device that
- * stays busy after CLEAR may still access the tensors: begin tries again to stop
- * it and answers UMAKIT_STUCK_BUSY as long as it does not. Reset it before you use
- * their memory for something else.
+ * stays busy after CLEAR may still access the tensors: the status is UMAKIT_STUCK_BUSY
+ * then, whatever went wrong first, and begin tries again to stop it and answers the same
+ * as long as it does not. Reset it before you use their memory for something else.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
  *                              of order
@@ -173,6 +173,10 @@ UMAKIT_MUST_USE int chocolate_accelerator_compute(
     int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
     int32_t output_width, int32_t output_channels, int32_t pad_top, int32_t pad_left,
     int32_t scales, int32_t continues, int32_t keeps);
+
+/* What went wrong first in the last layer that failed: its status, unless that is
+ * UMAKIT_STUCK_BUSY because the device did not stop then either. */
+int chocolate_accelerator_failure(void);
 
 /* Wait until everything is done, and close the layer. */
 UMAKIT_MUST_USE int chocolate_accelerator_finish(void);

@@ -2,7 +2,7 @@
 /*
  * Driver of the strawberry_accelerator.
  *
- * Read it from the bottom: the three functions there are what the compiled
+ * Read it from the bottom: the functions there are what the compiled
  * network calls, the helpers above are their steps. To fit it to your hardware,
  * change program_copy, program_calculation and the time limit. All access to the
  * device goes through umakit/device.h, so the same file runs on the simulator
@@ -60,6 +60,9 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
 /* A device that was busy after CLEAR, NULL if there is none: it may still write to memory,
  * and is refused until CLEAR has stopped it. */
 static umakit_device *running_device;
+
+/* What went wrong first in the last job that failed. */
+static int first_failure;
 
 /* An engine of the device, as its bits in CONTROL, STATUS and interrupts. */
 struct engine {
@@ -220,8 +223,11 @@ static int run_job(umakit_device *device, const struct engine *engine)
     status = sleep_until_end(device, engine, &state);
     status = job_status(device, engine, status, state);
     if (status != UMAKIT_OK) {
-        (void)stop_device(device); /* it may still run; if it does not stop, it is refused */
+        const int stopped = stop_device(device); /* it may still run */
+
         umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE), 0u);
+        first_failure = status;
+        status = stopped == UMAKIT_OK ? status : stopped;
     }
     return status;
 }
@@ -349,6 +355,11 @@ static void program_calculation(umakit_device *device, const struct calculation 
 }
 
 /* ---- The calls ---- */
+
+int strawberry_accelerator_failure(void)
+{
+    return first_failure;
+}
 
 int strawberry_accelerator_dma_in(const void *source, uint32_t scratchpad_offset, int32_t bytes)
 {

@@ -14,8 +14,8 @@
  *     UMAKIT_NO_DEVICE         something else answers, or another version
  *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so
  *     UMAKIT_UNSUPPORTED       an array of other columns than the weights were laid out for
- *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop after an
- *                              earlier failure: it may still access memory until it is reset
+ *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop, whatever went
+ *                              wrong first: it may still access memory until it is reset
  *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
  *     UMAKIT_TIMEOUT           it is still at work after the time allowed
  *     others                   as the device reports them: bus error, parity, ...
@@ -95,6 +95,10 @@ UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     int32_t stride_y, int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
     int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
     int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding);
+
+/* What went wrong first in the last copy or calculation that failed: its status, unless
+ * that is UMAKIT_STUCK_BUSY because the device did not stop then either. */
+int strawberry_accelerator_failure(void);
 
 /* The device that the driver runs on, NULL if there is none. Defined once in a
  * program, next to the driver: on the host by the simulator, on a board by you. */

@@ -9,6 +9,7 @@
 #include "umakit/device_mock.h"
 
 #define STATUS_CALL (COPY_CALLS - 3u)
+#define STOP_POLLS 10000u /* the driver's limit */
 
 static struct umakit_device mock;
 static uint32_t memory[COPY_BYTES / 4u];
@@ -54,6 +55,33 @@ static void test_copy(void)
 {
     CHECK_EQUAL(OFFSET(STATUS), copy_calls[STATUS_CALL].offset);
     expect(UMAKIT_OK, UMAKIT_OK, &copy_calls[STATUS_CALL], 2u);
+}
+
+/* A device that fails and does not stop: the status says so, and the driver what failed. */
+static void test_failure_of_a_device_that_does_not_stop(void)
+{
+    static struct umakit_trace_entry all[COPY_CALLS + STOP_POLLS + 8u];
+    size_t end = STATUS_CALL;
+    uint32_t i;
+
+    memcpy(all, copy_calls, sizeof(copy_calls));
+    all[end++] = (struct umakit_trace_entry)UMAKIT_TRACE_READ(
+        OFFSET(STATUS), MASK(STATUS_ARRAY_BUSY) | MASK(STATUS_ERROR));
+    all[end++] = (struct umakit_trace_entry)UMAKIT_TRACE_READ(OFFSET(ERROR), UMAKIT_BUS_ERROR);
+    all[end++] =
+        (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    all[end++] = (struct umakit_trace_entry)UMAKIT_TRACE_BARRIER;
+    for (i = 0u; i < STOP_POLLS; ++i) {
+        all[end++] = (struct umakit_trace_entry)UMAKIT_TRACE_READ(OFFSET(STATUS),
+                                                                  MASK(STATUS_ARRAY_BUSY));
+    }
+    all[end++] = (struct umakit_trace_entry)UMAKIT_TRACE_WRITE(OFFSET(INTERRUPT_ENABLE), 0u);
+    all[end++] = copy_calls[COPY_CALLS - 1u];
+    umakit_mock_expect(&mock, all, end);
+    CHECK_EQUAL(strawberry_accelerator_dma_in(memory, COPY_START, (int32_t)COPY_BYTES),
+                UMAKIT_STUCK_BUSY);
+    CHECK(umakit_mock_verify(&mock, NULL, 0u));
+    CHECK_EQUAL(strawberry_accelerator_failure(), UMAKIT_BUS_ERROR);
 }
 
 static void test_failures(void)
@@ -130,5 +158,6 @@ int main(void)
     test_copy();
     test_failures();
     test_refusals();
+    test_failure_of_a_device_that_does_not_stop();
     return check_result();
 }
