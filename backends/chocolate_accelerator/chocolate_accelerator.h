@@ -20,6 +20,8 @@
  * stays busy after CLEAR may still access the tensors: the status is UMAKIT_STUCK_BUSY
  * then, whatever went wrong first, and begin tries again to stop it and answers the same
  * as long as it does not. Reset it before you use their memory for something else.
+ * begin also stops what runs because only the processor was reset; until then it may
+ * access memory of the earlier program: reset the device with the processor.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
  *                              of order

@@ -47,6 +47,29 @@ static void test_results(void)
     }
 }
 
+/* Modes, an error or a job that another driver of the same device, or the same one before a
+ * reset of the processor alone, has left. */
+static void test_what_others_left(void)
+{
+    size_t i;
+
+    for (i = 0u; i < DEPTHS; ++i) {
+        set_up(depths[i]);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET, 1u);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET,
+                              UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ID_OFFSET, 0u);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_CONTROL_OFFSET,
+                              UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_MASK);
+        CHECK((umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) &
+               UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK) != 0u);
+        expect_right_result(COMPLETION);
+    }
+}
+
 /* ---- Refusals ---- */
 
 #define DATA CHOCOLATE_ACCELERATOR_DATA
@@ -459,6 +482,7 @@ int main(void)
 {
     fill_operands();
     test_results();
+    test_what_others_left();
     test_refusals();
     test_calls_out_of_order();
     test_another_device();
