@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tflite
 from onnx import numpy_helper
+from tflite_networks import trained_model
 
 from umakit import compile_model
 from umakit.backend.registry import find_backend
@@ -88,6 +90,34 @@ def test_layers_in_a_scratchpad_have_shapes_and_scales(tmp_path: Path) -> None:
     (conv2,) = [node for node in graph.node if node.name == "conv2"]
     wanted = ["x".join(map(str, shapes[name])) for name in (conv2.input[0], conv2.output[0])]
     assert re.search(rf"^ \* +\d+  conv2.*  {wanted[0]} -> {wanted[1]}  ", kept, re.MULTILINE)
+
+
+def test_a_sum_behind_a_convolution_keeps_the_scale_in_between(tmp_path: Path) -> None:
+    path = trained_model("pretrainedResnet_quant.tflite")
+    library = compile_model(path, [find_backend("chocolate_accelerator")], tmp_path / "library")
+    source = library.path / "codegen/host/src/tvmgen_pretrainedResnet_quant.c"
+    (text,) = [" ".join(re.sub(r"^ \*", "", source.read_text(), flags=re.MULTILINE).split())]
+    found = re.findall(r"result of (\S+): scale (\S+), zero point (-?\d+), not stored", text)
+    graph = tflite.Model.GetRootAs(path.read_bytes()).Subgraphs(0)
+    tensors = [graph.Tensors(number) for number in range(graph.TensorsLength())]
+    wanted = {
+        re.split("[;:]", each.Name().decode())[0]: each.Quantization()
+        for each in tensors
+        if each.Quantization() and each.Quantization().ScaleLength() == 1
+    }
+    assert len(found) == 3
+    for name, scale, zero_point in found:
+        assert np.float32(scale) == wanted[name].Scale(0)
+        assert int(zero_point) == wanted[name].ZeroPoint(0)
+
+
+def test_a_function_of_several_layers_is_not_named_after_one(tmp_path: Path) -> None:
+    network = QuantizedNetwork(8, 8, 4).conv2d(4).conv2d(4).conv2d(4)
+    library = compile_model(network.model().module, [], tmp_path / "library", name="net")
+    layers = library.metadata["umakit"]["layers"]
+    assert [layer["function"] for layer in layers] == [
+        f"tvmgen_net_{name}_kernel" for name in ("conv1", "conv2d_8x8x4", "conv2d_8x8x4")
+    ]
 
 
 def test_comments_on_the_cpu_have_the_attributes_of_operators(tmp_path: Path) -> None:

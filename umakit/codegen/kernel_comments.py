@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
-from umakit.frontend.model import WeightsQuantization
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.text.escaping import c_comment
@@ -84,14 +84,20 @@ def _layer_lines(
     for name, tensor in tensors:
         facts = [] if tensor.role is Role.CONSTANT else [c_comment(tensor.label)]
         if tensor.quantization is not None:
-            scale, zero = tensor.quantization.scale, tensor.quantization.zero_point
-            facts.append(f"scale {scale:.9g}, zero point {zero}")
+            facts.append(_quantization_text(tensor.quantization))
         if facts:
             lines += _filled(f"{name}: {', '.join(facts)}", "    ")
+    for name, quantization in layer.inner.items():
+        text = f"result of {c_comment(name)}: {_quantization_text(quantization)}, not stored"
+        lines += _filled(text, "    ")
     for name, weights in layer.weights.items():
         owner = c_comment(f" of {name}") if len(layer.weights) > 1 else ""
         lines += _filled(f"weights{owner}: {_weights_text(weights)}", "    ")
     return lines
+
+
+def _quantization_text(quantization: Quantization) -> str:
+    return f"scale {quantization.scale:.9g}, zero point {quantization.zero_point}"
 
 
 def _weights_text(weights: WeightsQuantization) -> str:

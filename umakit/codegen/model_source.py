@@ -18,7 +18,7 @@ from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
-from umakit.codegen.shared_kernels import KernelUse, kernel_use, print_kernels
+from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
     HEADER_SIZE,
@@ -37,7 +37,7 @@ from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import PLACE
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
-from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
+from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -304,10 +304,9 @@ def _print_kernels(
     taken = {*INTERFACE_NAMES, *(name.lower() for name in program.constants)}
     definitions: list[str] = []
     symbols: dict[KernelUse, KernelSymbol] = {}
-    # The first layer of a use comes last here, so that it names the kernel.
-    layers = {kernel_use(c, plan): c.symbol for c in reversed(program.calls) if c.kernel}
     for source, uses in print_kernels(program, plan, backends, constants_are_known):
-        name = unique(f"{layers[uses[0]] or symbol_part(uses[0].kernel)}_kernel", taken)
+        calls = [c for c in program.calls if c.kernel and kernel_use(c, plan) in uses]
+        name = unique(f"{kernel_name(program, calls)}_kernel", taken)
         symbol = KernelSymbol(f"{prefix}_{name}", source)
         definitions.append(source.definition(symbol.name))
         symbols |= dict.fromkeys(uses, symbol)

@@ -15,8 +15,10 @@ from umakit.lower.index_ranges import Elements
 from umakit.memory.plan import MemoryPlan
 from umakit.memory.sharing import taken_over
 from umakit.program.program import KernelCall, Program, Role
+from umakit.program.symbols import room
 from umakit.registration.backend import Backend
 from umakit.registration.code import call_replacement
+from umakit.text.names import cut, symbol_part
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,25 @@ class KernelUse:
 def kernel_use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
     """Return what a call uses of a kernel."""
     return KernelUse(call.kernel, taken_over(call, plan.shared))
+
+
+def kernel_name(program: Program, calls: Sequence[KernelCall]) -> str:
+    """Return a name of a kernel: its layer's; of a kernel of several layers operators and result.
+
+    For example `add_relu_16x8x8`, without the number of images if that is 1.
+
+    Args:
+        program: the straight-line program.
+        calls: all calls of the kernel.
+    """
+    first = calls[0]
+    if len(calls) == 1 or not first.operators:
+        return first.symbol or symbol_part(first.kernel)
+    operators = "_".join(symbol_part(name.rpartition(".")[2]) for name in first.operators)
+    result, _ = program.results_of(first)[0]
+    sizes = result.shape[1:] if result.shape[:1] == (1,) else result.shape
+    name = f"{operators}_{'x'.join(map(str, sizes))}".rstrip("_")
+    return cut(name, name, room(program.name) - len("_kernel_2"))
 
 
 def print_kernels(

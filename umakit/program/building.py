@@ -221,6 +221,11 @@ class _Builder:
                     if row.yields in self._model.weights
                 },
                 attributes=attributes[0] if len(attributes) == 1 else {},
+                inner={
+                    row.name: self._model.quantizations[row.yields]
+                    for row in rows[:-1]
+                    if row.yields in self._model.quantizations and row.yields != rows[-1].yields
+                },
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]

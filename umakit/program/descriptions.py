@@ -62,6 +62,7 @@ class KernelDescription:
         parameters: of the operator, as text by name, for example `strides`: `2 x 2`.
         tiling: how it is cut into tiles, one sentence each; empty if it is not.
         weights: scales and zero points of quantized weights, by name of the layer in the model.
+        inner: scale and zero point of results that it does not write, by name of the layer.
     """
 
     number: int
@@ -74,6 +75,7 @@ class KernelDescription:
     parameters: Mapping[str, str]
     tiling: tuple[str, ...]
     weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
+    inner: Mapping[str, Quantization] = field(default_factory=dict)
 
 
 def describe(
@@ -112,6 +114,7 @@ def _described(
         parameters=parameters,
         tiling=() if tiles is None else tuple(_tiling(tiles)),
         weights=call.weights,
+        inner=call.inner,
     )
 
 

@@ -109,6 +109,8 @@ class KernelCall:
         symbol: start of the C names of its kernel, tensors and constants, unique in the program.
         weights: scales and zero points of quantized weights, by name of the layer in the model.
         attributes: of its only convolution or pool of Relax, by name; empty for other operators.
+        inner: scale and zero point of results that it computes but does not write, such as that of
+            a convolution before an addition, by name of the layer in the model.
         residents: tensors that it reads or leaves in a scratchpad and that are thus neither among
             `inputs` nor among `outputs`, in order of their index.
     """
@@ -127,6 +129,7 @@ class KernelCall:
     symbol: str = ""
     weights: Mapping[str, WeightsQuantization] = field(default_factory=dict, hash=False)
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    inner: Mapping[str, Quantization] = field(default_factory=dict, hash=False)
     residents: tuple[Resident, ...] = ()
 
     @property
