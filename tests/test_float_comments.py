@@ -62,6 +62,12 @@ def test_comments_have_the_attributes_of_nodes(tmp_path: Path) -> None:
         assert f"dilation {down} x {across}" in found[name]
         if operator == "Conv":
             assert f"; groups {attributes.get('group', 1)}" in found[name]
+            assert "; weights layout OIHW." in found[name]
         else:
             rows, columns = attributes["kernel_shape"]
             assert f"window {rows} x {columns}; " in found[name]
+    text = (library.path / "codegen/host/src/tvmgen_float_constants.c").read_text(encoding="utf-8")
+    assert re.findall(r"weights of (\w+): (.*), \d+ bytes", text) == [
+        ("grouped", "float32[4, 2, 3, 3], layout OIHW"),
+        ("dilated", "float32[4, 4, 3, 3], layout OIHW"),
+    ]

@@ -107,6 +107,8 @@ def test_constants_of_a_float_network_have_roles(tmp_path: Path) -> None:
     values = list(initializers(path).values())
     found = constants_in_c(library.path)
     assert {"first_weights", "a_second_weights", "a_second_bias"} <= found.keys()
+    source = (library.path / "codegen/host/src/tvmgen_net_constants.c").read_text(encoding="utf-8")
+    assert "/* weights of first + active: float32[4, 2, 3, 3], layout OIHW, 288 bytes */" in source
     for name, role in (("first_weights", 0), ("a_second_weights", 1), ("a_second_bias", 2)):
         np.testing.assert_allclose(sorted(found[name]), sorted(values[role].ravel()), rtol=1e-6)
 

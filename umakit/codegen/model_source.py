@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from umakit.codegen.helpers import helper_definition
 from umakit.codegen.interface_comments import dma_alignments, dma_constants, failure_comment
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
-from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
+from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
 from umakit.codegen.weights_blob import (
@@ -229,6 +229,7 @@ def generate_code(
             steps=steps,
             places=printer.places,
             layers=table_of_layers(program, functions, prefix),
+            terms=terms(functions, *_memories(printer.places, plan)),
             pointers=pointers + (["weights"] if layout else []),
             uses_status=any(step["checked"] for step in steps),
             has_device_status=any(is_simulated(backend) for backend in backends.values()),
@@ -245,6 +246,13 @@ def generate_code(
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
     return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
+
+
+def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:
+    """Return names of memories: of those that the caller supplies, and of scratchpads."""
+    scratchpads = {each.pool.name for each in plan.pools if each.pool.by_offset}
+    supplied = [name for name in places if name not in scratchpads]
+    return supplied, [name for name in places if name in scratchpads]
 
 
 def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:

@@ -16,12 +16,13 @@ NAMES = {
     "groups": "groups",
     "data_layout": "layout",
     "layout": "layout",
+    "kernel_layout": "weights_layout",
 }
 """Names for readers, those of integer operators, by name in Relax."""
 
 
 def window_attributes(call: tvm_api.Call) -> dict[str, Any]:
-    """Return strides, padding, dilation, groups and layout of a convolution or pool.
+    """Return strides, padding, dilation, groups and layouts of a convolution or pool.
 
     Args:
         call: any call.
@@ -37,7 +38,8 @@ def window_attributes(call: tvm_api.Call) -> dict[str, Any]:
         if hasattr(attributes, relax)
     }  # fmt: skip
     return {
-        name: str(value) if name == "layout" else _integers(value) for name, value in found.items()
+        name: str(value) if name.endswith("layout") else _integers(value)
+        for name, value in found.items()
     }
 
 
