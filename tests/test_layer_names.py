@@ -107,6 +107,11 @@ def test_constants_of_a_float_network_have_roles(tmp_path: Path) -> None:
     values = list(initializers(path).values())
     found = constants_in_c(library.path)
     assert {"first_weights", "a_second_weights", "a_second_bias"} <= found.keys()
+    source = (library.path / "codegen/host/src/tvmgen_net.c").read_text(encoding="utf-8")
+    (parameters,) = re.findall(r"static void \w+_a_second_kernel\((.*?)\)\n", source, re.S)
+    assert [line.rpartition(" ")[2] for line in parameters.split(",\n")] == [
+        "data", "weights", "bias", "output", "sums",
+    ]  # fmt: skip
     source = (library.path / "codegen/host/src/tvmgen_net_constants.c").read_text(encoding="utf-8")
     assert "/* weights of first + active: float32[4, 2, 3, 3], layout OIHW, 288 bytes */" in source
     for name, role in (("first_weights", 0), ("a_second_weights", 1), ("a_second_bias", 2)):

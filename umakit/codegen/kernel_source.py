@@ -43,6 +43,14 @@ AXES = {
 }
 """Loop variables of TVM's tensor operators, by their names there."""
 
+SCRATCH = {
+    "pad_temp": "padded_data",
+    "conv2d_nchw_intermediate": "sums",
+    "conv2d_nhwc_intermediate": "sums",
+    "matmul_intermediate": "sums",
+}
+"""Working memory of TVM's tensor operators, by its names there."""
+
 
 @dataclass(frozen=True)
 class KernelSource:
@@ -77,6 +85,7 @@ def print_kernel(
     overwritten: int | None = None,
     headers: DriverHeaders = NO_HEADERS,
     constants: Mapping[int, Elements] | None = None,
+    inputs: Mapping[int, str] | None = None,
 ) -> KernelSource:
     """Print a kernel.
 
@@ -87,13 +96,16 @@ def print_kernel(
         headers: the driver's headers, which name the arguments of driver calls.
         constants: the elements of inputs that are the same constants in all calls, by the input's
             index; they show that arithmetic cannot overflow.
+        inputs: names of inputs by their index; others are called `input` and a number.
 
     Raises:
         LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
     kernel, ranges, wrapping_sums = with_signed_sums(kernel, constants)
     expressions = ExpressionPrinter(kernel.name, replace_call_extern, ranges)
-    printer = _StatementPrinter(kernel, expressions, overwritten, headers, wrapping_sums)
+    printer = _StatementPrinter(
+        kernel, expressions, overwritten, headers, wrapping_sums, inputs or {}
+    )
     for node in kernel.body:
         if isinstance(node, DriverCall):
             printer.print_driver_call(node)
@@ -138,6 +150,7 @@ class _StatementPrinter:
         overwritten: int | None,
         headers: DriverHeaders,
         wrapping_sums: frozenset[Any],
+        names: Mapping[int, str],
     ) -> None:
         self._headers = headers
         self.expressions = expressions
@@ -160,21 +173,30 @@ class _StatementPrinter:
         self._checks = 0
         self._last_call: _CheckedCall | None = None
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
+        wanted = {p: names[n] for n, p in enumerate(kernel.inputs) if n in names}
         self.parameters = [
-            *self._pointers(inputs, "input", "const "),
+            *self._pointers(inputs, "input", "const ", wanted),
             *self._pointers(kernel.outputs, "output"),
-            *self._pointers(kernel.scratch, "scratch"),
+            *self._pointers(kernel.scratch, "scratch", names=_scratch_names(kernel)),
         ]
         if overwritten is not None:
             self.expressions.alias(kernel.inputs[overwritten].variable, kernel.outputs[0].variable)
 
     def _pointers(
-        self, parameters: Sequence[Parameter], part: str, qualifier: str = ""
+        self,
+        parameters: Sequence[Parameter],
+        part: str,
+        qualifier: str = "",
+        names: Mapping[Parameter, str] | None = None,
     ) -> list[str]:
-        """Return declarations of parameters named `part` or, if there are several, `part_0`, ..."""
+        """Return declarations of parameters named `part` or, if there are several, `part_0`, ...
+
+        Those in `names` have the name there.
+        """
         declarations = []
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
+            wanted = (names or {}).get(parameter, wanted)
             if self._keeps_names:
                 # FuseTIR calls what a fused function computes last an intermediate.
                 wanted = str(parameter.variable.name).removesuffix("_intermediate")
@@ -401,6 +423,11 @@ class _StatementPrinter:
 
     def _print_Continue(self, statement: tvm_api.Stmt) -> None:
         self.line("continue;")
+
+
+def _scratch_names(kernel: Kernel) -> dict[Parameter, str]:
+    names = {parameter: SCRATCH.get(str(parameter.variable.name)) for parameter in kernel.scratch}
+    return {parameter: name for parameter, name in names.items() if name is not None}
 
 
 def _is_integer(expression: tvm_api.PrimExpr) -> bool:

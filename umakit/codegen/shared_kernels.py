@@ -78,13 +78,18 @@ def print_kernels(
     headers = {name: driver_headers(backend) for name, backend in backends.items()}
     shared: dict[object, tuple[KernelSource, list[KernelUse]]] = {}
     for use in calls:
-        source = _printed(program, use, backends, headers, {})
+        source = _printed(program, use, backends, headers, {}, {})
         shared.setdefault((source.parameters, source.body), (source, []))[1].append(use)
     printed = []
     for source, uses in shared.values():
-        if source.wraps and constants_are_known:
-            known = _constant_elements(program, [call for use in uses for call in calls[use]])
-            source = _printed(program, uses[0], backends, headers, known) if known else source
+        users = [call for use in uses for call in calls[use]]
+        ranges = _constant_elements(program, users) if source.wraps and constants_are_known else {}
+        backend = backends.get(program.kernels[uses[0].kernel].target)
+        # A hook sees the names of operands, which stay what they are.
+        plain = len(uses) == 1 and call_replacement(backend) is None
+        names = _operand_names(program, users, uses[0].overwritten) if plain else {}
+        if ranges or names:
+            source = _printed(program, uses[0], backends, headers, ranges, names)
         printed.append((source, uses))
     return printed
 
@@ -95,11 +100,33 @@ def _printed(
     backends: Mapping[str, Backend],
     headers: Mapping[str, DriverHeaders],
     constants: Mapping[int, Elements],
+    inputs: Mapping[int, str],
 ) -> KernelSource:
     kernel = program.kernels[use.kernel]
     hook = call_replacement(backends.get(kernel.target))
     names = headers.get(kernel.target, NO_HEADERS)
-    return print_kernel(kernel, hook, use.overwritten, names, constants)
+    return print_kernel(kernel, hook, use.overwritten, names, constants, inputs)
+
+
+def _operand_names(
+    program: Program, calls: Sequence[KernelCall], overwritten: int | None
+) -> dict[int, str]:
+    """Return names of inputs by index, after the roles that constants have in all calls.
+
+    Equal kernels are found before: names of operands never make two functions of one.
+    """
+    first = calls[0]
+    roles = dict(first.roles)
+    if not roles or first.residents or any(call.roles != roles for call in calls):
+        return {}
+    if len(set(roles.values())) < len(roles):
+        return {}
+    unnamed = [n for n in range(len(first.inputs)) if n not in roles and n != overwritten]
+    if len(unnamed) > 1 or any(
+        program.tensors[first.inputs[n]].role is Role.CONSTANT for n in unnamed
+    ):
+        return {}
+    return roles | dict.fromkeys(unnamed, "data")
 
 
 def _constant_elements(program: Program, calls: Sequence[KernelCall]) -> dict[int, Elements]:

@@ -15,6 +15,7 @@ from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Lowered
 from umakit.lower.parameters import Parameter
+from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import LayerSymbols
@@ -179,12 +180,14 @@ class _Builder:
         label = self._report.label(numbers) or kernel.name
         layer = self._symbols.layer(self._layer_name(call))
         arguments = []
+        roles = {}
         for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
             value = self._value(argument)
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
                 part = part or self._lowered.roles.role(numbers, value)
                 value = self._constant(value, layer, label, part)
+                roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
             arguments.append(value)
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results = []
@@ -221,6 +224,7 @@ class _Builder:
                     if row.yields in self._model.weights
                 },
                 attributes=attributes[0] if len(attributes) == 1 else {},
+                roles=roles,
                 inner={
                     row.name: self._model.quantizations[row.yields]
                     for row in rows[:-1]

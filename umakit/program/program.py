@@ -111,6 +111,8 @@ class KernelCall:
         attributes: of its only convolution or pool of Relax, by name; empty for other operators.
         inner: scale and zero point of results that it computes but does not write, such as that of
             a convolution before an addition, by name of the layer in the model.
+        roles: what its operator in floating point takes a constant input for, such as `weights`, by
+            index of the input; of those whose role is known.
         residents: tensors that it reads or leaves in a scratchpad and that are thus neither among
             `inputs` nor among `outputs`, in order of their index.
     """
@@ -130,6 +132,7 @@ class KernelCall:
     weights: Mapping[str, WeightsQuantization] = field(default_factory=dict, hash=False)
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     inner: Mapping[str, Quantization] = field(default_factory=dict, hash=False)
+    roles: Mapping[int, str] = field(default_factory=dict, hash=False)
     residents: tuple[Resident, ...] = ()
 
     @property
