@@ -179,8 +179,8 @@ class _Builder:
         rows = [self._report.placements[row] for row in numbers]
         label = self._report.label(numbers) or kernel.name
         layer = self._symbols.layer(self._layer_name(call))
-        arguments = []
-        roles = {}
+        arguments: list[str] = []
+        roles: dict[int, str] = {}
         for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
             value = self._value(argument)
             if isinstance(value, np.ndarray):
