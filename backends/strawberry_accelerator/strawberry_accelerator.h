@@ -6,10 +6,10 @@
  *
  * All functions return 0 or a code of umakit/status.h. They check their
  * arguments before they touch the device, return in bounded time whatever the
- * device does, and leave it idle and its interrupts off. After a failure the destination
- * of a copy and the result of a calculation are not to be used. They first stop what runs
- * because only the processor was reset; until then it may access memory of the earlier
- * program: reset the device with the processor.
+ * device does, and leave it idle and its interrupts off, except with UMAKIT_STUCK_BUSY.
+ * After a failure the destination of a copy and the result of a calculation are not to
+ * be used. They first stop what runs because only the processor was reset; until then it
+ * may access memory of the earlier program: reset the device with the processor.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a clip range upside down
  *     UMAKIT_OUT_OF_RANGE      more than the scratchpad holds

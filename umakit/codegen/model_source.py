@@ -13,7 +13,12 @@ from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
-from umakit.codegen.interface_comments import dma_alignments, dma_constants, failure_comment
+from umakit.codegen.interface_comments import (
+    dma_alignments,
+    dma_constants,
+    failure_comment,
+    interface_alignments,
+)
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
@@ -94,6 +99,9 @@ def common_values(
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
     outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
+    alignments = interface_alignments(program, backends)
+    for tensor in inputs + outputs:
+        tensor["alignment"] = alignments.get(tensor["name"], 1)
     c_names = {tensor["label"]: tensor["name"] for tensor in outputs}
     for tensor in inputs:
         tensor["next_name"] = c_names.get(tensor["next_state"], "")
@@ -112,7 +120,12 @@ def common_values(
         "large_object": _large_object(program, plan, layout),
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
+        "backends_used": bool(backends),
         "dma_alignments": dma_alignments(backends),
+        "aligned_tensors": {
+            alignment: [name for name, each in alignments.items() if each == alignment]
+            for alignment in sorted(set(alignments.values()))
+        },
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
         "index_out_of_range": INDEX_OUT_OF_RANGE,

@@ -46,14 +46,18 @@ def misfit(tiles: Tiles, hardware: Hardware) -> str:
         return f"dataflow {tiling.dataflow.value}: the array has none"
     if layer.per_channel and tiling.dataflow is Dataflow.INPUT_STATIONARY:
         return "input_stationary: each input meets one weight only"
-    required = _accumulators(tiles, hardware) * ACCUMULATOR_BYTES
+    required = accumulator_bytes(tiles, hardware)
     if required > hardware.accumulator_bytes:
         return f"needs {required:,} B of accumulators, there are {hardware.accumulator_bytes:,} B"
     return ""
 
 
+def accumulator_bytes(tiles: Tiles, hardware: Hardware) -> int:
+    """Return the bytes of accumulator memory that a tile of a convolution requires."""
+    return _accumulators(tiles, hardware) * ACCUMULATOR_BYTES
+
+
 def _accumulators(tiles: Tiles, hardware: Hardware) -> int:
-    """Return the number of accumulators that a tile requires in the accumulator memory."""
     positions, channels = tiles.largest_tile
     if tiles.extents[INPUT_CHANNELS] > 1:
         return positions * channels

@@ -102,7 +102,7 @@ def _described(
         parameters = _own_parameters(kernel) or _attributes(call.attributes)
     else:
         parameters = _parameters(composite)
-    tiles = _tiles(program, composite, backend)
+    tiles = tiles_of(program, composite, backend)
     return KernelDescription(
         number=number,
         label=call.label,
@@ -179,7 +179,9 @@ def _text(name: str, value: Any) -> str:
 # --- tiles --------------------------------------------------------------------------------------
 
 
-def _tiles(program: Program, composite: Composite | None, backend: Backend | None) -> Tiles | None:
+def tiles_of(
+    program: Program, composite: Composite | None, backend: Backend | None
+) -> Tiles | None:
     """Return the tiles of a layer that its backend's planner cut in this compilation."""
     if backend is None or backend.tiling is None or composite is None:
         return None
