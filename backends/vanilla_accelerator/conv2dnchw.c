@@ -48,9 +48,6 @@ UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_VERSION_RESET >>
 #define VANILLA_ACCELERATOR_STOP_POLLS 10000u
 #endif
 
-/* What went wrong first in the last job that failed. */
-static int first_failure;
-
 /* ---- Arguments ---- */
 
 struct convolution {
@@ -84,13 +81,6 @@ static int tensor_bytes(uint32_t outer_channels, uint32_t channels, uint32_t row
 
 /* ---- The device ---- */
 
-/* Stop whatever runs and forget old errors. */
-static void clear_device(umakit_device *device)
-{
-    umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
-                          UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
-}
-
 static bool is_busy(umakit_device *device)
 {
     return (umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET) &
@@ -103,7 +93,8 @@ static int stop_device(umakit_device *device)
 {
     uint32_t asked;
 
-    clear_device(device);
+    umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
+                          UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
     umakit_device_barrier(device); /* it has CLEAR before it is asked */
     for (asked = 0u; asked < VANILLA_ACCELERATOR_STOP_POLLS; ++asked) {
         if (!is_busy(device)) {
@@ -219,22 +210,13 @@ static int run_job(umakit_device *device, const struct convolution *convolution,
                               UMAKIT_MAC_ARRAY_CONTROL_START_MASK);
     status = sleep_until_end(device, &state);
     status = job_status(device, status, state);
-    if (status == UMAKIT_OK) {
-        clear_device(device); /* DONE, which would keep the interrupt line high */
-        return UMAKIT_OK;
-    }
-    /* It may still run: stop it before its buffers are taken away. */
-    first_failure = status;
+    /* DONE would keep the interrupt line high; and a job that failed may still run: it is
+     * stopped before its buffers are taken away. */
     stopped = stop_device(device);
     return stopped == UMAKIT_OK ? status : stopped;
 }
 
-/* ---- The calls ---- */
-
-int vanilla_accelerator_failure(void)
-{
-    return first_failure;
-}
+/* ---- The call ---- */
 
 int vanilla_accelerator_conv2dnchw(
     const float *ifmap, const float *weights, float *result,

@@ -30,10 +30,6 @@ UMAKIT_MUST_USE int vanilla_accelerator_conv2dnchw(
     const float *ifmap, const float *weights, float *result,
     int oc, int iw, int ih, int ic, int kh, int kw);
 
-/* What went wrong first in the last convolution that failed: its status, unless that is
- * UMAKIT_STUCK_BUSY. */
-int vanilla_accelerator_failure(void);
-
 /* The device that the driver runs on, NULL if there is none. Defined once in a
  * program, next to the driver: on the host by the simulator, on a board by you. */
 umakit_device *vanilla_accelerator_device(void);
