@@ -105,7 +105,8 @@ static int stop_device(umakit_device *device)
 }
 
 /* Make sure that what answers is the device this driver was written for, before anything is
- * written to it, and that it does nothing any more, whoever had it before. */
+ * written to it, and that it does nothing any more, whoever had it before: a job of an
+ * earlier program is told to stop, and the device is refused until it has stopped. */
 static int check_device(umakit_device *device)
 {
     uint32_t version;
@@ -120,7 +121,13 @@ static int check_device(umakit_device *device)
         SUPPORTED_MAJOR_VERSION) {
         return UMAKIT_NO_DEVICE;
     }
-    return is_busy(device) ? stop_device(device) : UMAKIT_OK;
+    if (is_busy(device)) {
+        umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
+                              UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
+        umakit_device_barrier(device); /* it has CLEAR before it is asked */
+        return is_busy(device) ? UMAKIT_STUCK_BUSY : UMAKIT_OK;
+    }
+    return UMAKIT_OK;
 }
 
 /* ---- One job ---- */
