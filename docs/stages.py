@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
     source = (folder / "codegen/host/src/tvmgen_digits_int8.c").read_text(encoding="utf-8")
     (function,) = re.findall(rf"^KERNEL [^;]*_{step.symbol}_kernel\(.*?^}}", source, re.M | re.S)
     print("codegen:")
-    print(textwrap.indent("\n".join(function.splitlines()[-22:]), "    "))
+    print(textwrap.indent("\n".join(function.splitlines()[-18:]), "    "))
 
 
 if __name__ == "__main__":

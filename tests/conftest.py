@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 # As many workers as processors: threads of their libraries would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,6 +28,13 @@ from umakit.devices import DEVICES, build
 gc.disable()
 
 DRAWN = "drawn examples"
+PROCESSOR_TIME = "processor time"
+
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+"""Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
+
+SLOW_SECONDS = 0.45
+"""Processor time of a test with its fastest parameters above which it is slow."""
 
 # Tests never assert times: an example may wait for other processes of the machine.
 settings.register_profile("without deadline", settings.default, deadline=None)
@@ -53,6 +61,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="each test with its first parameters and one drawn example, slow ones left out",
     )
+    parser.addoption(
+        "--update-slow",
+        action="store_true",
+        help=f"write the tests that took long into {SLOW_TESTS.name}: for a run of all tests",
+    )
+
+
+def _function(item: pytest.Item) -> str:
+    """Return the name of a test without parameters, as SLOW_TESTS lists it."""
+    return item.nodeid.split("[")[0]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -88,8 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     quick = bool(config.getoption("--quick"))
     if quick:
         first: dict[tuple[object, ...], pytest.Item] = {}
+        slow = set(SLOW_TESTS.read_text(encoding="utf-8").split())
         for item in items:
-            if item.get_closest_marker("slow") is None:
+            if _function(item) not in slow:
                 first.setdefault((item.parent, getattr(item, "originalname", item.name)), item)
         kept = set(first.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -137,15 +156,38 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Count the examples that a test draws, for the summary of all workers."""
-    before = _drawn[0]
+    before, start = _drawn[0], _processor_time()
     try:
         return (yield)
     finally:
+        item.user_properties.append((PROCESSOR_TIME, _processor_time() - start))
         if _drawn[0] > before:
             item.user_properties.append((DRAWN, _drawn[0] - before))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def _processor_time() -> float:
+    """Return the processor time of this process and of its ended children, in seconds."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _write_slow(reports: list[pytest.TestReport]) -> None:
+    """Write the names of tests whose fastest parameters took long."""
+    fastest: dict[str, float] = {}
+    for report in reports:
+        name = report.nodeid.split("[")[0]
+        # Commands of warm_python are no children of the test: it waits for them.
+        seconds = max(
+            float(str(dict(report.user_properties)[PROCESSOR_TIME])), report.duration / 10
+        )
+        fastest[name] = min(seconds, fastest.get(name, seconds))
+    names = sorted(name for name, seconds in fastest.items() if seconds > SLOW_SECONDS)
+    SLOW_TESTS.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print how many examples were drawn: what makes tests faster must not draw fewer."""
     reports = [
         report
@@ -154,6 +196,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if report.when == "call"
     ]
     drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    if config.getoption("--update-slow"):
+        _write_slow(reports)
     if reports:
         terminalreporter.write_line(
             f"{len(reports)} tests; {sum(drawn)} examples drawn in {len(drawn)} of them"

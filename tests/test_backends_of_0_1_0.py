@@ -16,8 +16,6 @@ import pytest
 from umakit.machine import DriverCosts, Hardware, TilePlanner
 from umakit.moved import MOVED
 
-pytestmark = pytest.mark.slow
-
 BACKENDS = Path(__file__).parent / "data" / "backends_0_1_0"
 
 # Modules that the Python files of each one import and that are elsewhere today.

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 BENCH = Path(__file__).parents[1] / "bench"
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 import shutil
 import subprocess
@@ -140,7 +141,7 @@ def test_a_dropped_status_is_a_warning(library: Path, tmp_path: Path) -> None:
 
 def test_the_readme_of_an_export_names_files_that_it_has(library: Path) -> None:
     text = (library / "README.md").read_text(encoding="utf-8")
-    elsewhere = {"docs/misra.md", "sim/board/umakit_device_memory_mapped.c"}
+    elsewhere = {"docs/misra.md"}
     named = set(re.findall(r"`((?:\w+/)+[\w.]+\.\w+)`", text))
     assert elsewhere < named, "umakit's repository has them"
     found = [library, library / "codegen/host/src"]
@@ -149,7 +150,26 @@ def test_the_readme_of_an_export_names_files_that_it_has(library: Path) -> None:
     assert all((Path(__file__).parents[1] / name).is_file() for name in elsewhere)
     sentences = " ".join(text.split())
     assert "`docs/misra.md` of umakit's repository, which this folder does not have" in sentences
-    assert "repository has one to copy, for registers in memory, which is not in this" in sentences
+
+
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
+def test_the_command_for_a_board_makes_what_a_program_needs(library: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    shutil.copytree(library, folder)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    (arm-none-eabi-gcc (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=folder, check=True)
+    (definition,) = re.findall(r"```c\n(.*umakit_memory_mapped_device.*?)```", text, re.DOTALL)
+    (folder / "glue.c").write_text(definition, encoding="utf-8")
+    linking = ["--specs=nosys.specs", "-nostartfiles", "-Wl,-emain"]
+    program = "#include <codegen/host/include/tvmgen_net.h>\nint main(void)\n"
+    program += "{ return (int)tvmgen_net_run(NULL, NULL); }\n"
+    (folder / "main.c").write_text(program, encoding="utf-8")
+    objects = sorted(path.name for path in folder.glob("*.o"))
+    command = ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", *linking, "-Icodegen/host/src"]
+    command += ["-I.", "glue.c", "main.c", *objects, "-lm", "-o", "program"]
+    subprocess.run(command, cwd=folder, check=True)
+    assert "umakit_simulator.o" not in objects and "umakit_device_memory_mapped.o" in objects
 
 
 def test_the_readme_of_an_export_says_how_it_is_compiled(library: Path) -> None:
@@ -188,6 +208,76 @@ def test_memory_has_the_alignment_that_accelerators_need(library: Path, tmp_path
     with pytest.raises(subprocess.CalledProcessError) as caught:
         alignments(workspace, [f"{macro}24"], ".bss", tmp_path)
     assert b"must be a multiple of 16" in caught.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        alignments(workspace, [f"{macro}0"], ".bss", tmp_path)
+    assert b"must be a multiple of 16" in caught.value.stderr
+
+
+def test_misaligned_tensors_of_accelerators_are_refused_before_anything_is_written(
+    library: Path, tmp_path: Path
+) -> None:
+    """`left` is read by the accelerator, `right` and `total` are the CPU's alone."""
+    header = (library / "codegen/host/include/tvmgen_net.h").read_text(encoding="utf-8")
+    assert re.findall(r"#define TVMGEN_NET_(\w+)_ALIGNMENT (\d+)", header) == [
+        ("WORKSPACE", "16"),
+        ("LEFT", "4"),
+    ]
+    sources = sorted((library / "codegen/host/src").rglob("*.c"))
+    command = ["cc", "-shared", "-fPIC", *map(str, sources), "-lm", "-o", "net.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    run = ctypes.CDLL(str(tmp_path / "net.so")).tvmgen_net_run_unpacked
+    tensors = [np.zeros(1024, np.uint64) for _ in range(3)]
+    workspace = np.full(100_000, 0x5A, np.uint8)
+    start = workspace.ctypes.data + -workspace.ctypes.data % 16
+    left, right, total = (tensor.ctypes.data for tensor in tensors)
+    tensors[2][:] = 7
+    for excess in (1, 2, 3):
+        assert run(*map(ctypes.c_void_p, (left + excess, right, total, start))) == -1
+    assert (workspace == 0x5A).all() and (tensors[2] == 7).all()
+    assert run(*map(ctypes.c_void_p, (left + 4, right + 4, total + 4, start))) == 0
+    assert not (tensors[2] == 7).all()
+
+
+def test_addresses_of_equal_alignment_are_checked_together(tmp_path: Path) -> None:
+    graph = Graph()
+    graph.output(graph.conv(graph.input("left", 1, 3, 5, 7), 3, 3))
+    graph_path = save(graph.model(), tmp_path)
+    umakit.compile_model(graph_path, [vanilla()], tmp_path / "library", name="net")
+    text = (tmp_path / "library/codegen/host/src/tvmgen_net.c").read_text(encoding="utf-8")
+    assert (
+        len(re.findall(r"if \(\(\(uintptr_t\)left \| \(uintptr_t\)\w+\) % 4u != 0u\)", text)) == 1
+    )
+
+
+@pytest.mark.parametrize("is_profiled", [False, True])
+def test_the_program_counts_with_a_macro_and_refuses_wrong_arguments(
+    is_profiled: bool, library: Path, tmp_path: Path
+) -> None:
+    readme = (library / "README.md").read_text(encoding="utf-8")
+    assert "./a.out INPUTS OUTPUTS COUNT REPEAT\n" in readme
+    assert "`-DTVMGEN_NET_PROFILE`" in readme
+    sources = sorted(library.rglob("codegen/host/src/**/*.c")) + sorted(library.glob("runtime/*.c"))
+    flags = [*WARNINGS, *(["-DTVMGEN_NET_PROFILE"] if is_profiled else [])]
+    command = ["cc", "-std=c99", *flags, *map(str, sources), "-lm", "-o", "net"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "in").write_bytes(bytes(2 * 2 * 4 * 105))
+
+    def run(count: str, repeat: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["./net", "in", "out", count, repeat], cwd=tmp_path, capture_output=True, text=True
+        )
+
+    done = run("2", "3")
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0 and done.stdout.count("run ") == 6
+    assert any(layer["cycles"] for layer in report["layers"]) == is_profiled
+    assert bool(report["layers"]) == is_profiled
+    (tmp_path / "out").unlink()
+    for count, repeat in [("1", "0"), ("abc", "1"), ("1", "1x"), ("", "1"), ("1", "9" * 20)]:
+        refused = run(count, repeat)
+        assert (refused.returncode, refused.stdout) == (2, ""), (count, repeat)
+        assert refused.stderr.startswith("usage: main INPUTS OUTPUTS COUNT REPEAT")
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import os
 import re
 import shutil
 import struct
@@ -40,6 +41,7 @@ Array = npt.NDArray[Any]
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+CC = shutil.which("cc") or ""
 PRELUDE = (
     "#include <math.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
     "#include <string.h>\n"
@@ -61,7 +63,8 @@ def shared_object(text: str, folder: Path, *flags: str) -> ctypes.CDLL:
     source = folder / f"source{len(list(folder.glob('*.c')))}.c"
     source.write_text(PRELUDE + text, encoding="utf-8")
     for compiler in COMPILERS:
-        cc(compiler, *STRICT, "-fsyntax-only", source)
+        if os.path.realpath(shutil.which(compiler) or "") != os.path.realpath(CC):
+            cc(compiler, *STRICT, "-fsyntax-only", source)
     library = source.with_suffix(".so")
     cc("cc", *STRICT, "-shared", "-fPIC", *flags, source, "-o", library, "-lm")
     return ctypes.CDLL(str(library))

@@ -17,6 +17,7 @@ from umakit.library.export import Library
 
 CHOCOLATE = "chocolate_accelerator"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+ACCUMULATORS = ".accumulator_bytes = 32768u"
 SCRATCHPAD = ".scratchpad_bytes = 131072u"
 BANK = 4096
 
@@ -48,6 +49,29 @@ def test_a_scratchpad_of_the_size_in_the_readme_is_enough(library: Library, tmp_
     before = f"{SCRATCHPAD},\n        .scratchpad_banks = 32u"
     result = on_another_device(library, tmp_path / "smaller", before, smaller)
     np.testing.assert_array_equal(result, wanted)
+
+
+def test_accumulators_and_features_of_the_readme_are_all_that_is_needed(
+    library: Library, tmp_path: Path
+) -> None:
+    readme = (library.path / "README.md").read_text(encoding="utf-8")
+    (least,) = map(int, re.findall(r"`ACCUMULATOR_BYTES` \| at least (\d+) \|", readme))
+    (features,) = re.findall(r"`FEATURES` \| ([A-Z_, ]+) \|", readme)
+    assert features == "OUTPUT_STATIONARY, WEIGHT_STATIONARY, POOLING"
+    assert "`VERSION` | major 1, minor at least 1 |" in readme
+    others = "        .input_stationary = true,\n        .depthwise = true,\n"
+    enough = on_another_device(library, tmp_path / "features", others, "")
+    sums = on_another_device(
+        library, tmp_path / "sums", ACCUMULATORS, f".accumulator_bytes = {least}u"
+    )
+    np.testing.assert_array_equal(enough, sums)
+    fewer = f".accumulator_bytes = {least - 4}u"
+    with pytest.raises(DeviceError, match="address or size out of range"):
+        on_another_device(library, tmp_path / "fewer", ACCUMULATORS, fewer)
+    (cycles,) = map(int, re.findall(r"the (\d+) cycles that the longest layer takes", readme))
+    images = np.load(DIGITS / "held_out.npz")["image"][:1]
+    profiled = run_library(library.path, {"image": images}, profile=True)
+    assert cycles == max(layer.clock_cycles or 0 for layer in profiled.layers)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ from umakit.operators import registry
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Order, Recognition
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 OPERATORS = ROOT / "umakit" / "operators"
 FOLDERS = ("backends", "cli", "sim", "templates")

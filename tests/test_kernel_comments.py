@@ -9,13 +9,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tflite
 from onnx import numpy_helper
+from tflite_networks import trained_model
 
 from umakit import compile_model
 from umakit.backend.registry import find_backend
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
+from umakit.pipeline import ExportOptions
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.testing.example_networks import QuantizedNetwork
@@ -39,7 +42,9 @@ def comments_of(backends: list[str], folder: Path) -> dict[str, str]:
     return {name: " ".join(re.sub(r"^ \*", "", c, flags=re.M).split()) for c, name in found}
 
 
-@pytest.mark.parametrize("backends", [[], ["chocolate_accelerator"]])
+@pytest.mark.parametrize(
+    "backends", [[], ["chocolate_accelerator"], ["strawberry_accelerator"]], ids=str
+)
 def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -> None:
     text = " ".join(comments_of(backends, tmp_path / "library").values())
     # The oracle is the file: scale and zero point of each quantized result.
@@ -60,6 +65,59 @@ def test_comments_say_what_the_model_says(backends: list[str], tmp_path: Path) -
     numbers = [int(number) for number in re.findall(r"Layer (\d+):", text)]
     assert sorted(numbers) == list(range(len(numbers)))
     assert "(quantized.conv2d), 147,456 multiply-accumulates" in text
+
+
+def test_layers_in_a_scratchpad_have_shapes_and_scales(tmp_path: Path) -> None:
+    """As those have whose operands and results are all in shared memory."""
+    backend = find_backend("strawberry_accelerator")
+    texts = []
+    for keep in (True, False):
+        options = ExportOptions(keep_in_scratchpads=keep)
+        library = compile_model(MODEL, [backend], tmp_path / f"library_{keep}", options=options)
+        source = library.path / "codegen/host/src/tvmgen_digits_int8.c"
+        texts.append(source.read_text(encoding="utf-8"))
+    kept, alone = texts
+    row = re.compile(r"^ \* +\d+  \S+  +\S+  +\S.*?  +(\S* -> \S+)  ", re.MULTILINE)
+    assert row.findall(kept) == row.findall(alone) and len(row.findall(kept)) > 6
+    quantized = re.compile(r"^ \*     \w+: .*, scale .*, zero point .*", re.MULTILINE)
+    assert sorted(quantized.findall(kept)) == sorted(quantized.findall(alone))
+    assert ", in the scratchpad at " in kept and ", in the scratchpad at " not in alone
+    graph = onnx.load(MODEL).graph
+    shapes = {
+        each.name: [size.dim_value or 1 for size in each.type.tensor_type.shape.dim]
+        for each in onnx.shape_inference.infer_shapes(onnx.load(MODEL)).graph.value_info
+    }
+    (conv2,) = [node for node in graph.node if node.name == "conv2"]
+    wanted = ["x".join(map(str, shapes[name])) for name in (conv2.input[0], conv2.output[0])]
+    assert re.search(rf"^ \* +\d+  conv2.*  {wanted[0]} -> {wanted[1]}  ", kept, re.MULTILINE)
+
+
+def test_a_sum_behind_a_convolution_keeps_the_scale_in_between(tmp_path: Path) -> None:
+    path = trained_model("pretrainedResnet_quant.tflite")
+    library = compile_model(path, [find_backend("chocolate_accelerator")], tmp_path / "library")
+    source = library.path / "codegen/host/src/tvmgen_pretrainedResnet_quant.c"
+    (text,) = [" ".join(re.sub(r"^ \*", "", source.read_text(), flags=re.MULTILINE).split())]
+    found = re.findall(r"result of (\S+): scale (\S+), zero point (-?\d+), not stored", text)
+    graph = tflite.Model.GetRootAs(path.read_bytes()).Subgraphs(0)
+    tensors = [graph.Tensors(number) for number in range(graph.TensorsLength())]
+    wanted = {
+        re.split("[;:]", each.Name().decode())[0]: each.Quantization()
+        for each in tensors
+        if each.Quantization() and each.Quantization().ScaleLength() == 1
+    }
+    assert len(found) == 3
+    for name, scale, zero_point in found:
+        assert np.float32(scale) == wanted[name].Scale(0)
+        assert int(zero_point) == wanted[name].ZeroPoint(0)
+
+
+def test_a_function_of_several_layers_is_not_named_after_one(tmp_path: Path) -> None:
+    network = QuantizedNetwork(8, 8, 4).conv2d(4).conv2d(4).conv2d(4)
+    library = compile_model(network.model().module, [], tmp_path / "library", name="net")
+    layers = library.metadata["umakit"]["layers"]
+    assert [layer["function"] for layer in layers] == [
+        f"tvmgen_net_{name}_kernel" for name in ("conv1", "conv2d_8x8x4", "conv2d_8x8x4")
+    ]
 
 
 def test_comments_on_the_cpu_have_the_attributes_of_operators(tmp_path: Path) -> None:

@@ -107,6 +107,13 @@ def test_constants_of_a_float_network_have_roles(tmp_path: Path) -> None:
     values = list(initializers(path).values())
     found = constants_in_c(library.path)
     assert {"first_weights", "a_second_weights", "a_second_bias"} <= found.keys()
+    source = (library.path / "codegen/host/src/tvmgen_net.c").read_text(encoding="utf-8")
+    (parameters,) = re.findall(r"static void \w+_a_second_kernel\((.*?)\)\n", source, re.S)
+    assert [line.rpartition(" ")[2] for line in parameters.split(",\n")] == [
+        "data", "weights", "bias", "output", "sums",
+    ]  # fmt: skip
+    source = (library.path / "codegen/host/src/tvmgen_net_constants.c").read_text(encoding="utf-8")
+    assert "/* weights of first + active: float32[4, 2, 3, 3], layout OIHW, 288 bytes */" in source
     for name, role in (("first_weights", 0), ("a_second_weights", 1), ("a_second_bias", 2)):
         np.testing.assert_allclose(sorted(found[name]), sorted(values[role].ravel()), rtol=1e-6)
 
@@ -166,6 +173,43 @@ def test_symbols_are_unique_identifiers_of_bounded_length(layers: list[str], len
 )
 def test_symbols_read_like_the_names(name: str, symbol: str) -> None:
     assert LayerSymbols("net").layer(name) == symbol
+
+
+RESNET = ("conv2d_5/BiasAdd", *(f"batch_normalization_{n}/FusedBatchNormV3" for n in (2, 4, 6)))
+
+
+def test_long_names_keep_what_tells_them_apart() -> None:
+    names = [f"model/{name}" for name in RESNET]
+    symbols = LayerSymbols("pretrainedResnet_quant", names)
+    assert [symbols.layer(name) for name in names] == [
+        "conv2d_5_BiasAdd", "batch_norm_2", "batch_norm_4", "batch_norm_6",
+    ]  # fmt: skip
+    # The number of an abbreviation and of a layer that is called twice is nobody else's.
+    names = ["batch_norm_4", "batch_normalization_4", "conv", "conv_2"]
+    symbols = LayerSymbols("pretrainedResnet_quant", names)
+    found = [symbols.layer(name) for name in [*names, "conv"]]
+    assert found[0] == "batch_norm_4" and re.fullmatch(r"\w+_[0-9a-f]{8}", found[1])
+    assert found[2:] == ["conv", "conv_2", "conv_no2"]
+
+
+WORDS = ("model", "conv2d", "batch_normalization", "FusedBatchNormV", "Relu", "a", "x" * 70)
+parts = st.tuples(st.sampled_from(WORDS), st.sampled_from(["", "_", "."]), st.integers(0, 120))
+slashed = st.lists(parts, min_size=1, max_size=4).map(
+    lambda drawn: "/".join(f"{word}{dot}{number or ''}" for word, dot, number in drawn)
+)
+
+
+@given(st.lists(slashed, min_size=1, max_size=12, unique=True), st.integers(1, 56))
+def test_numbers_in_names_are_the_layers_own(layers: list[str], length: int) -> None:
+    model = "m" * length
+    symbols = LayerSymbols(model, layers)
+    found = [symbols.layer(layer) for layer in layers]
+    assert len({symbol.lower() for symbol in found}) == len(found)
+    for layer, symbol in zip(layers, found, strict=True):
+        assert re.fullmatch(r"[A-Za-z]\w*", symbol)
+        assert len(f"{symbol}_multipliers") <= room(model)
+        told = re.sub(r"_no\d+$|_[0-9a-f]{8}$", "", symbol)
+        assert set(re.findall(r"\d+", told)) <= set(re.findall(r"\d+", layer))
 
 
 def test_labels_leave_out_conversions() -> None:

@@ -30,8 +30,6 @@ from umakit.library.packages.convert import package_library
 from umakit.library.packages.formats import FORMATS
 from umakit.library.tar_files import library_folder, tar_bytes
 
-pytestmark = pytest.mark.slow
-
 IMAGE = normal(1, 3, 5, 7, seed=3)
 CROSS = {
     "arm-none-eabi-gcc": ("Generic", "arm", "-mcpu=cortex-m4 -mthumb"),

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = pytest.mark.slow
-
 TESTS = Path(__file__).parent
 COUNTS = {
     "onnx": 200, "tflite": 200, "torch": 100, "relax": 200, "npz": 200, "accel": 200,

@@ -12,8 +12,6 @@ import onnx_node_tests
 import pytest
 from onnx_node_tests import COLUMNS, PAGE, RELEASE, Outcome, row_of_page, update_page
 
-pytestmark = pytest.mark.slow
-
 HARNESS = Path(__file__).with_name("onnx_node_tests.py")
 
 

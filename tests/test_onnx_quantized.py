@@ -240,7 +240,6 @@ def quantized_network(model: onnx.ModelProto, folder: Path, images: Array, kind:
     return target
 
 
-@pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["ss", "us", "uu"])
 @pytest.mark.parametrize("network", [mobilenet_v1, resnet18])

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 SWEEP = Path(__file__).with_name("onnx_sweep.py")
 
 OFTEN = (

@@ -22,8 +22,6 @@ from packaging.utils import canonicalize_name
 from umakit.tools.scaffold import TUTORIALS
 from umakit.version import __version__
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 HELD_OUT = ROOT / "examples" / "digits" / "held_out.npz"

@@ -34,7 +34,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.optimized
 def test_commands_print_what_the_pages_show(
     workplace: Path, request: pytest.FixtureRequest

@@ -653,9 +653,9 @@ def test_weights_alone_in_8_bits_are_right_in_float() -> None:
 
 
 def test_commands_take_a_rounding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    x = torch.randn(1, 3, 9, 7)
+    x, model = torch.randn(1, 3, 9, 7), small_network()
     path = tmp_path / "small.pt2"
-    torch.export.save(export(small_network(), x), path)
+    torch.export.save(export(model, x), path)
     written = {}
     for rounding in ("ort", "tflm"):
         output = tmp_path / rounding
@@ -664,6 +664,12 @@ def test_commands_take_a_rounding(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert run_command(["partition", str(path), "--rounding", rounding]) == 0
         written[rounding] = (output / "codegen/host/src/tvmgen_small.c").read_text()
     assert written["ort"] != written["tflm"]
+    for layer in (model.conv, model.depthwise, model.linear):
+        least, greatest = (
+            f"{float(each):.9g}" for each in (layer.scales.min(), layer.scales.max())
+        )
+        told = f"weights: scales {least} .. {greatest} ({layer.scales.numel()}, by output channel)"
+        assert all(told in text for text in written.values())
     assert run_command(["compile", str(path), "-o", str(tmp_path / "default")]) == 0
     default = (tmp_path / "default/codegen/host/src/tvmgen_small.c").read_text()
     assert default == written["ort"]

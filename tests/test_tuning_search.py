@@ -54,13 +54,13 @@ CONVOLUTION, DEPTHWISE = Kind.CONVOLUTION, Kind.DEPTHWISE
 LAYERS = {
     "3x3": layer(CONVOLUTION, (4, 3), (4, 8), (3, 3), pad=1),
     "3x3/2": layer(CONVOLUTION, (8, 6), (3, 8), (3, 3), stride=2, pad=1),
-    "1x1": layer(CONVOLUTION, (3, 3), (6, 8), (1, 1)),
-    "1x1 add": layer(CONVOLUTION, (3, 3), (5, 8), (1, 1), adds=True),
+    "1x1": layer(CONVOLUTION, (2, 3), (6, 8), (1, 1)),
+    "1x1 add": layer(CONVOLUTION, (3, 2), (5, 8), (1, 1), adds=True),
     "dense": layer(CONVOLUTION, (1, 1), (40, 22), (1, 1), scales=False),
     "dilated": layer(CONVOLUTION, (8, 7), (4, 8), (3, 3), dilation=2),
-    "NCHW": layer(CONVOLUTION, (6, 4), (4, 8), (3, 2), nchw=True),
-    "depthwise": layer(DEPTHWISE, (7, 6), (12, 12), (3, 3), pad=1),
-    "depthwise/2 x2": layer(DEPTHWISE, (11, 9), (8, 16), (3, 3), stride=2, pad=1),
+    "NCHW": layer(CONVOLUTION, (5, 4), (4, 8), (3, 2), nchw=True),
+    "depthwise": layer(DEPTHWISE, (6, 5), (12, 12), (3, 3), pad=1),
+    "depthwise/2 x2": layer(DEPTHWISE, (9, 9), (8, 16), (3, 3), stride=2, pad=1),
     "pool": layer(Kind.MAX_POOL, (10, 10), (12, 12), (2, 2), stride=2),
 }
 

@@ -70,7 +70,6 @@ class Reader:
         self.excerpts += 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tutorial", TUTORIALS)
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tutorial: str, tmp_path: Path, request: pytest.FixtureRequest

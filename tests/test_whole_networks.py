@@ -129,7 +129,6 @@ def accelerated(run: Run) -> list[LayerProfile]:
     return [layer for layer in run.result.layers if layer.where == VANILLA]
 
 
-@pytest.mark.slow
 class TestWholeNetwork:
     def test_outputs_equal_onnx_runtime(self, run: Run) -> None:
         expected = onnx_runtime(run.architecture.model, run.inputs)

@@ -78,9 +78,8 @@ static struct {
     uint32_t room;  /* free entries, at least */
 } layer;
 
-/* A device that was busy after CLEAR, NULL if there is none: it may still write to memory,
- * and begin refuses it until CLEAR has stopped it. */
-static umakit_device *running_device;
+/* What went wrong first in the last layer that failed. */
+static int first_failure;
 
 /* ---- The device ---- */
 
@@ -95,11 +94,9 @@ static int stop_device(umakit_device *device)
     umakit_device_barrier(device); /* it has CLEAR before it is asked */
     for (asked = 0u; asked < CHOCOLATE_ACCELERATOR_STOP_POLLS; ++asked) {
         if ((umakit_device_read32(device, OFFSET(STATUS)) & busy) == 0u) {
-            running_device = NULL;
             return UMAKIT_OK;
         }
     }
-    running_device = device;
     return UMAKIT_STUCK_BUSY;
 }
 
@@ -129,15 +126,18 @@ static void close_layer(void)
     layer.device = NULL;
 }
 
-/* Stop the device and close the layer, whatever state both are in. Returns `status`,
- * what went wrong first; a device that does not stop is refused by the next begin. */
+/* Stop the device and close the layer, whatever state both are in. Returns `status`, what
+ * went wrong first, or UMAKIT_STUCK_BUSY if the device did not stop: it is to be reset then. */
 static int give_up(int status)
 {
+    int stopped = UMAKIT_OK;
+
     if (layer.device != NULL) {
-        (void)stop_device(layer.device);
+        first_failure = status;
+        stopped = stop_device(layer.device);
         close_layer();
     }
-    return status;
+    return stopped == UMAKIT_OK ? status : stopped;
 }
 
 /* Make sure that what answers is the device this driver was written for, before
@@ -443,6 +443,8 @@ static void write_strides(uint32_t first, const int32_t *sizes)
 
 int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_completion completion)
 {
+    const uint32_t harmless =
+        MASK(STATUS_IDLE) | MASK(STATUS_DMA_DONE) | MASK(STATUS_ARRAY_DONE);
     umakit_device *device;
     int status;
 
@@ -459,13 +461,13 @@ int chocolate_accelerator_begin(int32_t columns, enum chocolate_accelerator_comp
     if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
         return UMAKIT_UNSUPPORTED; /* the weights are in blocks for another array */
     }
-    if (device == running_device) {
+    /* Whoever had it before: it does nothing any more, and no error is pending. */
+    if ((umakit_device_read32(device, OFFSET(STATUS)) & ~harmless) != 0u) {
         status = stop_device(device);
         if (status != UMAKIT_OK) {
             return status;
         }
     }
-    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
     layer.device = device;
     layer.polls = completion == CHOCOLATE_ACCELERATOR_POLLING;
     layer.is_configured = false;
@@ -611,6 +613,11 @@ int chocolate_accelerator_compute(
     return status == UMAKIT_OK ? UMAKIT_OK : give_up(status);
 }
 
+int chocolate_accelerator_failure(void)
+{
+    return first_failure;
+}
+
 int chocolate_accelerator_finish(void)
 {
     int status = UMAKIT_OK;
@@ -625,6 +632,6 @@ int chocolate_accelerator_finish(void)
         return give_up(status);
     }
     umakit_device_barrier(layer.device); /* the host sees the result */
-    close_layer(); /* its queue is empty; the next begin clears what it says about this one */
+    close_layer(); /* its queue is empty; nothing is pending that a next layer minds */
     return UMAKIT_OK;
 }

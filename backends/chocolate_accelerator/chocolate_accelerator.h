@@ -17,9 +17,11 @@
  * time whatever the device does. After a failure the layer is over: the device
  * is stopped, nothing is bound any more, and its results are not to be used.
  * The device's interrupts are off after finish and after a failure. A device that
- * stays busy after CLEAR may still access the tensors: begin tries again to stop
- * it and answers UMAKIT_STUCK_BUSY as long as it does not. Reset it before you use
- * their memory for something else.
+ * stays busy after CLEAR may still access the tensors: the status is UMAKIT_STUCK_BUSY
+ * then, whatever went wrong first, and begin tries again to stop it and answers the same
+ * as long as it does not. Reset it before you use their memory for something else.
+ * begin also stops what runs because only the processor was reset; until then it may
+ * access memory of the earlier program: reset the device with the processor.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a tensor that is not bound, a call out
  *                              of order
@@ -101,7 +103,10 @@ UMAKIT_MUST_USE int chocolate_accelerator_begin(
 UMAKIT_MUST_USE int chocolate_accelerator_bind(
     enum chocolate_accelerator_tensor tensor, const void *memory, int32_t bytes);
 
-/* What all tiles of the layer have in common. Pools use the window and the limits only. */
+/*
+ * What all tiles of the layer have in common. Pools use the window and the limits only.
+ * Strides and dilations count elements: rows (y) and columns (x) of the input.
+ */
 UMAKIT_MUST_USE int chocolate_accelerator_configure(
     enum chocolate_accelerator_operation operation, enum chocolate_accelerator_dataflow dataflow,
     enum chocolate_accelerator_layout layout, int32_t kernel_height, int32_t kernel_width,
@@ -121,9 +126,11 @@ UMAKIT_MUST_USE int chocolate_accelerator_configure_add(
     int32_t shift, int32_t sum_zero_point, int32_t sum_lowest, int32_t sum_highest);
 
 /*
- * Copy planes x rows x row_bytes bytes from a tensor, `offset` bytes from its
- * start and with strides, to `place` bytes behind `buffer` in the scratchpad,
- * where they lie close together; and back.
+ * Copy planes x rows x row_bytes bytes from a tensor to `place` bytes behind `buffer`
+ * in the scratchpad, where they lie close together; and back. In the tensor the first
+ * byte lies `offset` bytes from its start. Strides count bytes of the tensor too:
+ * `row_stride` from the start of a row to the start of the next one, `plane_stride`
+ * from the start of a plane to the start of the next one.
  */
 UMAKIT_MUST_USE int chocolate_accelerator_load(
     enum chocolate_accelerator_tensor tensor, uint32_t buffer, int32_t offset, int32_t place,
@@ -168,6 +175,10 @@ UMAKIT_MUST_USE int chocolate_accelerator_compute(
     int32_t height, int32_t width, int32_t input_channels, int32_t output_height,
     int32_t output_width, int32_t output_channels, int32_t pad_top, int32_t pad_left,
     int32_t scales, int32_t continues, int32_t keeps);
+
+/* What went wrong first in the last layer that failed: its status, unless that is
+ * UMAKIT_STUCK_BUSY because the device did not stop then either. */
+int chocolate_accelerator_failure(void);
 
 /* Wait until everything is done, and close the layer. */
 UMAKIT_MUST_USE int chocolate_accelerator_finish(void);

@@ -2,7 +2,7 @@
 /*
  * Driver of the strawberry_accelerator.
  *
- * Read it from the bottom: the three functions there are what the compiled
+ * Read it from the bottom: the functions there are what the compiled
  * network calls, the helpers above are their steps. To fit it to your hardware,
  * change program_copy, program_calculation and the time limit. All access to the
  * device goes through umakit/device.h, so the same file runs on the simulator
@@ -23,6 +23,7 @@
 #define OFFSET(register_name) UMAKIT_SYSTOLIC_ARRAY_##register_name##_OFFSET
 #define MASK(field) UMAKIT_SYSTOLIC_ARRAY_##field##_MASK
 #define SUPPORTED_MAJOR_VERSION 1u
+#define LEAST_MINOR_VERSION 2u /* the first whose CLEAR resets ADD and ACCUMULATE */
 
 UMAKIT_STATIC_ASSERT(CHAR_BIT == 8 && sizeof(int) == 4u && sizeof(size_t) >= 4u,
                      sizes_have_32_bits);
@@ -57,9 +58,8 @@ UMAKIT_STATIC_ASSERT(MASK(INTERRUPT_ENABLE_ERROR) == MASK(INTERRUPT_PENDING_ERRO
 #define STRAWBERRY_ACCELERATOR_STOP_POLLS 10000u
 #endif
 
-/* A device that was busy after CLEAR, NULL if there is none: it may still write to memory,
- * and is refused until CLEAR has stopped it. */
-static umakit_device *running_device;
+/* What went wrong first in the last job that failed. */
+static int first_failure;
 
 /* An engine of the device, as its bits in CONTROL, STATUS and interrupts. */
 struct engine {
@@ -80,27 +80,30 @@ static const struct engine array_engine = {
 
 /* ---- The device ---- */
 
+static bool is_busy(umakit_device *device)
+{
+    return (umakit_device_read32(device, OFFSET(STATUS)) &
+            (MASK(STATUS_DMA_BUSY) | MASK(STATUS_ARRAY_BUSY))) != 0u;
+}
+
 /* Stop both engines, and wait until they did: then no bus access is outstanding, see
  * CLEAR in umakit/systolic_array_registers.h. */
 static int stop_device(umakit_device *device)
 {
-    const uint32_t busy = MASK(STATUS_DMA_BUSY) | MASK(STATUS_ARRAY_BUSY);
     uint32_t asked;
 
     umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
     umakit_device_barrier(device); /* it has CLEAR before it is asked */
     for (asked = 0u; asked < STRAWBERRY_ACCELERATOR_STOP_POLLS; ++asked) {
-        if ((umakit_device_read32(device, OFFSET(STATUS)) & busy) == 0u) {
-            running_device = NULL;
+        if (!is_busy(device)) {
             return UMAKIT_OK;
         }
     }
-    running_device = device;
     return UMAKIT_STUCK_BUSY;
 }
 
 /* Make sure that what answers is the device this driver was written for, before
- * anything is written to it, and that nothing runs that could not be stopped. */
+ * anything is written to it, and that it does nothing any more, whoever had it before. */
 static int find_device(umakit_device **found)
 {
     umakit_device *const device = strawberry_accelerator_device();
@@ -112,17 +115,12 @@ static int find_device(umakit_device **found)
     }
     version = umakit_device_read32(device, OFFSET(VERSION));
     if ((version & MASK(VERSION_MAJOR)) >> UMAKIT_SYSTOLIC_ARRAY_VERSION_MAJOR_SHIFT !=
-        SUPPORTED_MAJOR_VERSION) {
+            SUPPORTED_MAJOR_VERSION ||
+        (version & MASK(VERSION_MINOR)) < LEAST_MINOR_VERSION) {
         return UMAKIT_NO_DEVICE;
     }
     *found = device;
-    return device == running_device ? stop_device(device) : UMAKIT_OK;
-}
-
-/* Stop whatever runs and forget old errors. */
-static void clear_device(umakit_device *device)
-{
-    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR));
+    return is_busy(device) ? stop_device(device) : UMAKIT_OK;
 }
 
 /* Whether a range lies in the scratchpad, which the device knows the size of. */
@@ -216,13 +214,17 @@ static int run_job(umakit_device *device, const struct engine *engine)
     umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE),
                           engine->interrupt | MASK(INTERRUPT_ENABLE_ERROR));
     umakit_device_barrier(device); /* the device sees buffers and registers */
-    umakit_device_write32(device, OFFSET(CONTROL), engine->start);
+    /* CLEAR first: of old errors, and of modes that another driver has set. */
+    umakit_device_write32(device, OFFSET(CONTROL), MASK(CONTROL_CLEAR) | engine->start);
     status = sleep_until_end(device, engine, &state);
     status = job_status(device, engine, status, state);
     if (status != UMAKIT_OK) {
-        (void)stop_device(device); /* it may still run; if it does not stop, it is refused */
-        umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE), 0u);
+        const int stopped = stop_device(device); /* it may still run */
+
+        first_failure = status;
+        status = stopped == UMAKIT_OK ? status : stopped;
     }
+    umakit_device_write32(device, OFFSET(INTERRUPT_ENABLE), 0u);
     return status;
 }
 
@@ -265,7 +267,6 @@ static int copy(const void *memory, uint32_t scratchpad_offset, int32_t bytes,
     if (status != UMAKIT_OK) {
         return status;
     }
-    clear_device(device);
     program_copy(device, bus_address, scratchpad_offset, (uint32_t)bytes, direction);
     status = run_job(device, &dma_engine);
     umakit_device_unmap(device, bus_address);
@@ -350,6 +351,11 @@ static void program_calculation(umakit_device *device, const struct calculation 
 
 /* ---- The calls ---- */
 
+int strawberry_accelerator_failure(void)
+{
+    return first_failure;
+}
+
 int strawberry_accelerator_dma_in(const void *source, uint32_t scratchpad_offset, int32_t bytes)
 {
     return copy(source, scratchpad_offset, bytes, UMAKIT_TO_DEVICE);
@@ -393,7 +399,6 @@ int strawberry_accelerator_calculate(
     if (umakit_device_read32(device, OFFSET(ARRAY_COLUMNS)) != (uint32_t)columns) {
         return UMAKIT_UNSUPPORTED; /* the weights are in blocks for another array */
     }
-    clear_device(device);
     program_calculation(device, &job);
     return run_job(device, &array_engine);
 }

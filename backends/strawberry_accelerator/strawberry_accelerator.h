@@ -6,16 +6,18 @@
  *
  * All functions return 0 or a code of umakit/status.h. They check their
  * arguments before they touch the device, return in bounded time whatever the
- * device does, and leave it idle. After a failure the destination of a copy and
- * the result of a calculation are not to be used.
+ * device does, and leave it idle and its interrupts off, except with UMAKIT_STUCK_BUSY.
+ * After a failure the destination of a copy and the result of a calculation are not to
+ * be used. They first stop what runs because only the processor was reset; until then it
+ * may access memory of the earlier program: reset the device with the processor.
  *
  *     UMAKIT_INVALID_ARGUMENT  NULL, a size below 1, a clip range upside down
  *     UMAKIT_OUT_OF_RANGE      more than the scratchpad holds
  *     UMAKIT_NO_DEVICE         something else answers, or another version
  *     UMAKIT_LOST_INTERRUPT    the device was done and did not say so
  *     UMAKIT_UNSUPPORTED       an array of other columns than the weights were laid out for
- *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop after an
- *                              earlier failure: it may still access memory until it is reset
+ *     UMAKIT_STUCK_BUSY        it is busy with nothing left to do, or did not stop, whatever went
+ *                              wrong first: it may still access memory until it is reset
  *     UMAKIT_DMA_STOPPED       a copy ended before its last byte
  *     UMAKIT_TIMEOUT           it is still at work after the time allowed
  *     others                   as the device reports them: bus error, parity, ...
@@ -83,7 +85,8 @@ UMAKIT_MUST_USE int strawberry_accelerator_dma_out(uint32_t scratchpad_offset, v
  *     shifts       int8, likewise
  *     ofmap        result, laid out like the input
  *
- * All of them are scratchpad offsets. Padding counts as the input's zero point.
+ * All of them are scratchpad offsets. Strides, dilations and padding count rows (y, top)
+ * and columns (x, left) of the input. Padding stands for the input's zero point.
  */
 UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     uint32_t ifmap, uint32_t weights, uint32_t bias, uint32_t multipliers, uint32_t shifts,
@@ -94,6 +97,10 @@ UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     int32_t stride_y, int32_t stride_x, int32_t pad_top, int32_t pad_left, int32_t dilation_y,
     int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
     int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding);
+
+/* What went wrong first in the last copy or calculation that failed: its status, unless
+ * that is UMAKIT_STUCK_BUSY because the device did not stop then either. */
+int strawberry_accelerator_failure(void);
 
 /* The device that the driver runs on, NULL if there is none. Defined once in a
  * program, next to the driver: on the host by the simulator, on a board by you. */

@@ -36,6 +36,18 @@ UMAKIT_STATIC_ASSERT(UMAKIT_MAC_ARRAY_VERSION_RESET >>
 #define VANILLA_ACCELERATOR_TIMEOUT_CYCLES 4000000000u
 #endif
 
+/* How often the driver sleeps again after wakes without an event: the device has no clock
+ * that would say for how long it slept. */
+#ifndef VANILLA_ACCELERATOR_WAKES
+#define VANILLA_ACCELERATOR_WAKES 400000000u
+#endif
+
+/* How often the driver asks whether a device that was told to stop has stopped. It
+ * has to end no more than the bus accesses that it began. */
+#ifndef VANILLA_ACCELERATOR_STOP_POLLS
+#define VANILLA_ACCELERATOR_STOP_POLLS 10000u
+#endif
+
 /* ---- Arguments ---- */
 
 struct convolution {
@@ -69,8 +81,32 @@ static int tensor_bytes(uint32_t outer_channels, uint32_t channels, uint32_t row
 
 /* ---- The device ---- */
 
-/* Make sure that what answers is the device this driver was written for, before
- * anything is written to it. */
+static bool is_busy(umakit_device *device)
+{
+    return (umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET) &
+            UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) != 0u;
+}
+
+/* Stop the device, and wait until it did: then no bus access is outstanding, see CLEAR in
+ * umakit/mac_array_registers.h. */
+static int stop_device(umakit_device *device)
+{
+    uint32_t asked;
+
+    umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
+                          UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
+    umakit_device_barrier(device); /* it has CLEAR before it is asked */
+    for (asked = 0u; asked < VANILLA_ACCELERATOR_STOP_POLLS; ++asked) {
+        if (!is_busy(device)) {
+            return UMAKIT_OK;
+        }
+    }
+    return UMAKIT_STUCK_BUSY;
+}
+
+/* Make sure that what answers is the device this driver was written for, before anything is
+ * written to it, and that it does nothing any more, whoever had it before: a job of an
+ * earlier program is told to stop, and the device is refused until it has stopped. */
 static int check_device(umakit_device *device)
 {
     uint32_t version;
@@ -85,14 +121,13 @@ static int check_device(umakit_device *device)
         SUPPORTED_MAJOR_VERSION) {
         return UMAKIT_NO_DEVICE;
     }
+    if (is_busy(device)) {
+        umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
+                              UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
+        umakit_device_barrier(device); /* it has CLEAR before it is asked */
+        return is_busy(device) ? UMAKIT_STUCK_BUSY : UMAKIT_OK;
+    }
     return UMAKIT_OK;
-}
-
-/* Stop whatever runs and forget old errors. */
-static void clear_device(umakit_device *device)
-{
-    umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
-                          UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK);
 }
 
 /* ---- One job ---- */
@@ -126,68 +161,66 @@ static void program_job(umakit_device *device, const struct convolution *convolu
                           (convolution->kernel_width - 1u) / 2u);
 }
 
-/* How the job ended, after the interrupt. */
-static int job_status(umakit_device *device)
+/* Sleep until the job has ended, and read STATUS. The processor may wake while the device is
+ * at work: interrupt lines are shared, and WFI ends for other reasons too. The driver then
+ * sleeps again. */
+static int sleep_until_end(umakit_device *device, uint32_t *state)
 {
-    const uint32_t status = umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET);
+    uint32_t wakes;
 
+    for (wakes = 0u; wakes < VANILLA_ACCELERATOR_WAKES; ++wakes) {
+        const int status = umakit_device_wait(device, VANILLA_ACCELERATOR_TIMEOUT_CYCLES);
+
+        umakit_device_barrier(device); /* the host sees the result */
+        *state = umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET);
+        if (status != UMAKIT_OK || (*state & UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) == 0u ||
+            (*state & UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK) != 0u) {
+            return status;
+        }
+    }
+    return UMAKIT_TIMEOUT;
+}
+
+/* How the job ended, from STATUS and what the wait for its interrupt returned. */
+static int job_status(umakit_device *device, int waited, uint32_t status)
+{
     if ((status & UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK) != 0u) {
         const uint32_t error = umakit_device_read32(device, UMAKIT_MAC_ARRAY_ERROR_OFFSET);
 
         /* A failure must not be reported as 0, whatever the register says. */
         return error == 0u || error > INT_MAX ? UMAKIT_DEVICE_ERROR : (int)error;
     }
-    if ((status & UMAKIT_MAC_ARRAY_STATUS_DONE_MASK) == 0u) {
-        return UMAKIT_DEVICE_ERROR;
+    if (waited != UMAKIT_OK && waited != UMAKIT_TIMEOUT) {
+        return waited;
     }
-    return UMAKIT_OK;
-}
-
-static bool is_busy(umakit_device *device)
-{
-    return (umakit_device_read32(device, UMAKIT_MAC_ARRAY_STATUS_OFFSET) &
-            UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) != 0u;
-}
-
-/* Why no interrupt came. */
-static int timeout_status(umakit_device *device)
-{
-    int status;
-
-    if (is_busy(device)) {
+    if ((status & UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK) != 0u) {
         return UMAKIT_TIMEOUT;
     }
-    status = job_status(device);
-    return status == UMAKIT_OK ? UMAKIT_LOST_INTERRUPT : status;
+    if ((status & UMAKIT_MAC_ARRAY_STATUS_DONE_MASK) == 0u) {
+        return UMAKIT_DEVICE_ERROR; /* neither done nor at it */
+    }
+    return waited == UMAKIT_OK ? UMAKIT_OK : UMAKIT_LOST_INTERRUPT;
 }
 
 static int run_job(umakit_device *device, const struct convolution *convolution,
                    uint32_t ifmap_address, uint32_t weights_address, uint32_t result_address)
 {
+    uint32_t state = 0u;
+    int stopped;
     int status;
 
-    clear_device(device);
     program_job(device, convolution, ifmap_address, weights_address, result_address);
 
-    umakit_device_barrier(device); /* the device sees buffers and registers ... */
+    umakit_device_barrier(device); /* the device sees buffers and registers */
     umakit_device_write32(device, UMAKIT_MAC_ARRAY_CONTROL_OFFSET,
-                          UMAKIT_MAC_ARRAY_CONTROL_START_MASK);
-    status = umakit_device_wait(device, VANILLA_ACCELERATOR_TIMEOUT_CYCLES);
-    umakit_device_barrier(device); /* ... and the host sees the result */
-
-    if (status == UMAKIT_OK) {
-        status = job_status(device);
-    } else if (status == UMAKIT_TIMEOUT) {
-        status = timeout_status(device);
-    }
-    if (status != UMAKIT_OK) {
-        /* It may still run: stop it before its buffers are taken away. */
-        clear_device(device);
-        if (status == UMAKIT_TIMEOUT && is_busy(device)) {
-            status = UMAKIT_STUCK_BUSY;
-        }
-    }
-    return status;
+                          UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK | /* old errors */
+                              UMAKIT_MAC_ARRAY_CONTROL_START_MASK);
+    status = sleep_until_end(device, &state);
+    status = job_status(device, status, state);
+    /* DONE would keep the interrupt line high; and a job that failed may still run: it is
+     * stopped before its buffers are taken away. */
+    stopped = stop_device(device);
+    return stopped == UMAKIT_OK ? status : stopped;
 }
 
 /* ---- The call ---- */

@@ -20,7 +20,11 @@ extern "C" {
  * kw - 1 below and right. For even kernels that is ONNX's SAME_UPPER.
  *
  * Returns 0, or a code of umakit/status.h; after a failure the content of
- * result is not to be used.
+ * result is not to be used. It returns in bounded time whatever the device does, and
+ * leaves it idle and its interrupt line low. UMAKIT_STUCK_BUSY, whatever went wrong first:
+ * the device did not stop, and may access memory until it is reset. What runs because only
+ * the processor was reset is stopped first; until then it may access memory of the earlier
+ * program: reset the device with the processor.
  */
 UMAKIT_MUST_USE int vanilla_accelerator_conv2dnchw(
     const float *ifmap, const float *weights, float *result,

@@ -54,6 +54,8 @@ static void write_control(struct umakit_systolic_array *array, uint32_t commands
         array->pending_interrupts = 0u;
         array->error = UMAKIT_OK;
         array->error_address = 0u;
+        array->registers[OFFSET(ADD) / 4u] = 0u;
+        array->registers[OFFSET(ACCUMULATE) / 4u] = 0u;
     }
     if ((commands & CONTROL(RESET_COUNTERS)) != 0u) {
         size_t i;

@@ -273,6 +273,7 @@ static void expect_closed(void)
                 UMAKIT_SYSTOLIC_ARRAY_STATUS_IDLE_MASK);
     CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET), 0u);
     CHECK_EQUAL(umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_COMMANDS_LEFT_OFFSET), 0u);
+    CHECK_EQUAL(umakit_device_wait(device, 0u), UMAKIT_TIMEOUT); /* the line is low */
 }
 
 static void expect_right_result(int32_t completion)

@@ -47,6 +47,29 @@ static void test_results(void)
     }
 }
 
+/* Modes, an error or a job that another driver of the same device, or the same one before a
+ * reset of the processor alone, has left. */
+static void test_what_others_left(void)
+{
+    size_t i;
+
+    for (i = 0u; i < DEPTHS; ++i) {
+        set_up(depths[i]);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET, 1u);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET,
+                              UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ID_OFFSET, 0u);
+        expect_right_result(COMPLETION);
+        umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_CONTROL_OFFSET,
+                              UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_MASK);
+        CHECK((umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) &
+               UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK) != 0u);
+        expect_right_result(COMPLETION);
+    }
+}
+
 /* ---- Refusals ---- */
 
 #define DATA CHOCOLATE_ACCELERATOR_DATA
@@ -357,6 +380,37 @@ static void test_faults(void)
     }
 }
 
+/* A bus error while the array hangs: the status says that the device did not stop. */
+static void test_two_failures(void)
+{
+    const struct umakit_fault stuck = {
+        .kind = UMAKIT_FAULT_STUCK_BUSY, .engine = UMAKIT_ENGINE_ARRAY, .count = 1u};
+    struct umakit_fault refused = {
+        .kind = UMAKIT_FAULT_BUS_ERROR, .bytes = UINT32_MAX, .count = 1u};
+    uint32_t both = 0u;
+    size_t i;
+
+    for (i = 0u; i < DEPTHS; ++i) {
+        for (refused.skip = 0u; refused.skip < 160u; refused.skip += 5u) {
+            int status;
+
+            set_up(depths[i]);
+            CHECK_EQUAL(umakit_simulator_inject(device, &stuck), UMAKIT_OK);
+            CHECK_EQUAL(umakit_simulator_inject(device, &refused), UMAKIT_OK);
+            status = run();
+            CHECK(status == UMAKIT_BUS_ERROR || status == UMAKIT_STUCK_BUSY);
+            CHECK(chocolate_accelerator_failure() == status ||
+                  (status == UMAKIT_STUCK_BUSY &&
+                   chocolate_accelerator_failure() == UMAKIT_BUS_ERROR));
+            both += chocolate_accelerator_failure() != status ? 1u : 0u;
+            expect_left_alone(status);
+            umakit_simulator_remove_faults(device);
+            expect_right_result(COMPLETION);
+        }
+    }
+    CHECK(both > 0u);
+}
+
 static struct umakit_fault flip = {.kind = UMAKIT_FAULT_SCRATCHPAD_BIT, .bit = 6u};
 static uint32_t flips_after;
 
@@ -428,11 +482,13 @@ int main(void)
 {
     fill_operands();
     test_results();
+    test_what_others_left();
     test_refusals();
     test_calls_out_of_order();
     test_another_device();
     test_programming_out_of_range();
     test_faults();
+    test_two_failures();
     test_flipped_bits();
     test_random_faults();
     return check_result();

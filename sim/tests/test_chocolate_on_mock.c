@@ -228,6 +228,30 @@ static void test_full_queue(void)
     }
 }
 
+/* A device that is busy, because only the processor was reset, or has an error that somebody
+ * left: it is stopped, and nothing is programmed before no bus access is outstanding. */
+static void test_device_that_is_not_idle(void)
+{
+    static const uint32_t states[] = {MASK(STATUS_ARRAY_BUSY), MASK(STATUS_DMA_BUSY),
+                                      MASK(STATUS_IDLE) | MASK(STATUS_ERROR)};
+    size_t i;
+
+    for (i = 0u; i < sizeof(states) / sizeof(states[0]); ++i) {
+        const struct umakit_trace_entry found[] = {
+            UMAKIT_TRACE_READ(OFFSET(STATUS), states[i]),
+            UMAKIT_TRACE_WRITE(OFFSET(CONTROL), MASK(CONTROL_CLEAR)),
+            UMAKIT_TRACE_BARRIER,
+            UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_DMA_BUSY)),
+            UMAKIT_TRACE_READ(OFFSET(STATUS), MASK(STATUS_IDLE)),
+        };
+
+        expect(UMAKIT_OK,
+               replace_from(DEPTH_CALL - 1u, found, 5u, &pool_calls[DEPTH_CALL],
+                            POOL_CALLS - DEPTH_CALL),
+               INTERRUPT);
+    }
+}
+
 /* What answers is not the device: nothing is written to it. */
 static void test_another_device(void)
 {
@@ -269,6 +293,7 @@ int main(void)
     test_failures();
     test_woken_early();
     test_full_queue();
+    test_device_that_is_not_idle();
     test_another_device();
     test_refused_buffer();
     return check_result();

@@ -18,7 +18,9 @@
 struct umakit_device {
     uint32_t id;
     uint32_t version;
+    uint32_t idle_status; /* before START */
     uint32_t status; /* after START */
+    unsigned int early_wakes; /* waits that return while the job still runs */
     uint32_t cleared_status; /* after CLEAR stops a job */
     uint32_t error;
     int wait_result;
@@ -58,7 +60,11 @@ uint32_t umakit_device_read32(umakit_device *fake, uint32_t offset)
     case UMAKIT_MAC_ARRAY_VERSION_OFFSET:
         return fake->version;
     case UMAKIT_MAC_ARRAY_STATUS_OFFSET:
-        return fake->status;
+        if (fake->starts == 0u) {
+            return fake->idle_status;
+        }
+        return fake->is_running && fake->early_wakes > 0u ? UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK
+                                                          : fake->status;
     case UMAKIT_MAC_ARRAY_ERROR_OFFSET:
         return fake->error;
     default:
@@ -74,6 +80,7 @@ void umakit_device_write32(umakit_device *fake, uint32_t offset, uint32_t value)
     if (offset == UMAKIT_MAC_ARRAY_CONTROL_OFFSET) {
         if ((value & UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK) != 0u) {
             fake->is_running = false;
+            fake->idle_status = fake->cleared_status;
             if (fake->starts > 0u) {
                 fake->status = fake->cleared_status;
             }
@@ -124,6 +131,10 @@ int umakit_device_wait(umakit_device *fake, uint32_t timeout_cycles)
 {
     ++fake->waits;
     CHECK(timeout_cycles > 0u);
+    if (fake->early_wakes > 0u && fake->waits <= fake->early_wakes) {
+        return UMAKIT_OK;
+    }
+    fake->early_wakes = 0u;
     if (fake->wait_result == UMAKIT_OK) {
         fake->is_running = false;
     }
@@ -141,6 +152,7 @@ static void set_up(void)
     device = (struct umakit_device){
         .id = UMAKIT_MAC_ARRAY_ID_RESET,
         .version = UMAKIT_MAC_ARRAY_VERSION_RESET,
+        .idle_status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK,
         .cleared_status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK,
         .status = UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK | UMAKIT_MAC_ARRAY_STATUS_DONE_MASK,
         .wait_result = UMAKIT_OK,
@@ -181,6 +193,7 @@ static void test_programming(void)
     expect_clean(3u);
     CHECK_EQUAL(device.starts, 1u);
     CHECK_EQUAL(device.waits, 1u);
+    CHECK_EQUAL(device.status, UMAKIT_MAC_ARRAY_STATUS_IDLE_MASK); /* the line is low */
     expect_value(UMAKIT_MAC_ARRAY_IFMAP_ADDRESS_OFFSET, 0x1000u);
     expect_value(UMAKIT_MAC_ARRAY_WEIGHTS_ADDRESS_OFFSET, 0x2000u);
     expect_value(UMAKIT_MAC_ARRAY_RESULT_ADDRESS_OFFSET, 0x3000u);
@@ -350,9 +363,43 @@ static void test_device_errors(void)
     /* The device went away: all bits read as one. */
     set_up();
     device.status = UINT32_MAX;
+    device.cleared_status = UINT32_MAX;
     device.error = UINT32_MAX;
-    CHECK_EQUAL(call(), UMAKIT_DEVICE_ERROR);
+    CHECK_EQUAL(call(), UMAKIT_STUCK_BUSY);
     expect_clean(3u);
+    /* It fails and does not stop. */
+    set_up();
+    device.status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK | UMAKIT_MAC_ARRAY_STATUS_ERROR_MASK;
+    device.cleared_status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    device.error = UMAKIT_BUS_ERROR;
+    CHECK_EQUAL(call(), UMAKIT_STUCK_BUSY);
+    expect_clean(3u);
+}
+
+/* The processor may wake while the job runs. */
+static void test_woken_early(void)
+{
+    set_up();
+    device.early_wakes = 3u;
+    CHECK_EQUAL(call(), UMAKIT_OK);
+    expect_clean(3u);
+    CHECK_EQUAL(device.waits, 4u);
+    CHECK_EQUAL(device.starts, 1u);
+}
+
+/* A job of a program that ran before a reset of the processor: it is stopped before anything is
+ * programmed, and a device that does not stop is refused. */
+static void test_device_that_is_busy(void)
+{
+    set_up();
+    device.idle_status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    CHECK_EQUAL(call(), UMAKIT_OK);
+    expect_clean(3u);
+    set_up();
+    device.idle_status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    device.cleared_status = UMAKIT_MAC_ARRAY_STATUS_BUSY_MASK;
+    CHECK_EQUAL(call(), UMAKIT_STUCK_BUSY);
+    CHECK_EQUAL(device.maps + device.starts, 0u);
 }
 
 int main(void)
@@ -363,5 +410,7 @@ int main(void)
     test_map_failures();
     test_wait_failures();
     test_device_errors();
+    test_woken_early();
+    test_device_that_is_busy();
     return check_result();
 }

@@ -204,6 +204,7 @@ static void check_result_is_right(void)
     memset(ofmap, 0x55, sizeof(ofmap));
     CHECK_EQUAL(run(), UMAKIT_OK);
     CHECK_EQUAL(wrong_results(), 0u);
+    CHECK_EQUAL(umakit_device_wait(device, 0u), UMAKIT_TIMEOUT); /* the line is low */
 }
 
 static void expect_nothing_mapped(void)
@@ -220,6 +221,36 @@ static void test_results(void)
     set_up();
     check_result_is_right();
     expect_nothing_mapped();
+}
+
+/* Modes that this driver does not use, and an error, as another driver of the same device may
+ * have left them: no calculation starts with them. */
+static void test_modes_of_another_driver(void)
+{
+    set_up();
+    CHECK_EQUAL(load(), UMAKIT_OK);
+    umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET, 1u);
+    CHECK_EQUAL(calculate(), UMAKIT_OK);
+    CHECK_EQUAL(store(), UMAKIT_OK);
+    CHECK_EQUAL(wrong_results(), 0u);
+    umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET,
+                          UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK);
+    umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_ID_OFFSET, 0u); /* an error */
+    CHECK_EQUAL(calculate(), UMAKIT_OK);
+    check_result_is_right();
+}
+
+/* A job of another program runs, because only the processor was reset. */
+static void test_running_job(void)
+{
+    set_up();
+    CHECK_EQUAL(load(), UMAKIT_OK);
+    CHECK_EQUAL(calculate(), UMAKIT_OK);
+    umakit_device_write32(device, UMAKIT_SYSTOLIC_ARRAY_CONTROL_OFFSET,
+                          UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_MASK);
+    CHECK((umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_STATUS_OFFSET) &
+           UMAKIT_SYSTOLIC_ARRAY_STATUS_ARRAY_BUSY_MASK) != 0u);
+    check_result_is_right();
 }
 
 /* Nothing is written to the device before the arguments are known to be sound. */
@@ -399,6 +430,8 @@ int main(void)
 {
     fill_operands();
     test_results();
+    test_modes_of_another_driver();
+    test_running_job();
     test_refusals();
     test_programming_out_of_range();
     test_faults();

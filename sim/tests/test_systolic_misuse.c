@@ -150,6 +150,20 @@ static void test_endless_jobs(void)
     CHECK_EQUAL(READ(ERROR), UMAKIT_OUT_OF_RANGE);
 }
 
+/* A driver that does not know the addition and the accumulator begins with CLEAR. */
+static void test_clear_resets_modes(void)
+{
+    set_up();
+    WRITE(ADD, 1u);
+    WRITE(ACCUMULATE, UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_KEEP_MASK);
+    WRITE(CONTROL, COMMAND(CLEAR) | COMMAND(ARRAY_START));
+    CHECK_EQUAL(READ(ADD), 0u);
+    CHECK_EQUAL(READ(ACCUMULATE), 0u);
+    CHECK_EQUAL(READ(OUTPUT_CHANNELS) != 0u, true); /* other registers stay */
+    CHECK_EQUAL(umakit_device_wait(&array.device, TIMEOUT), UMAKIT_OK);
+    expect_result();
+}
+
 static void test_features_that_are_missing(void)
 {
     struct umakit_systolic_array_config config = good_config();
@@ -210,6 +224,7 @@ int main(void)
 {
     test_misuse();
     test_endless_jobs();
+    test_clear_resets_modes();
     test_features_that_are_missing();
     test_random_programs();
     return check_result();

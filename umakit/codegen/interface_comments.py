@@ -23,6 +23,25 @@ def dma_alignments(backends: Mapping[str, Backend]) -> dict[str, int]:
     }
 
 
+def interface_alignments(program: Program, backends: Mapping[str, Backend]) -> dict[str, int]:
+    """Return the alignment in bytes of inputs and outputs that accelerators read or write.
+
+    The run function checks them, so that a run on a host is refused where one on a board is. What a
+    driver without a simulated device needs is known by its configuration alone.
+    """
+    found = dict.fromkeys([*program.inputs, *program.outputs], 1)
+    for call in program.calls:
+        backend = backends.get(call.target)
+        if backend is None:
+            continue
+        least = LEAST_DMA_ALIGNMENT if is_simulated(backend) else 1
+        alignment = max(least, backend.configuration.dma.alignment)
+        for name in (*call.inputs, *call.outputs):
+            if name in found:
+                found[name] = max(found[name], alignment)
+    return {name: alignment for name, alignment in found.items() if alignment > 1}
+
+
 def dma_constants(program: Program, backends: Mapping[str, Backend]) -> dict[str, int]:
     """Return the alignment in bytes of each constant that an accelerator reads."""
     alignments = dma_alignments(backends)
@@ -49,14 +68,17 @@ def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) 
         kept = "inputs and weights" if values["blob"] else "inputs"
         text += (
             " After any other status than 0 the outputs and the working memory hold nothing of"
-            f" use; the {kept} are unchanged, and another run may start."
+            f" use; the {kept} are unchanged. Another run may start"
+            f"{', except as said next.' if any(map(is_simulated, backends.values())) else '.'}"
         )
-    if any(map(is_simulated, backends.values())):
+    simulated = {b.configuration.device.simulator for b in backends.values() if is_simulated(b)}
+    if simulated:
+        first = ["UMAKIT_STUCK_BUSY", "UMAKIT_TIMEOUT"]
+        first += ["UMAKIT_DMA_STOPPED"] if "systolic_array" in simulated else []
         text += (
             " Positive statuses are of enum umakit_status in umakit/status.h: the driver has told"
-            " the accelerator to stop. After UMAKIT_STUCK_BUSY, UMAKIT_TIMEOUT and"
-            " UMAKIT_DMA_STOPPED reset it first: one that did not stop may still write to the"
-            " memory of the run."
+            f" the accelerator to stop. After {', '.join(first[:-1])} or {first[-1]} reset it"
+            " first: one that did not stop may still write to the memory of the run."
         )
     others = sorted(name for name, backend in backends.items() if not is_simulated(backend))
     if others:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.line_breaks import WIDTH
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.program.descriptions import KernelDescription, TensorDescription
 from umakit.program.program import Role
 from umakit.text.escaping import c_comment
@@ -35,13 +36,16 @@ def kernel_comment(
     for layer, place in layers:
         named = _named_tensors(layer, place, names)
         if place is not None:
-            named.insert(-1, (f"{names[len(named) - 1]} on entry", layer.inputs[place]))
+            on_entry = [each for each in layer.inputs if each.place is None][place]
+            named.insert(-1, (f"{named[-1][0]} on entry", on_entry))
         lines += _layer_lines(layer, named)
         own = [f"{n} {value}" for n, value in layer.parameters.items() if n not in common]
         lines += _filled("; ".join(own), "    ") if own else []
     lines.append("")
     for name, tensor in tensors:
-        lines.append(f"    {name:<{width}}  {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
+        where = "" if tensor.place is None else f", in the scratchpad at {names[tensor.place]}"
+        shape = ", ".join(map(str, tensor.shape))
+        lines.append(f"    {name:<{width}}  {tensor.dtype}[{shape}]{where}")
     if common:
         parameters = [f"{name} {value}" for name, value in common.items()]
         lines += ["", *_filled(f"{'; '.join(parameters)}.")]
@@ -53,9 +57,21 @@ def kernel_comment(
 def _named_tensors(
     layer: KernelDescription, overwritten: int | None, names: Sequence[str]
 ) -> list[tuple[str, TensorDescription]]:
-    """Return the tensors with the names of the function's parameters."""
-    inputs = [each for number, each in enumerate(layer.inputs) if number != overwritten]
-    return list(zip(names, [*inputs, *layer.outputs], strict=False))
+    """Return the tensors with the names of the function's parameters.
+
+    A tensor that is in a scratchpad only has the name of the parameter `NAME_offset`.
+    """
+    names_of_pointers = iter(names)
+    number = 0
+    named = []
+    for tensor in (*layer.inputs, *layer.outputs):
+        if tensor.place is not None:
+            named.append((names[tensor.place].removesuffix("_offset"), tensor))
+            continue
+        if number != overwritten:
+            named.append((next(names_of_pointers), tensor))
+        number += 1
+    return named
 
 
 def _layer_lines(
@@ -68,11 +84,32 @@ def _layer_lines(
     for name, tensor in tensors:
         facts = [] if tensor.role is Role.CONSTANT else [c_comment(tensor.label)]
         if tensor.quantization is not None:
-            scale, zero = tensor.quantization.scale, tensor.quantization.zero_point
-            facts.append(f"scale {scale:.9g}, zero point {zero}")
+            facts.append(_quantization_text(tensor.quantization))
         if facts:
             lines += _filled(f"{name}: {', '.join(facts)}", "    ")
+    for name, quantization in layer.inner.items():
+        text = f"result of {c_comment(name)}: {_quantization_text(quantization)}, not stored"
+        lines += _filled(text, "    ")
+    for name, weights in layer.weights.items():
+        owner = c_comment(f" of {name}") if len(layer.weights) > 1 else ""
+        lines += _filled(f"weights{owner}: {_weights_text(weights)}", "    ")
     return lines
+
+
+def _quantization_text(quantization: Quantization) -> str:
+    return f"scale {quantization.scale:.9g}, zero point {quantization.zero_point}"
+
+
+def _weights_text(weights: WeightsQuantization) -> str:
+    """Return scales and zero points of weights as the model has them."""
+    least, greatest = (f"{scale:.9g}" for scale in weights.scales)
+    scale = f"scale {least}"
+    if least != greatest:
+        scale = f"scales {least} .. {greatest} ({weights.count}, by output channel)"
+    low, high = weights.zero_points
+    zero_point = f"zero point {low}" if low == high else f"zero points {low} .. {high}"
+    subtracted = " (subtracted from the constants)" if low or high else ""
+    return f"{scale}, {zero_point}{subtracted}"
 
 
 def _filled(text: str, indentation: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from umakit.codegen.driver_arguments import Argument, named_arguments
 from umakit.codegen.driver_headers import DriverHeaders
 from umakit.codegen.expressions import COMMA, UNARY, ExpressionPrinter, dtype
 from umakit.codegen.integer_ranges import IntegerRanges
-from umakit.codegen.kernel_statements import takes_address
+from umakit.codegen.kernel_statements import scalars
 from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.signed_sums import with_signed_sums
@@ -42,6 +42,14 @@ AXES = {
     "rx": "kernel_column",
 }
 """Loop variables of TVM's tensor operators, by their names there."""
+
+SCRATCH = {
+    "pad_temp": "padded_data",
+    "conv2d_nchw_intermediate": "sums",
+    "conv2d_nhwc_intermediate": "sums",
+    "matmul_intermediate": "sums",
+}
+"""Working memory of TVM's tensor operators, by its names there."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ def print_kernel(
     overwritten: int | None = None,
     headers: DriverHeaders = NO_HEADERS,
     constants: Mapping[int, Elements] | None = None,
+    inputs: Mapping[int, str] | None = None,
 ) -> KernelSource:
     """Print a kernel.
 
@@ -87,28 +96,50 @@ def print_kernel(
         headers: the driver's headers, which name the arguments of driver calls.
         constants: the elements of inputs that are the same constants in all calls, by the input's
             index; they show that arithmetic cannot overflow.
+        inputs: names of inputs by their index; others are called `input` and a number.
 
     Raises:
         LoweringError: the kernel contains a TIR construct that cannot be printed as C.
     """
     kernel, ranges, wrapping_sums = with_signed_sums(kernel, constants)
     expressions = ExpressionPrinter(kernel.name, replace_call_extern, ranges)
-    printer = _StatementPrinter(kernel, expressions, overwritten, headers, wrapping_sums)
+    printer = _StatementPrinter(
+        kernel, expressions, overwritten, headers, wrapping_sums, inputs or {}
+    )
     for node in kernel.body:
         if isinstance(node, DriverCall):
             printer.print_driver_call(node)
         else:
             printer.print(node)
     if kernel.returns_status and not isinstance(kernel.body[-1], tirx.Return):
-        printer.line("return 0;")
+        printer.print_end()
     return KernelSource(
         tuple(printer.parameters),
-        "".join([*printer.enumerators(), *printer.unused_parameters(), *printer.lines]),
+        "".join([*printer.beginning(), *printer.lines]),
         kernel.returns_status,
         frozenset(printer.expressions.helpers),
         frozenset(printer.expressions.headers),
         printer.wraps,
     )
+
+
+@dataclass(frozen=True)
+class _CheckedCall:
+    """A driver call that was printed, with the check of its status.
+
+    Attributes:
+        call: text of the call, which the backend's hook may have chosen.
+        function: C function of the driver.
+        arguments: of the call.
+        start: number of the first line.
+        end: number of the line behind the last one.
+    """
+
+    call: str
+    function: str
+    arguments: Sequence[Argument]
+    start: int
+    end: int
 
 
 class _StatementPrinter:
@@ -119,6 +150,7 @@ class _StatementPrinter:
         overwritten: int | None,
         headers: DriverHeaders,
         wrapping_sums: frozenset[Any],
+        names: Mapping[int, str],
     ) -> None:
         self._headers = headers
         self.expressions = expressions
@@ -127,7 +159,7 @@ class _StatementPrinter:
         self.lines: list[str] = []
         self._depth = 1
         self._value_names = ValueNames(kernel.statements, self._known_name, expressions.is_data)
-        self._scalars = _scalars(kernel.statements)
+        self._scalars = scalars(kernel.statements)
         self._undefined: list[Any] = []
         # Named by their part, not by the network's tensors: equal kernels get equal text. Kernels
         # of our own name what they are given.
@@ -138,23 +170,33 @@ class _StatementPrinter:
         self._status: str | None = None
         if kernel.calls_driver:
             self._status = self.expressions.own_name("status")
-            self.lines.append(f"{INDENT}int32_t {self._status};\n\n")
+        self._checks = 0
+        self._last_call: _CheckedCall | None = None
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
+        wanted = {p: names[n] for n, p in enumerate(kernel.inputs) if n in names}
         self.parameters = [
-            *self._pointers(inputs, "input", "const "),
+            *self._pointers(inputs, "input", "const ", wanted),
             *self._pointers(kernel.outputs, "output"),
-            *self._pointers(kernel.scratch, "scratch"),
+            *self._pointers(kernel.scratch, "scratch", names=_scratch_names(kernel)),
         ]
         if overwritten is not None:
             self.expressions.alias(kernel.inputs[overwritten].variable, kernel.outputs[0].variable)
 
     def _pointers(
-        self, parameters: Sequence[Parameter], part: str, qualifier: str = ""
+        self,
+        parameters: Sequence[Parameter],
+        part: str,
+        qualifier: str = "",
+        names: Mapping[Parameter, str] | None = None,
     ) -> list[str]:
-        """Return declarations of parameters named `part` or, if there are several, `part_0`, ..."""
+        """Return declarations of parameters named `part` or, if there are several, `part_0`, ...
+
+        Those in `names` have the name there.
+        """
         declarations = []
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
+            wanted = (names or {}).get(parameter, wanted)
             if self._keeps_names:
                 # FuseTIR calls what a fused function computes last an intermediate.
                 wanted = str(parameter.variable.name).removesuffix("_intermediate")
@@ -170,26 +212,31 @@ class _StatementPrinter:
             )
         return declarations
 
-    def enumerators(self) -> list[str]:
-        """Return the declaration of named constants, if there are any."""
-        constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
-        if not constants:
-            return []
-        return [wrapped(f"{INDENT}enum {{ {', '.join(constants)} }};") + "\n"]
+    def beginning(self) -> list[str]:
+        """Return what stands before all printed lines; all of them must be printed.
 
-    def unused_parameters(self) -> list[str]:
-        """Return statements that mark unused parameters as intended."""
+        These are the declaration of named constants, statements that mark unused parameters as
+        intended, and the declaration of the status.
+        """
+        constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
+        enumerators = [wrapped(f"{INDENT}enum {{ {', '.join(constants)} }};") + "\n"]
         body = "".join(self.lines)
         names = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
-        return [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
+        unused = [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
+        status = [f"{INDENT}int32_t {self._status};\n\n"]
+        return [*(enumerators if constants else []), *unused, *(status if self._checks else [])]
 
     def line(self, text: str) -> None:
         """Print a line of C, behind a comment if arithmetic of it could overflow."""
+        self._comment_overflow()
+        self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
+
+    def _comment_overflow(self) -> None:
+        """Print a comment if arithmetic in the texts that were made last could overflow."""
         wrapping, self.expressions.wrapping = self.expressions.wrapping, []
         if wrapping:
             self.wraps = True
             self.lines.append(f"{INDENT * self._depth}{overflow_comment(wrapping)}\n")
-        self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
 
     def print_driver_call(self, node: DriverCall) -> None:
         """Print a driver call with named operands."""
@@ -209,17 +256,35 @@ class _StatementPrinter:
 
     def _checked_call(self, function: str, arguments: Sequence[Argument]) -> None:
         """Print a driver call and a return of its status if that is not zero."""
-        plain = [argument.text for argument in arguments]
-        call = self.expressions.external_call(function, plain)
-        if call == f"{function}({', '.join(plain)})":
-            parameters = self._headers.parameters(function, len(arguments))
-            start = f"{INDENT * self._depth}{self._status} = {function}("
-            self.lines.append(wrapped_call(start, named_arguments(arguments, parameters)) + "\n")
-        else:  # the backend's own text
-            self.line(f"{self._status} = {call};")
+        self._comment_overflow()
+        first = len(self.lines)
+        call = self.expressions.external_call(function, [item.text for item in arguments])
+        self._call(f"{self._status} = ", call, function, arguments)
         self.line(f"if ({self._status} != 0) {{")
         self.line(f"{INDENT}return {self._status};")
         self.line("}")
+        self._checks += 1
+        if self._depth == 1:
+            self._last_call = _CheckedCall(call, function, arguments, first, len(self.lines))
+
+    def _call(self, start: str, call: str, function: str, arguments: Sequence[Argument]) -> None:
+        """Print a driver call behind the start of a statement."""
+        if call == f"{function}({', '.join(item.text for item in arguments)})":
+            parameters = self._headers.parameters(function, len(arguments))
+            start = f"{INDENT * self._depth}{start}{function}("
+            self.lines.append(wrapped_call(start, named_arguments(arguments, parameters)) + "\n")
+        else:  # the backend's own text
+            self.line(f"{start}{call};")
+
+    def print_end(self) -> None:
+        """Print the return of 0, or of the last driver call's status if nothing comes after it."""
+        last = self._last_call
+        if last is None or last.end != len(self.lines):
+            self.line("return 0;")
+            return
+        del self.lines[last.start :]
+        self._checks -= 1
+        self._call("return ", last.call, last.function, last.arguments)
 
     def print(self, statement: tvm_api.Stmt) -> None:
         kind = type(statement).__name__
@@ -360,14 +425,9 @@ class _StatementPrinter:
         self.line("continue;")
 
 
-def _scalars(statements: Sequence[Any]) -> set[Any]:
-    """Return the local buffers of one element that are only accessed by element."""
-    body = list(statements)
-    viewed = [view.data for view in tvm_api.collect(body, tirx.DeclBuffer)]
-    calls = [c for c in tvm_api.collect(body, tvm_api.Call) if takes_address(c)]
-    excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
-    allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
-    return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}
+def _scratch_names(kernel: Kernel) -> dict[Parameter, str]:
+    names = {parameter: SCRATCH.get(str(parameter.variable.name)) for parameter in kernel.scratch}
+    return {parameter: name for parameter, name in names.items() if name is not None}
 
 
 def _is_integer(expression: tvm_api.PrimExpr) -> bool:

@@ -186,3 +186,13 @@ def takes_address(call: tvm_api.Call) -> bool:
     """Whether a call makes a pointer to a buffer or to one of its elements."""
     name = str(getattr(call.op, "name", ""))
     return name.endswith(("buffer_data", "address_of", "tvm_access_ptr"))
+
+
+def scalars(statements: Sequence[Any]) -> set[Any]:
+    """Return the local buffers of one element that are only accessed by element."""
+    body = list(statements)
+    viewed = [view.data for view in tvm_api.collect(body, tirx.DeclBuffer)]
+    calls = [c for c in tvm_api.collect(body, tvm_api.Call) if takes_address(c)]
+    excluded = {buffer for node in (*viewed, *calls) for buffer in tvm_api.buffers_in(node)}
+    allocated = {statement.buffer for statement in tvm_api.collect(body, tirx.AllocBuffer)}
+    return {b for b in allocated - excluded if tvm_api.buffer_shape(b) == (1,)}

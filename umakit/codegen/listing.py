@@ -25,12 +25,14 @@ class Use:
         part: name of the parameter, for example `weights`.
         kernel: the layer's kernel; None for a copy.
         operators: names of the layer's operators in Relax.
+        layout: axes of the weights of a layer in floating point, for example `OIHW`.
     """
 
     label: str
     part: str
     kernel: Kernel | None
     operators: tuple[str, ...] = ()
+    layout: str = ""
 
 
 def uses_of_constants(program: Program) -> dict[str, list[Use]]:
@@ -42,7 +44,8 @@ def uses_of_constants(program: Program) -> dict[str, list[Use]]:
             if name in uses:
                 keeps = kernel is not None and kernel.keeps_names
                 part = kernel.inputs[number].own_name if kernel is not None and keeps else ""
-                uses[name].append(Use(call.label, part, kernel, call.operators))
+                layout = str(call.attributes.get("weights_layout", ""))
+                uses[name].append(Use(call.label, part, kernel, call.operators, layout))
     return uses
 
 
@@ -75,6 +78,11 @@ def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
         return []
     if use.part == "weights" and use.kernel.weights_layout:
         return [f"layout {use.kernel.weights_layout}"]
+    of_float = not use.part and tensor.label.startswith("weights of ")
+    if of_float and len(tensor.shape) == len(use.layout):
+        return [f"layout {use.layout}"]
+    if of_float and "matmul" in use.operators and len(tensor.shape) == 2:
+        return ["layout IO"]
     if use.part in ("multipliers", "shifts"):
         return ["one for all channels" if tensor.elements == 1 else "one for each output channel"]
     if use.part == "bias" and use.kernel.bias_has_zero_point:
@@ -126,6 +134,33 @@ RIGHT = (True, False, False, False, False, False, True, True)
 """Columns whose cells stand on the right."""
 
 
+def terms(
+    functions: Sequence[str], memories: Sequence[str], scratchpads: Sequence[str]
+) -> list[str]:
+    """Return lines that define what the table and the code below it call functions and offsets.
+
+    Args:
+        functions: name of the C function of each call; empty for a copy.
+        memories: names of the pools and the weights blob in which the caller's pointers lead to.
+        scratchpads: names of memories that only accelerators reach.
+    """
+    sentences = []
+    named = [function for function in functions if function]
+    if len(set(named)) < len(named):
+        sentences.append("A function of several layers is named after operators and result.")
+    offsets = []
+    if memories:
+        offsets.append(f"NAME_OFFSET from the start of {' or '.join(memories)}")
+    if scratchpads:
+        offsets.append(
+            f"NAME_LOCAL_OFFSET and a parameter NAME_offset from the start of "
+            f"{' or '.join(scratchpads)}, which only the accelerator reaches"
+        )
+    if offsets:
+        sentences.append(f"Offsets of tensors are in bytes: {'; '.join(offsets)}.")
+    return [line for text in sentences for line in textwrap.wrap(text, WIDTH - len(" * "))]
+
+
 def _padded(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
@@ -136,9 +171,9 @@ def _cell(name: str) -> str:
 
 def _shapes(program: Program, call: KernelCall) -> str:
     """Return the shapes of operands and results, for example `1x8x8x3 -> 1x8x8x16`."""
-    tensors = [program.tensors[name] for name in call.inputs]
+    tensors = [tensor for tensor, _ in program.operands_of(call)]
     given = [tensor for tensor in tensors if tensor.role is not Role.CONSTANT] or tensors
-    result = [program.tensors[name] for name in call.outputs]
+    result = [tensor for tensor, _ in program.results_of(call)]
     ends = (", ".join(map(_shape, dict.fromkeys(t.shape for t in end))) for end in (given, result))
     return " -> ".join(ends)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,17 @@ from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
-from umakit.codegen.interface_comments import dma_alignments, dma_constants, failure_comment
+from umakit.codegen.interface_comments import (
+    dma_alignments,
+    dma_constants,
+    failure_comment,
+    interface_alignments,
+)
 from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
-from umakit.codegen.listing import constant_comment, table_of_layers, uses_of_constants
+from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
-from umakit.codegen.shared_kernels import KernelUse, kernel_use, print_kernels
+from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
     HEADER_SIZE,
@@ -37,7 +42,7 @@ from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import PLACE
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
-from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, symbol_part, unique
+from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, unique
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -94,6 +99,9 @@ def common_values(
     prefix = interface_prefix(program.name)
     inputs = [tensor_view(program.tensors[name]) for name in program.inputs]
     outputs = [tensor_view(program.tensors[name]) for name in program.outputs]
+    alignments = interface_alignments(program, backends)
+    for tensor in inputs + outputs:
+        tensor["alignment"] = alignments.get(tensor["name"], 1)
     c_names = {tensor["label"]: tensor["name"] for tensor in outputs}
     for tensor in inputs:
         tensor["next_name"] = c_names.get(tensor["next_state"], "")
@@ -112,7 +120,12 @@ def common_values(
         "large_object": _large_object(program, plan, layout),
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
+        "backends_used": bool(backends),
         "dma_alignments": dma_alignments(backends),
+        "aligned_tensors": {
+            alignment: [name for name, each in alignments.items() if each == alignment]
+            for alignment in sorted(set(alignments.values()))
+        },
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
         "index_out_of_range": INDEX_OUT_OF_RANGE,
@@ -229,6 +242,7 @@ def generate_code(
             steps=steps,
             places=printer.places,
             layers=table_of_layers(program, functions, prefix),
+            terms=terms(functions, *_memories(printer.places, plan)),
             pointers=pointers + (["weights"] if layout else []),
             uses_status=any(step["checked"] for step in steps),
             has_device_status=any(is_simulated(backend) for backend in backends.values()),
@@ -245,6 +259,13 @@ def generate_code(
         **{**values, "blob": {**values["blob"], "identity": list(identity)}},
     )
     return GeneratedCode(sources, functions, weights_blob(program, layout, identity), locked)
+
+
+def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:
+    """Return names of memories: of those that the caller supplies, and of scratchpads."""
+    scratchpads = {each.pool.name for each in plan.pools if each.pool.by_offset}
+    supplied = [name for name in places if name not in scratchpads]
+    return supplied, [name for name in places if name in scratchpads]
 
 
 def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
@@ -304,10 +325,9 @@ def _print_kernels(
     taken = {*INTERFACE_NAMES, *(name.lower() for name in program.constants)}
     definitions: list[str] = []
     symbols: dict[KernelUse, KernelSymbol] = {}
-    # The first layer of a use comes last here, so that it names the kernel.
-    layers = {kernel_use(c, plan): c.symbol for c in reversed(program.calls) if c.kernel}
     for source, uses in print_kernels(program, plan, backends, constants_are_known):
-        name = unique(f"{layers[uses[0]] or symbol_part(uses[0].kernel)}_kernel", taken)
+        calls = [c for c in program.calls if c.kernel and kernel_use(c, plan) in uses]
+        name = unique(f"{kernel_name(program, calls)}_kernel", taken)
         symbol = KernelSymbol(f"{prefix}_{name}", source)
         definitions.append(source.definition(symbol.name))
         symbols |= dict.fromkeys(uses, symbol)

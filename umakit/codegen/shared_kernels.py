@@ -15,8 +15,10 @@ from umakit.lower.index_ranges import Elements
 from umakit.memory.plan import MemoryPlan
 from umakit.memory.sharing import taken_over
 from umakit.program.program import KernelCall, Program, Role
+from umakit.program.symbols import room
 from umakit.registration.backend import Backend
 from umakit.registration.code import call_replacement
+from umakit.text.names import cut, symbol_part
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,25 @@ class KernelUse:
 def kernel_use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
     """Return what a call uses of a kernel."""
     return KernelUse(call.kernel, taken_over(call, plan.shared))
+
+
+def kernel_name(program: Program, calls: Sequence[KernelCall]) -> str:
+    """Return a name of a kernel: its layer's; of a kernel of several layers operators and result.
+
+    For example `add_relu_16x8x8`, without the number of images if that is 1.
+
+    Args:
+        program: the straight-line program.
+        calls: all calls of the kernel.
+    """
+    first = calls[0]
+    if len(calls) == 1 or not first.operators:
+        return first.symbol or symbol_part(first.kernel)
+    operators = "_".join(symbol_part(name.rpartition(".")[2]) for name in first.operators)
+    result, _ = program.results_of(first)[0]
+    sizes = result.shape[1:] if result.shape[:1] == (1,) else result.shape
+    name = f"{operators}_{'x'.join(map(str, sizes))}".rstrip("_")
+    return cut(name, name, room(program.name) - len("_kernel_2"))
 
 
 def print_kernels(
@@ -57,13 +78,18 @@ def print_kernels(
     headers = {name: driver_headers(backend) for name, backend in backends.items()}
     shared: dict[object, tuple[KernelSource, list[KernelUse]]] = {}
     for use in calls:
-        source = _printed(program, use, backends, headers, {})
+        source = _printed(program, use, backends, headers, {}, {})
         shared.setdefault((source.parameters, source.body), (source, []))[1].append(use)
     printed = []
     for source, uses in shared.values():
-        if source.wraps and constants_are_known:
-            known = _constant_elements(program, [call for use in uses for call in calls[use]])
-            source = _printed(program, uses[0], backends, headers, known) if known else source
+        users = [call for use in uses for call in calls[use]]
+        ranges = _constant_elements(program, users) if source.wraps and constants_are_known else {}
+        backend = backends.get(program.kernels[uses[0].kernel].target)
+        # A hook sees the names of operands, which stay what they are.
+        plain = len(uses) == 1 and call_replacement(backend) is None
+        names = _operand_names(program, users, uses[0].overwritten) if plain else {}
+        if ranges or names:
+            source = _printed(program, uses[0], backends, headers, ranges, names)
         printed.append((source, uses))
     return printed
 
@@ -74,11 +100,33 @@ def _printed(
     backends: Mapping[str, Backend],
     headers: Mapping[str, DriverHeaders],
     constants: Mapping[int, Elements],
+    inputs: Mapping[int, str],
 ) -> KernelSource:
     kernel = program.kernels[use.kernel]
     hook = call_replacement(backends.get(kernel.target))
     names = headers.get(kernel.target, NO_HEADERS)
-    return print_kernel(kernel, hook, use.overwritten, names, constants)
+    return print_kernel(kernel, hook, use.overwritten, names, constants, inputs)
+
+
+def _operand_names(
+    program: Program, calls: Sequence[KernelCall], overwritten: int | None
+) -> dict[int, str]:
+    """Return names of inputs by index, after the roles that constants have in all calls.
+
+    Equal kernels are found before: names of operands never make two functions of one.
+    """
+    first = calls[0]
+    roles = dict(first.roles)
+    if not roles or first.residents or any(call.roles != roles for call in calls):
+        return {}
+    if len(set(roles.values())) < len(roles):
+        return {}
+    unnamed = [n for n in range(len(first.inputs)) if n not in roles and n != overwritten]
+    if len(unnamed) > 1 or any(
+        program.tensors[first.inputs[n]].role is Role.CONSTANT for n in unnamed
+    ):
+        return {}
+    return roles | dict.fromkeys(unnamed, "data")
 
 
 def _constant_elements(program: Program, calls: Sequence[KernelCall]) -> dict[int, Elements]:

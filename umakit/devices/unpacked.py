@@ -41,7 +41,9 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     count, _, batches = check_inputs(description["inputs"], inputs)
     if count != 1:
         raise InputError(f"the inputs hold {count} inferences, this interface runs one")
-    arrays = [batch[0] for batch in batches]
+    arrays = [
+        _copied(batch[0], item) for item, batch in zip(description["inputs"], batches, strict=True)
+    ]
     with temporary_folder("umakit-unpacked-") as temporary:
         shared = temporary / "library.so"
         sources, flags = library_sources(library), ["-shared", "-fPIC"]
@@ -49,9 +51,7 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
         binary = ctypes.CDLL(str(shared))
         function = getattr(binary, f"{interface}_run_unpacked")
         function.restype = ctypes.c_int32
-        outputs = {
-            item["name"]: np.empty(item["shape"], item["dtype"]) for item in description["outputs"]
-        }
+        outputs = {item["name"]: _empty(item) for item in description["outputs"]}
         kept = [_aligned_memory(p["used_bytes"], p["alignment_bytes"]) for p in memory["pools"]]
         pointers = [array.ctypes.data for array in (*arrays, *outputs.values())]
         if description["weights"] == "blob":
@@ -72,6 +72,20 @@ def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
     function.restype = ctypes.c_char_p
     text: bytes = function(ctypes.c_int32(status))
     return text.decode("utf-8")
+
+
+def _empty(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Return an array for a tensor of the interface, at a multiple of its alignment."""
+    memory = _aligned_memory(tensor["size_bytes"], max(16, tensor.get("alignment_bytes", 1)))
+    array: npt.NDArray[Any] = memory.view(tensor["dtype"]).reshape(tensor["shape"])
+    return array
+
+
+def _copied(array: npt.NDArray[Any], tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Return a copy of an input at a multiple of its alignment."""
+    copy = _empty(tensor)
+    copy[...] = array
+    return copy
 
 
 def _aligned_memory(size: int, alignment: int) -> npt.NDArray[np.uint8]:

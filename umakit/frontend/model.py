@@ -44,6 +44,21 @@ class Quantization:
 
 
 @dataclass(frozen=True)
+class WeightsQuantization:
+    """Scales and zero points of a layer's weights: `real = scale * (integer - zero_point)`.
+
+    Attributes:
+        scales: the least and the greatest.
+        zero_points: the least and the greatest. They are subtracted from the program's constants.
+        count: number of scales: 1, or one by output channel.
+    """
+
+    scales: tuple[float, float]
+    zero_points: tuple[int, int]
+    count: int
+
+
+@dataclass(frozen=True)
 class TensorSpecification:
     """Name (as in the user's model), shape and dtype of an input or output.
 
@@ -77,6 +92,8 @@ class Model:
         path: path of the model file; empty for an object.
         quantizations: scales and zero points of the results of quantized nodes with one scale, by
             name of the node; empty before quantized operators have become integer operators.
+        weights: scales and zero points of the weights of quantized layers, by name of the node that
+            yields the layer's result; empty likewise.
     """
 
     name: str
@@ -89,6 +106,7 @@ class Model:
     semantics: QuantizedSemantics = QuantizedSemantics.REALS
     path: str = ""
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+    weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
 
 
 MOST_ELEMENTS = 2**31 - 1

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from umakit.codegen.driver_names import is_simulated
+from umakit.codegen.interface_comments import interface_alignments
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
@@ -44,6 +45,7 @@ def describe(
         backends: backends that the program runs on, by target name.
         code: the generated code.
     """
+    alignments = interface_alignments(program, backends)
     return {
         "version": MODEL_LIBRARY_FORMAT_VERSION,
         "modules": {program.name: _module(program, plan, backends, code)},
@@ -53,8 +55,8 @@ def describe(
             "interface": interface_prefix(program.name),
             "model_sha256": program.fingerprint or _content_hash(program, code),
             "weights": "blob" if code.weights is not None else "c",
-            "inputs": [_tensor(program.tensors[name]) for name in program.inputs],
-            "outputs": [_tensor(program.tensors[name]) for name in program.outputs],
+            "inputs": [_tensor(program.tensors[name], alignments) for name in program.inputs],
+            "outputs": [_tensor(program.tensors[name], alignments) for name in program.outputs],
             "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
             "memory": _memory(program, plan),
             "tilings": _tilings(program),
@@ -95,7 +97,7 @@ def _content_hash(program: Program, code: GeneratedCode) -> str:
     return digest.hexdigest()
 
 
-def _tensor(tensor: Tensor) -> dict[str, Any]:
+def _tensor(tensor: Tensor, alignments: Mapping[str, int]) -> dict[str, Any]:
     view: dict[str, Any] = {
         "name": tensor.label,
         "c_name": tensor.name,
@@ -103,6 +105,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
         "dtype": tensor.dtype,
         "size_bytes": tensor.size,
     }
+    if tensor.name in alignments:
+        view["alignment_bytes"] = alignments[tensor.name]
     if tensor.quantization:
         view["scale"] = tensor.quantization.scale
         view["zero_point"] = tensor.quantization.zero_point

@@ -143,6 +143,7 @@ def write_library(
         "layers": program.calls,
         "requirements": device_requirements(
             [name for name, kind in simulated_as.items() if kind == "systolic_array"],
+            program,
             backends,
             metadata,
         ),
@@ -158,6 +159,12 @@ def write_library(
             if source.endswith(CXX_SUFFIXES)
         ),
         "has_simulator": bool(roles.simulator),
+        "board_sources": [
+            *roles.model,
+            *roles.static_workspace,
+            *roles.status,
+            *(source for driver in roles.drivers.values() for source in driver),
+        ],
         "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
         "has_large": any(map(is_large, program.constants.values())),
@@ -170,6 +177,7 @@ def write_library(
             f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8")
             for name in (PLATFORM_HEADER, HOSTED_PLATFORM)
         },
+        **(_board_files() if roles.simulator else {}),
         LICENSE: RUNTIME.with_name(LICENSE).read_text(encoding="utf-8"),
         NOTICE: render("library/NOTICE.j2", **values),
         "README.md": render("library/README.md.j2", **values),
@@ -356,6 +364,12 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
             scratchpad=next(iter(backend.configuration.scratchpads), None),
         )
     return files
+
+
+def _board_files() -> dict[str, str]:
+    """Return the device of a board, which no build of a library compiles by itself."""
+    folder = sim.source_directory()
+    return {path: (folder / path).read_text(encoding="utf-8") for path in sim.BOARD_SOURCES}
 
 
 def _c_files(files: Iterable[str]) -> list[str]:

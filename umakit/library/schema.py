@@ -62,6 +62,7 @@ class TensorView(Section):
     """An input or output.
 
     Attributes:
+        alignment_bytes: of its address, because an accelerator reads or writes it.
         next_state: of an input that is a state: the name of the output whose value it has in the
             next inference. In the first inference all its elements are `zero_point`, or 0.
     """
@@ -71,6 +72,7 @@ class TensorView(Section):
     shape: Annotated[list[Extent], Field(max_length=MOST_AXES)]
     dtype: Dtype
     size_bytes: Count
+    alignment_bytes: Alignment = 1
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     zero_point: Annotated[int, Field(ge=-(2**31), lt=2**32)] = 0
     next_state: Text = ""

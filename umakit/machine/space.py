@@ -69,6 +69,11 @@ def refusal(layer: Layer, machine: TileMachine) -> str:
     return ""
 
 
+def accumulator_bytes(tiles: Tiles, machine: TileMachine) -> int:
+    """Return the bytes of accumulator memory that a tile of a convolution requires."""
+    return machine.sums(tiles.largest, tiles.extents[INPUT_CHANNELS])
+
+
 def dataflows_of(layer: Layer, machine: TileMachine) -> tuple[Dataflow, ...]:
     """Return the dataflows to try for a layer; only one for pools, which do not use the array."""
     if layer.is_pool:

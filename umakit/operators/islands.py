@@ -85,6 +85,7 @@ class Network:
         means_reals: whether the model defines its results in real arithmetic, so that biases may
             be real numbers.
         rounded_biases: names of layers whose real biases became integers; derivations append.
+        weights: of layers, by name of the node that yields the layer's result; derivations add.
     """
 
     builder: tvm_api.BlockBuilder
@@ -93,6 +94,7 @@ class Network:
     within_nodes: bool = False
     means_reals: bool = False
     rounded_biases: list[str] = field(default_factory=list)
+    weights: dict[str, Weights] = field(default_factory=dict)
 
     def scale(self, call: tvm_api.Expr, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call.

@@ -103,12 +103,12 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
             """An exponential with the fractional bits of the sum."""
             return header_call("divide_by_power_of_two", exponential(i), SUM_INTEGER_BITS)
 
-        scale, right = tirx.Var("scale", "int32"), tirx.Var("right", "int32")
+        reciprocal, shift = tirx.Var("reciprocal", "int32"), tirx.Var("shift", "int32")
 
         def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-            product = header_call("high_product", scale, exponential(i))
+            product = header_call("high_product", reciprocal, exponential(i))
             statements, probability = bound(
-                "probability", header_call("divide_by_power_of_two", product, right)
+                "probability", header_call("divide_by_power_of_two", product, shift)
             )
             return sequence(*statements, store_shifted(
                 output, place(i), probability, parameters.output_zero_point, parameters
@@ -123,8 +123,8 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
             tirx.AllocBuffer(total),
             set_to(total, zero, zero),
             loop("i", length, lambda i: add_to(total, zero, rounded(i))),
-            tirx.Bind(scale, header_call("reciprocal", int32(total[zero]))),
-            tirx.Bind(right, int32(SUM_INTEGER_BITS + 31 - bits) - header_call(
+            tirx.Bind(reciprocal, header_call("reciprocal", int32(total[zero]))),
+            tirx.Bind(shift, int32(SUM_INTEGER_BITS + 31 - bits) - header_call(
                 "leading_zeros", int32(total[zero])
             )),
             loop("i", length, store),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,20 +76,26 @@ class Weights:
     """A constant integer tensor whose scale may differ from element to element.
 
     Attributes:
-        integers: the values.
+        integers: the values, less their zero points.
         scales: float32, of the same shape.
+        model_scales: as the model has them, one or one by output channel; None if it has none.
+        model_zero_points: likewise.
     """
 
     integers: Array
     scales: Array
+    model_scales: Array | None = None
+    model_zero_points: Array | None = None
 
     def transposed(self, order: list[int]) -> Weights:
         """Return the weights with their axes in another order."""
-        return Weights(self.integers.transpose(order), self.scales.transpose(order))
+        integers, scales = (array.transpose(order) for array in (self.integers, self.scales))
+        return replace(self, integers=integers, scales=scales)
 
     def reshaped(self, shape: tuple[int, ...]) -> Weights:
         """Return the weights with another shape."""
-        return Weights(self.integers.reshape(shape), self.scales.reshape(shape))
+        integers, scales = (array.reshape(shape) for array in (self.integers, self.scales))
+        return replace(self, integers=integers, scales=scales)
 
     def channel_scales(self) -> Array:
         """The scales along axis 0, as float32[1] if all are equal.
@@ -174,7 +180,8 @@ def dequantized_weights(
             raise NoIntegerForm("the weights have a zero point other than 0")
         at = extents if zero_point.size > 1 else [1] * integers.ndim
         integers = _without_zero_point(integers, zero_point.reshape(at))
-    return Weights(_signed(integers), np.broadcast_to(scale.reshape(extents), integers.shape))
+    scales = np.broadcast_to(scale.reshape(extents), integers.shape)
+    return Weights(_signed(integers), scales, scale.reshape(-1), zero_point.reshape(-1))
 
 
 def _without_zero_point(integers: Array, zero_point: Array) -> Array:

@@ -21,6 +21,7 @@ from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
+from umakit.partition.window_attributes import window_attributes
 from umakit.registration.backend import Backend, PassPhase, Pattern
 from umakit.registration.code import raised
 
@@ -177,6 +178,7 @@ def _placement(
         macs=multiply_accumulates(operator, call, variable),
         shape=tvm_api.static_type_shape(first) or (),
         dtype=tvm_api.type_dtype(first),
+        attributes=window_attributes(call),
     )
 
 

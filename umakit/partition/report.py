@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 CPU = "cpu"
 
@@ -27,6 +28,7 @@ class OperatorPlacement:
         dtype: dtype of its first output.
         last: the node whose result it computes, if that is a later one than `name`, such as the
             QuantizeLinear behind a Conv; empty for the same node.
+        attributes: strides, padding and so on of a convolution or pool of Relax, by name.
     """
 
     operator: str
@@ -37,6 +39,7 @@ class OperatorPlacement:
     shape: tuple[int, ...]
     dtype: str
     last: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def yields(self) -> str:

@@ -15,6 +15,7 @@ from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
 from umakit.lower import Lowered
 from umakit.lower.parameters import Parameter
+from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import LayerSymbols
@@ -57,7 +58,7 @@ class _Builder:
         self._values: dict[Any, Any] = {}
         self._calls: list[KernelCall] = []
         self._quantizations: dict[str, Quantization] = {}
-        self._symbols = LayerSymbols(model.name)
+        self._symbols = LayerSymbols(model.name, self._layer_names())
 
     def build(self) -> Program:
         main = self._lowered.main
@@ -89,6 +90,16 @@ class _Builder:
             notices=self._model.notices,
             quantizations=self._quantizations,
         )
+
+    def _layer_names(self) -> Iterable[str]:
+        """Yield the name of each layer."""
+        for binding in tvm_api.bindings_of(self._lowered.main):
+            value = binding.value
+            if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) == "call_tir":
+                yield self._layer_name(value)
+
+    def _layer_name(self, call: tvm_api.Call) -> str:
+        return self._report.main_name(tvm_api.rows_of(call)) or str(call.args[0].name_hint)
 
     def _declare(
         self, specification: TensorSpecification, role: Role, pool: str = "", name: str = ""
@@ -167,14 +178,16 @@ class _Builder:
         numbers = tvm_api.rows_of(call)
         rows = [self._report.placements[row] for row in numbers]
         label = self._report.label(numbers) or kernel.name
-        layer = self._symbols.layer(self._report.main_name(numbers) or kernel.name)
-        arguments = []
+        layer = self._symbols.layer(self._layer_name(call))
+        arguments: list[str] = []
+        roles: dict[int, str] = {}
         for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
             value = self._value(argument)
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
                 part = part or self._lowered.roles.role(numbers, value)
                 value = self._constant(value, layer, label, part)
+                roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
             arguments.append(value)
         fields = tvm_api.tuple_fields(call.ty_args[0])
         results = []
@@ -192,6 +205,7 @@ class _Builder:
             part += "_local" if parameter.pool else ""
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
+        attributes = [row.attributes for row in rows if row.attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
@@ -204,6 +218,18 @@ class _Builder:
                 numbers,
                 tuple(dict.fromkeys(row.operator for row in rows)),
                 symbol=layer,
+                weights={
+                    row.name: self._model.weights[row.yields]
+                    for row in rows
+                    if row.yields in self._model.weights
+                },
+                attributes=attributes[0] if len(attributes) == 1 else {},
+                roles=roles,
+                inner={
+                    row.name: self._model.quantizations[row.yields]
+                    for row in rows[:-1]
+                    if row.yields in self._model.quantizations and row.yields != rows[-1].yields
+                },
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]

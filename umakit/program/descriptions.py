@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from umakit.frontend.model import Quantization
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.machine.tiles import IMAGES, SINGULAR, Tiles
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.weighted import Weighted
-from umakit.program.program import KernelCall, Program, Role
+from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
 
 SIDES = ("above", "left", "below", "right")
@@ -33,6 +33,8 @@ class TensorDescription:
         shape: in elements.
         role: who supplies or keeps it.
         quantization: scale and zero point as the model has them, if it has one of each.
+        place: of a tensor that is in a scratchpad and nowhere else, the kernel's parameter with its
+            offset there, counted back from the last one, which is -1; None for other tensors.
     """
 
     tensor: str
@@ -41,6 +43,7 @@ class TensorDescription:
     dtype: str
     role: Role
     quantization: Quantization | None
+    place: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,13 @@ class KernelDescription:
         operators: their names, as in the offload report.
         target: `cpu` or a backend.
         macs: multiply-accumulates.
-        inputs: what it reads, in the order of the kernel's parameters.
+        inputs: what it reads, in the order of the kernel's parameters; tensors that are in a
+            scratchpad and nowhere else stand where their parameters would.
         outputs: what it writes, likewise.
         parameters: of the operator, as text by name, for example `strides`: `2 x 2`.
         tiling: how it is cut into tiles, one sentence each; empty if it is not.
+        weights: scales and zero points of quantized weights, by name of the layer in the model.
+        inner: scale and zero point of results that it does not write, by name of the layer.
     """
 
     number: int
@@ -68,6 +74,8 @@ class KernelDescription:
     outputs: tuple[TensorDescription, ...]
     parameters: Mapping[str, str]
     tiling: tuple[str, ...]
+    weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
+    inner: Mapping[str, Quantization] = field(default_factory=dict)
 
 
 def describe(
@@ -90,26 +98,34 @@ def _described(
 ) -> KernelDescription:
     kernel = program.kernels[call.kernel]
     composite = kernel.composite
-    tiles = _tiles(program, composite, backend)
+    if composite is None:
+        parameters = _own_parameters(kernel) or _attributes(call.attributes)
+    else:
+        parameters = _parameters(composite)
+    tiles = tiles_of(program, composite, backend)
     return KernelDescription(
         number=number,
         label=call.label,
         operators=call.operators,
         target=call.target,
         macs=call.macs,
-        inputs=tuple(_tensors(program, call.inputs)),
-        outputs=tuple(_tensors(program, call.outputs)),
-        parameters=_own_parameters(kernel) if composite is None else _parameters(composite),
+        inputs=tuple(_tensors(program, call, program.operands_of(call))),
+        outputs=tuple(_tensors(program, call, program.results_of(call))),
+        parameters=parameters,
         tiling=() if tiles is None else tuple(_tiling(tiles)),
+        weights=call.weights,
+        inner=call.inner,
     )
 
 
-def _tensors(program: Program, names: Iterable[str]) -> Iterable[TensorDescription]:
-    for name in names:
-        tensor = program.tensors[name]
+def _tensors(
+    program: Program, call: KernelCall, tensors: Iterable[tuple[Tensor, str]]
+) -> Iterable[TensorDescription]:
+    for tensor, place in tensors:
         yield TensorDescription(
-            name, tensor.label, tensor.shape, tensor.dtype, tensor.role,
-            program.quantization_of(name),
+            tensor.name, tensor.label, tensor.shape, tensor.dtype, tensor.role,
+            program.quantization_of(tensor),
+            call.scratch.index(place) - len(call.scratch) if place else None,
         )  # fmt: skip
 
 
@@ -163,7 +179,9 @@ def _text(name: str, value: Any) -> str:
 # --- tiles --------------------------------------------------------------------------------------
 
 
-def _tiles(program: Program, composite: Composite | None, backend: Backend | None) -> Tiles | None:
+def tiles_of(
+    program: Program, composite: Composite | None, backend: Backend | None
+) -> Tiles | None:
     """Return the tiles of a layer that its backend's planner cut in this compilation."""
     if backend is None or backend.tiling is None or composite is None:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.frontend.model import Quantization
+from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
 from umakit.machine.tilings import PlannedLayers
@@ -60,6 +60,23 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Resident:
+    """A tensor of the model that a step reads or leaves in a scratchpad, without a copy.
+
+    Attributes:
+        tensor: as it would be in shared memory.
+        place: name of the scratch tensor that holds it.
+        index: among the inputs of the layer, or its outputs, with the tensors in scratchpads.
+        is_result: whether the step computes it.
+    """
+
+    tensor: Tensor
+    place: str
+    index: int
+    is_result: bool
+
+
+@dataclass(frozen=True)
 class Completion:
     """A driver call that was moved out of its kernel, behind later steps.
 
@@ -90,6 +107,14 @@ class KernelCall:
         rows: rows of the offload report that the step computes, in order.
         operators: the names of these operators, as in the offload report.
         symbol: start of the C names of its kernel, tensors and constants, unique in the program.
+        weights: scales and zero points of quantized weights, by name of the layer in the model.
+        attributes: of its only convolution or pool of Relax, by name; empty for other operators.
+        inner: scale and zero point of results that it computes but does not write, such as that of
+            a convolution before an addition, by name of the layer in the model.
+        roles: what its operator in floating point takes a constant input for, such as `weights`, by
+            index of the input; of those whose role is known.
+        residents: tensors that it reads or leaves in a scratchpad and that are thus neither among
+            `inputs` nor among `outputs`, in order of their index.
     """
 
     kernel: str
@@ -104,6 +129,11 @@ class KernelCall:
     kept: tuple[str, ...] = ()
     completion: Completion | None = None
     symbol: str = ""
+    weights: Mapping[str, WeightsQuantization] = field(default_factory=dict, hash=False)
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    inner: Mapping[str, Quantization] = field(default_factory=dict, hash=False)
+    roles: Mapping[int, str] = field(default_factory=dict, hash=False)
+    residents: tuple[Resident, ...] = ()
 
     @property
     def overlapped(self) -> int:
@@ -186,6 +216,26 @@ class Program:
     index_checks: bool = True
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
 
-    def quantization_of(self, tensor: str) -> Quantization | None:
-        """Return scale and zero point of a tensor, by its name, if it has one of each."""
-        return self.tensors[tensor].quantization or self.quantizations.get(tensor)
+    def quantization_of(self, tensor: Tensor) -> Quantization | None:
+        """Return scale and zero point of a tensor if it has one of each."""
+        return tensor.quantization or self.quantizations.get(tensor.name)
+
+    def operands_of(self, call: KernelCall) -> list[tuple[Tensor, str]]:
+        """Return all tensors that a step reads, those that stay in a scratchpad among them.
+
+        Each with the name of the scratch tensor that holds it, empty for one in shared memory.
+        """
+        return self._with_residents(call, call.inputs, is_result=False)
+
+    def results_of(self, call: KernelCall) -> list[tuple[Tensor, str]]:
+        """Return all tensors that a step computes; see `operands_of`."""
+        return self._with_residents(call, call.outputs, is_result=True)
+
+    def _with_residents(
+        self, call: KernelCall, names: tuple[str, ...], *, is_result: bool
+    ) -> list[tuple[Tensor, str]]:
+        tensors = [(self.tensors[name], "") for name in names]
+        for resident in call.residents:
+            if resident.is_result == is_result:
+                tensors.insert(resident.index, (resident.tensor, resident.place))
+        return tensors

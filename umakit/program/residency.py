@@ -8,12 +8,12 @@ are dropped, as long as all tensors that have to be in the scratchpad at the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from umakit.lower.driver_calls import DriverCall, DriverCallKind
 from umakit.lower.kernels import Kernel
-from umakit.program.program import Kept, KernelCall, Program, Role, Traffic
+from umakit.program.program import Kept, KernelCall, Program, Resident, Role, Traffic
 from umakit.registration.backend import Backend
 
 Fits = Callable[[Program], bool]
@@ -176,7 +176,7 @@ def _is_in_one_scratchpad(program: Program, candidate: _Candidate) -> bool:
 class _Edit:
     """The changes of one step: dropped copies, and scratch tensors that are replaced by others."""
 
-    dropped: list[DriverCall] = field(default_factory=list)
+    dropped: list[Copy] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
 
 
@@ -190,15 +190,15 @@ def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
         label = program.tensors[candidate.tensor].label
         tensors[place] = replace(tensors[place], role=Role.INTERMEDIATE, label=label)
         if candidate.drops_store:
-            holder.dropped.append(candidate.holder.node)
+            holder.dropped.append(candidate.holder)
         for copy in candidate.readers:
             edit = edits.setdefault(copy.step, _Edit())
-            edit.dropped.append(copy.node)
+            edit.dropped.append(copy)
             edit.renamed[copy.place] = place
     kernels = dict(program.kernels)
     calls = []
     for step, call in enumerate(program.calls):
-        calls.append(_edited_call(call, edits[step], kernels) if step in edits else call)
+        calls.append(_edited_call(program, call, edits[step], kernels) if step in edits else call)
     mentioned = {name for call in calls for name in call.arguments}
     mentioned |= {*program.inputs, *program.outputs}
     used = {call.kernel for call in calls}
@@ -210,11 +210,13 @@ def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
     )
 
 
-def _edited_call(call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]) -> KernelCall:
+def _edited_call(
+    program: Program, call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]
+) -> KernelCall:
     """Return a call of the kernel without the copies, and add that kernel to `kernels`."""
     original = kernel = kernels[call.kernel]
     if edit.dropped:
-        kernel = _kernel_without(original, edit.dropped)
+        kernel = _kernel_without(original, [copy.node for copy in edit.dropped])
         kernels.setdefault(kernel.name, kernel)
     inputs = zip(original.inputs, call.inputs, strict=True)
     outputs = zip(original.outputs, call.outputs, strict=True)
@@ -226,7 +228,17 @@ def _edited_call(call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]) -> K
         # A place that was renamed earlier may be renamed again by a tensor of this call.
         scratch=tuple(edit.renamed.get(name, name) for name in call.scratch),
         kept=tuple(edit.renamed[name] for name in call.scratch if name in edit.renamed),
+        residents=tuple(sorted(_residents(program, call, edit), key=lambda each: each.index)),
     )
+
+
+def _residents(program: Program, call: KernelCall, edit: _Edit) -> Iterable[Resident]:
+    """Yield the tensors whose copies are dropped."""
+    for copy in edit.dropped:
+        is_result = copy.node.kind is DriverCallKind.STORE
+        index = (call.outputs if is_result else call.inputs).index(copy.tensor)
+        place = edit.renamed.get(copy.place, copy.place)
+        yield Resident(program.tensors[copy.tensor], place, index, is_result)
 
 
 def _kernel_without(kernel: Kernel, dropped: Sequence[DriverCall]) -> Kernel:

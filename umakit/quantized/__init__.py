@@ -52,7 +52,11 @@ def quantize_to_integers(model: Model) -> Model:
             "of input times weight"
         )
     return replace(
-        model, module=module, notices=tuple(notices), quantizations=recognizer.quantizations
+        model,
+        module=module,
+        notices=tuple(notices),
+        quantizations=recognizer.quantizations,
+        weights=recognizer.weights,
     )
 
 

@@ -8,10 +8,11 @@ operator at the end of the island; the first derivation that does not return Non
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from umakit import tvm_api
-from umakit.frontend.model import Quantization, QuantizedSemantics
+from umakit.frontend.model import Quantization, QuantizedSemantics, WeightsQuantization
 from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
@@ -22,6 +23,7 @@ from umakit.operators.registry import (
     operator_of,
     recognitions,
 )
+from umakit.operators.tensors import Weights
 from umakit.quantized.splits import part_of_split
 
 
@@ -70,6 +72,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         self._arithmetics = [arithmetic, *(others if semantics is QuantizedSemantics.REALS else [])]
         self.left: list[LeftInFloat] = []
         self.quantizations: dict[str, Quantization] = {}
+        self.weights: dict[str, WeightsQuantization] = {}
 
     @property
     def rounded_biases(self) -> list[str]:
@@ -132,10 +135,14 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     def _quantize(self, call: tvm_api.Call) -> tvm_api.Expr:
         reasons: list[NoIntegerForm] = []
         for arithmetic in self._arithmetics:
+            network = replace(self._network, arithmetic=arithmetic, weights={})
             try:
-                return self._integer_form(call, replace(self._network, arithmetic=arithmetic))
+                integers = self._integer_form(call, network)
             except NoIntegerForm as reason:
                 reasons.append(reason)
+            else:
+                self.weights |= _weights_quantizations(network.weights)
+                return integers
         inner = self._definition(call.args[0])
         operator = tvm_api.operator_name(inner) or "quantize"
         name = tvm_api.span_name(self._span(call)) or str(call.args[0])
@@ -213,6 +220,20 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return expression
 
 
+def _weights_quantizations(weights: Mapping[str, Weights]) -> dict[str, WeightsQuantization]:
+    """Return what the integers of layers' weights stand for, for readers of generated C."""
+    found = {}
+    for name, each in weights.items():
+        scales, zero_points = each.model_scales, each.model_zero_points
+        if scales is not None and zero_points is not None and scales.size and zero_points.size:
+            found[name] = WeightsQuantization(
+                (float(scales.min()), float(scales.max())),
+                (int(zero_points.min()), int(zero_points.max())),
+                scales.size,
+            )
+    return found
+
+
 def recognize_islands(
     module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
 ) -> tuple[tvm_api.IRModule, IslandRecognizer]:
@@ -220,7 +241,7 @@ def recognize_islands(
 
     Returns:
         The module, and the recognizer: its attributes name operators without an integer form,
-        layers whose float bias became integers, and quantizations of results.
+        layers whose float bias became integers, and quantizations of results and weights.
     """
     recognizer = IslandRecognizer(module, arithmetic, semantics)
     main = module.get_global_var("main")

@@ -47,6 +47,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
     environment.filters["comment"] = lambda text: Code(c_comment(text))
     environment.filters["md"] = lambda text: Code(markdown_code(text))
     environment.filters["code"] = Code
+    environment.filters["prefixed"] = lambda text, prefix: f"{prefix}{text}"
     environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
     return environment
 

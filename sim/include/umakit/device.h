@@ -69,7 +69,10 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address);
 
 /*
  * Wait until the device raises its interrupt: a job is done or an error is
- * pending, which the STATUS register tells apart. The limit is in cycles of
+ * pending, which the STATUS register tells apart. It may return UMAKIT_OK
+ * without an event: interrupt lines are shared, and the processor wakes for
+ * other reasons too. So a driver looks whether something happened, and waits
+ * again, a bounded number of times, if nothing did. The limit is in cycles of
  * the device; a board may count something as long as a cycle or longer.
  *
  * UMAKIT_TIMEOUT    no interrupt within the limit; a running job keeps running

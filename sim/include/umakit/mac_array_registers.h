@@ -41,6 +41,8 @@
 #define UMAKIT_MAC_ARRAY_CONTROL_START_MASK 0x00000001u
 /*
  * CLEAR: Stop a running job, then clear DONE, ERROR and the ERROR register.
+ * It may have to end bus accesses that it began: the device is idle, and no
+ * bus access is outstanding, when BUSY of STATUS is 0.
  */
 #define UMAKIT_MAC_ARRAY_CONTROL_CLEAR_SHIFT 1u
 #define UMAKIT_MAC_ARRAY_CONTROL_CLEAR_MASK 0x00000002u

@@ -24,7 +24,7 @@
 
 /* VERSION, read only. Version of this register map. */
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_OFFSET 0x0004u
-#define UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET 0x00010001u
+#define UMAKIT_SYSTOLIC_ARRAY_VERSION_RESET 0x00010002u
 /* MINOR: Grows with additions that old drivers may ignore. */
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_MINOR_SHIFT 0u
 #define UMAKIT_SYSTOLIC_ARRAY_VERSION_MINOR_MASK 0x0000FFFFu
@@ -52,10 +52,11 @@
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_ARRAY_START_MASK 0x00000002u
 /*
  * CLEAR: Stop both engines and empty the queue, then clear DMA_DONE,
- * ARRAY_DONE, INTERRUPT_PENDING, ERROR and ERROR_ADDRESS. What a stopped
- * engine was writing is undefined. It may have to end bus accesses that it
- * began: both engines are idle, and no bus access is outstanding, when
- * DMA_BUSY and ARRAY_BUSY of STATUS are 0.
+ * ARRAY_DONE, INTERRUPT_PENDING, ERROR, ERROR_ADDRESS, ADD and ACCUMULATE, so
+ * that a driver that does not use the last two need not know them (since
+ * version 1.2). What a stopped engine was writing is undefined. It may have
+ * to end bus accesses that it began: both engines are idle, and no bus access
+ * is outstanding, when DMA_BUSY and ARRAY_BUSY of STATUS are 0.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_SHIFT 2u
 #define UMAKIT_SYSTOLIC_ARRAY_CONTROL_CLEAR_MASK 0x00000004u
@@ -596,8 +597,8 @@
 
 /*
  * ACCUMULATE, read and write. Sums of several jobs over input channels of
- * their own meet in the accumulator. Not used by pools; not 0 is UNSUPPORTED
- * if ACCUMULATOR_BYTES is 0.
+ * their own meet in the accumulator. CLEAR sets it to 0. Not used by pools;
+ * not 0 is UNSUPPORTED if ACCUMULATOR_BYTES is 0.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_OFFSET 0x012Cu
 #define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATE_RESET 0x00000000u
@@ -774,7 +775,7 @@
  * ADDEND_ZERO_POINT) << ADD_LEFT_SHIFT) scaled by ADD_ADDEND)) scaled by
  * ADD_MULTIPLIER and ADD_SHIFT, + SUM_ZERO_POINT, limited to SUM_CLIP_LOWEST
  * to SUM_CLIP_HIGHEST. ROUNDING says how all three are scaled. Takes no time
- * of its own. Not used by pools.
+ * of its own. CLEAR sets it to 0. Not used by pools.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET 0x01A0u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESET 0x00000000u

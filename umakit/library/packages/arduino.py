@@ -196,4 +196,5 @@ def _tensor_view(tensor: Mapping[str, Any]) -> dict[str, Any]:
         "name": tensor["c_name"],
         "c_type": C_TYPES.get(dtype, f"{dtype}_t"),
         "is_empty": tensor["size_bytes"] == 0,
+        "alignment": tensor.get("alignment_bytes", 1),
     }

@@ -90,6 +90,9 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
     if isinstance(biases, np.ndarray):
         name = tvm_api.span_name(island.result.span) or operator
         island.network.rounded_biases.append(name)
+    node = tvm_api.result_name(island.result.span)
+    if node:
+        island.network.weights[node] = weights
     return island, Layer(source, weights, biases, island.arithmetic_of(source))
 
 

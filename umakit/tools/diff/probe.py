@@ -186,7 +186,12 @@ class Probe:
 
     def _all_memories(self, pools: Sequence[Mapping[str, Any]]) -> list[_Memory]:
         tensors = [
-            _Memory(f"{kind} {item['name']}", item["size_bytes"], 16, c_type(item["dtype"]))
+            _Memory(
+                f"{kind} {item['name']}",
+                item["size_bytes"],
+                max(16, item.get("alignment_bytes", 1)),
+                c_type(item["dtype"]),
+            )
             for kind, items in (("input", self._inputs), ("output", self._outputs))
             for item in items
         ]
