@@ -27,6 +27,7 @@ RISC_V = "riscv64-unknown-elf-gcc -march=rv32imac_zicsr -mabi=ilp32 --specs=pico
 COMPILERS = {"gcc": "size", "clang": "size", ARM: "arm-none-eabi-size", RISC_V: "size"}
 SIMULATOR = {
     "umakit_faults",
+    "umakit_host",
     "umakit_mac_array",
     "umakit_mac_array_convolution",
     "umakit_mac_array_job",
