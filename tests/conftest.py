@@ -36,7 +36,7 @@ SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 SLOW_SECONDS = 0.45
 """Processor time of a test with its fastest parameters above which it is slow."""
 
-# Tests never assert times: an example may wait for other processes of the machine.
+# Tests assert no times: the machine may be busy, and the first example may import what it needs.
 settings.register_profile("without deadline", settings.default, deadline=None)
 settings.load_profile("without deadline")
 
@@ -44,10 +44,6 @@ if "UMAKIT_EXAMPLES" not in os.environ:
     # Hypothesis also draws the constants that it finds in modules of the project, in those that
     # this worker has imported so far: what is drawn would depend on which tests ran before.
     providers._get_local_constants = lambda: providers._local_constants
-
-# Tests assert no times: the machine may be busy, and the first example may import what it needs.
-settings.register_profile("no deadline", settings(deadline=None))
-settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -483,8 +483,14 @@ def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     return rewritten
 
 
+LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var)
+"""Types of nodes without children."""
+
+
 def collect(root: object, kind: type[N]) -> list[N]:
     """All nodes of one type below `root`, children first."""
+    if isinstance(root, LEAVES):  # a walk takes longer to begin than to do
+        return [root] if isinstance(root, kind) else []
     found: list[N] = []
     walk(root, [(kind, found.append)])
     return found

@@ -98,7 +98,7 @@ UMAKIT_MUST_USE int strawberry_accelerator_calculate(
     int32_t dilation_x, int32_t scales, int32_t input_zero_point, int32_t output_zero_point,
     int32_t lowest, int32_t highest, enum strawberry_accelerator_rounding rounding);
 
-/* What went wrong first in the last copy or calculation that failed: its status, unless
+/* What the device did wrong first in the last copy or calculation that failed: its status, unless
  * that is UMAKIT_STUCK_BUSY because the device did not stop then either. */
 int strawberry_accelerator_failure(void);
 

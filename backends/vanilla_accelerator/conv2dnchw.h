@@ -23,8 +23,8 @@ extern "C" {
  * result is not to be used. It returns in bounded time whatever the device does, and
  * leaves it idle and its interrupt line low. UMAKIT_STUCK_BUSY, whatever went wrong first:
  * the device did not stop, and may access memory until it is reset. What runs because only
- * the processor was reset is stopped first; until then it may access memory of the earlier
- * program: reset the device with the processor.
+ * the processor was reset is told to stop, and calls return UMAKIT_STUCK_BUSY until it has;
+ * it may access memory of the earlier program: reset the device with the processor.
  */
 UMAKIT_MUST_USE int vanilla_accelerator_conv2dnchw(
     const float *ifmap, const float *weights, float *result,

@@ -71,14 +71,11 @@ def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) 
             f" use; the {kept} are unchanged. Another run may start"
             f"{', except as said next.' if any(map(is_simulated, backends.values())) else '.'}"
         )
-    simulated = {b.configuration.device.simulator for b in backends.values() if is_simulated(b)}
-    if simulated:
-        first = ["UMAKIT_STUCK_BUSY", "UMAKIT_TIMEOUT"]
-        first += ["UMAKIT_DMA_STOPPED"] if "systolic_array" in simulated else []
+    if any(map(is_simulated, backends.values())):
         text += (
             " Positive statuses are of enum umakit_status in umakit/status.h: the driver has told"
-            f" the accelerator to stop. After {', '.join(first[:-1])} or {first[-1]} reset it"
-            " first: one that did not stop may still write to the memory of the run."
+            " the accelerator to stop. After UMAKIT_STUCK_BUSY reset it first: it did not stop, and"
+            " may still write to the memory of the run."
         )
     others = sorted(name for name, backend in backends.items() if not is_simulated(backend))
     if others:

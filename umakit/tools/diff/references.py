@@ -162,6 +162,8 @@ class _OnnxRuntime:
                 proto.graph.output.append(onnx.ValueInfoProto(name=name))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
+        # Its threads would use up the processor between runs.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(
             proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
