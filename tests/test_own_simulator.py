@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -140,6 +141,20 @@ def test_the_simulator_of_the_page_is_right_and_counts_as_by_hand(
     moved = inputs + inputs * outputs + 4 * outputs
     assert promised["moved_bytes"] == moved and promised["dma_cycles"] == moved // 4
     assert promised["clock_cycles"] == moved // 4 + outputs * inputs // lanes + 7
+
+
+def test_commands_of_the_page_run(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write().parent
+    shutil.copy(NETWORK, folder)
+    np.savez(folder / "in.npz", image=IMAGES[:1])
+    monkeypatch.chdir(folder)
+    commands = re.findall(r"^\$ uma (.*)$", PAGE, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        assert run_command(shlex.split(command)) == 0, capsys.readouterr().err
+    assert (folder / "digits.html").is_file()
 
 
 def test_its_engines_are_on_the_page(write: Write) -> None:
