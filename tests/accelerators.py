@@ -78,7 +78,9 @@ def inputs_of(library: Library, count: int) -> dict[str, Array]:
     return {input_view["name"]: both.astype(np.int8)}
 
 
-def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> int:
+def check_predictions(
+    library: Library, ran: RunResult, backend: UMABackend, *, rel: float = 0.02
+) -> int:
     """The cost model predicts cycles and traffic of each layer that is cut into tiles.
 
     Returns:
@@ -94,8 +96,8 @@ def check_predictions(library: Library, ran: RunResult, backend: UMABackend) -> 
         composite = program.kernels[call.kernel].composite if call.kernel else None
         assert composite is not None
         tiles = planner.tiles_of(composite)
-        where = (profile.name, tiles.layer, tiles.tiling, planner.hardware)
+        where = (profile.name, tiles.layer, tiles.tiling, planner.machine)
         predicted = planner.predict(tiles).cycles
-        assert predicted == pytest.approx(profile.clock_cycles, rel=0.02), where
+        assert predicted == pytest.approx(profile.clock_cycles, rel=rel), where
         assert moved_bytes(tiles) == profile.moved_bytes, where
     return count

@@ -141,7 +141,7 @@ def _dense(dense: patterns.QDense) -> Layer:
     size = (dense.rows, 1)
     return Layer(
         Kind.CONVOLUTION, 1, size, size, dense.inputs, dense.outputs, (1, 1),
-        scales=dense.scales, stored_channels=dense.outputs + dense.fill,
+        scales=_scales(dense), stored_channels=dense.outputs + dense.fill,
     )  # fmt: skip
 
 
@@ -149,9 +149,16 @@ def _convolution(conv: patterns.QConv2d) -> Layer:
     is_depthwise = isinstance(conv, patterns.QDepthwise)
     return Layer(
         Kind.DEPTHWISE if is_depthwise else Kind.CONVOLUTION, *_sizes(conv), conv.kernel,
-        *_window(conv), conv.dilation, conv.data_layout == "NCHW", conv.scales,
+        *_window(conv), conv.dilation, conv.data_layout == "NCHW", _scales(conv),
         conv.output_channels + conv.fill, isinstance(conv, patterns.QConv2dAdd),
     )  # fmt: skip
+
+
+def _scales(weighted: patterns.Weighted) -> int:
+    """Return the number of multipliers; a single channel's may be expanded to a whole block."""
+    if weighted.scales > 1 or not weighted.expanded:
+        return weighted.scales
+    return int(weighted.stored_shapes["multipliers"][0])
 
 
 def _pool(pool: patterns.QPool2d) -> Layer:
