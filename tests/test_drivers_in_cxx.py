@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers in C++ are compiled and linked everywhere; compiled code among sources is refused."""
+"""Drivers in C++ are compiled and linked everywhere."""
 
 from __future__ import annotations
 
@@ -184,12 +184,12 @@ def test_doctor_names_the_device_that_lacks_cxx(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["vendor.a", "vendor.so", "vendor.so.1", "vendor.o"])
-def test_compiled_code_among_sources_is_refused(name: str, tmp_path: Path) -> None:
+def test_damaged_code_among_sources_is_refused(name: str, tmp_path: Path) -> None:
     place = written(tmp_path)
     (place / name).write_bytes(b"\x7fELF\xff\xfe\x80")
     text = (place / "backend.py").read_text().replace('["model/my', f'["{name}", "model/my')
     (place / "backend.py").write_text(text)
-    with pytest.raises(LibraryError, match=rf"{name}: is compiled code"):
+    with pytest.raises(LibraryError, match=rf"{name}: is (no static library|a damaged ELF)"):
         compiled(place, tmp_path / "net")
     found = examine_backend(str(place), HOST)
     fault = next(check for check in found.checks if check.name == "driver files")

@@ -275,6 +275,59 @@ def test_a_table_of_another_version_is_refused(write: Write) -> None:
         profile(compiled(write(changes)))
 
 
+def build_machine(backend: Path, compiler: str = "c++", source: str = "machine.cc") -> Path:
+    """Compile the machine of the page apart, as whoever sells it does."""
+    include = ROOT / "sim" / "include"
+    output = backend / "machine.o"
+    command = [compiler, "-O1", "-fPIC", "-DLANES=8", f"-I{include}", "-c", source, "-o", output]
+    subprocess.run(command, check=True, cwd=backend)
+    (backend / source).unlink()
+    return output
+
+
+@pytest.mark.parametrize("kind", ["machine.o", "lib/libmodel.a", "lib/libmodel.so"])
+def test_a_simulator_may_be_compiled_already(kind: str, write: Write) -> None:
+    backend = write({"accel.toml": ('sources = ["machine.cc"]', "sources = []")})
+    text = (backend / "accel.toml").read_text()
+    old = re.findall(r"^libraries.*$", text, re.MULTILINE)[0]
+    text = text.replace(old, f'libraries = ["{kind}"]')
+    (backend / "accel.toml").write_text(re.sub(r"^(defines|include).*\n", "", text, flags=re.M))
+    machine = build_machine(backend)
+    (backend / "lib").mkdir()
+    if kind.endswith(".a"):
+        subprocess.run(["ar", "rcs", backend / kind, machine], check=True, capture_output=True)
+    if kind.endswith(".so"):
+        name = "-Wl,-soname,libmodel.so.2"
+        command = ["c++", "-shared", name, machine, "-o", backend / kind, "-Wl,-z,lazy"]
+        subprocess.run(command, check=True)
+    library = compiled(backend)
+    assert layer_named(profile(library).layers, "dense").clock_cycles == 529
+    if kind.endswith(".a"):
+        assert run_command(["doctor", str(backend)]) == 0
+    if kind.endswith(".so") and shutil.which("cmake"):
+        build = library.parent / "build"
+        subprocess.run(["cmake", "-S", library, "-B", build], check=True, capture_output=True)
+        subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
+        program = str(build / "tvmgen_digits_int8_main")
+        IMAGES[:1].tofile(library.parent / "in")
+        files = [str(library.parent / name) for name in ("in", "out")]
+        subprocess.run([program, *files, "1", "1"], check=True, capture_output=True)
+
+
+def test_a_compiled_simulator_of_another_processor_is_refused(write: Write) -> None:
+    if not shutil.which("arm-none-eabi-gcc"):
+        pytest.skip("there is no other compiler")
+    backend = write({"accel.toml": ("machine.cc", "machine.c")})
+    (backend / "machine.c").write_text(IN_C, encoding="utf-8")
+    build_machine(backend, "arm-none-eabi-gcc", "machine.c")
+    text = (backend / "accel.toml").read_text().replace('["machine.c"]', "[]")
+    old = re.findall(r"^libraries.*$", text, re.MULTILINE)[0]
+    text = text.replace(old, 'libraries = ["machine.o"]')
+    (backend / "accel.toml").write_text(text)
+    with pytest.raises(BuildError, match=r"machine.o is compiled for Arm \(32 bits\), programs"):
+        profile(compiled(backend))
+
+
 OWN = '[accelerator]\nname = "x"\n[device]\nsimulator = "own"\n[simulator]\n'
 
 
@@ -286,6 +339,7 @@ OWN = '[accelerator]\nname = "x"\n[device]\nsimulator = "own"\n[simulator]\n'
         (f'{OWN}sources = ["/a.c"]', "/a.c is outside of the backend's folder"),
         (f'{OWN}sources = ["a.c", "s/a.cc"]', "a.c and s/a.cc would both become a.o"),
         (f'{OWN}sources = ["a.py"]', "a.py is not a C or C++ file"),
+        (f'{OWN}sources = ["a.o"]', "a.o is compiled already: name it in libraries"),
         (f'{OWN}sources = ["a.c"]\ninclude = ["i"]', "there is no folder i in the backend's"),
         (f'{OWN}sources = ["a.c"]\ndefines = ["A B"]', "'A B' is not NAME or NAME=value"),
         (f'{OWN}sources = ["a.c"]\nlibraries = ["-x"]', "'-x' is neither the name of a library"),

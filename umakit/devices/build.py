@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from umakit.devices import HOST, Device
+from umakit.devices.compiled import check_compiled, driver_libraries, linker_arguments
 from umakit.devices.device import SUPPORT
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.simulators import (
@@ -24,6 +25,7 @@ from umakit.devices.simulators import (
     simulators_of,
 )
 from umakit.errors import BuildError
+from umakit.files.compiled_files import is_compiled, is_shared
 from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
@@ -64,7 +66,7 @@ def compile_c(
     """Compile and link C sources.
 
     Args:
-        sources: `.c` files, and C++ files of drivers.
+        sources: `.c` files, and C++ files, objects and libraries of drivers.
         output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
         device: the device that it will run on.
@@ -90,10 +92,19 @@ def compile_c(
             [*command, *arguments], shlex.join(command), of.folder if of else folder, device
         )
 
+    compiled = [path for path in sources if is_compiled(path.name)]
+    brought = [*compiled, *(path for each in simulators for path in each.compiled)]
+    is_cxx = bool(cxx_sources) or any(each.is_cxx for each in simulators)
+    compiled_cxx = check_compiled(brought, device, run_any)
+    if compiled_cxx:
+        device.cxx_compiler(compiled_cxx)
+        is_cxx = True
+    sources = [path for path in sources if path not in compiled]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
     files += simulator_objects(simulators, flags, device, run_any)
-    libraries = [*(argument for each in simulators for argument in each.linking()), "-lm"]
-    if cxx_sources or any(each.is_cxx for each in simulators):
+    libraries = linker_arguments(compiled)
+    libraries += [*(argument for each in simulators for argument in each.linking()), "-lm"]
+    if is_cxx:
         link_as_cxx(files, [*compiler, *FLAGS, *flags], output, libraries, device, run_any)
         return
     linked = map(file_argument, files)
@@ -168,13 +179,16 @@ def _missing(device: Device, messages: str) -> str:
 
 
 def library_sources(library: Path) -> list[Path]:
-    """Return the C and C++ files of an exported library, a folder or a tar file.
+    """Return the files of an exported library, a folder or a tar file, that programs are made of.
+
+    They are C and C++ files, and behind them objects and libraries as they are linked.
 
     Raises:
         LibraryError: it is a tar file that cannot be unpacked.
     """
     folder = library_folder(library) / SOURCE_FOLDER
-    return sorted(path for path in folder.rglob("*.c*") if path.suffix in (".c", *CXX_SUFFIXES))
+    sources = (path for path in folder.rglob("*.c*") if path.suffix in (".c", *CXX_SUFFIXES))
+    return [*sorted(sources), *driver_libraries(library)]
 
 
 def build_runner(
@@ -206,6 +220,9 @@ def build_runner(
     simulators = simulators_of(library)
     check_simulators(simulators, device)
     digests = [each.digest().hex() for each in simulators]
+    brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
+    # Programs look for shared libraries where they are: those of a moved folder are linked again.
+    digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -238,7 +255,7 @@ def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     cxx = os.environ.get("CXX", "")
     digest = hashlib.sha256(repr([device.compiler(), cxx, FLAGS, flags]).encode())
     folders: list[tuple[Path, tuple[str, ...]]] = [
-        (library, ("codegen/host/**/*.[ch]*", "runtime/*.[ch]"))
+        (library, ("codegen/host/**/*.[ch]*", "codegen/host/lib/**/*.*", "runtime/*.[ch]"))
     ]
     if device is not HOST:
         folders += [(SUPPORT, ("*",)), (RUNTIME, ("*",))]

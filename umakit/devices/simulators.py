@@ -11,20 +11,19 @@ from functools import partial
 from pathlib import Path
 
 from umakit.devices.catalogue import HOST
+from umakit.devices.compiled import Run, linker_arguments
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
 from umakit.errors import BuildError
+from umakit.files.compiled_files import is_compiled
 from umakit.library.metadata import read_description
 from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER, SOURCE_FOLDER
 from umakit.library.schema import OwnSimulator
 from umakit.library.tar_files import library_folder
-from umakit.machine.simulator_config import CXX_SUFFIXES, is_library_file
+from umakit.machine.simulator_config import CXX_SUFFIXES
 
 FLAGS = ("-O2", "-ffp-contract=off")
 """Compiler flags of simulators; the version of C and C++ is the compiler's default."""
-
-Run = Callable[[Sequence[str], list[str]], None]
-"""Runs a compiler, given as its command and arguments; raises `BuildError`."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,18 @@ class Simulator:
 
     def linking(self) -> list[str]:
         """Return the arguments that link its libraries."""
-        arguments = []
-        for name in self.files.libraries:
-            path = self.folder / name
-            arguments.append(str(path.absolute()) if is_library_file(name) else f"-l{name}")
-            if is_library_file(name) and not name.endswith(".a"):
-                arguments.append(f"-Wl,-rpath,{path.absolute().parent}")
-        return arguments
+        return [
+            argument
+            for name in self.files.libraries
+            for argument in (
+                linker_arguments([self.folder / name]) if is_compiled(name) else [f"-l{name}"]
+            )
+        ]
+
+    @property
+    def compiled(self) -> list[Path]:
+        """Its libraries and objects that are files."""
+        return [self.folder / name for name in self.files.libraries if is_compiled(name)]
 
     def digest(self) -> bytes:
         """Return a digest of all files that its objects depend on."""

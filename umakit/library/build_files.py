@@ -11,10 +11,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from umakit import sim
+from umakit.files.compiled_files import Machine, is_compiled, is_shared, read_compiled
 from umakit.files.staging import as_bytes
-from umakit.library.roles import SIMULATOR_FOLDER, SOURCE_FOLDER, Sources
+from umakit.library.roles import COMPILED_FOLDER, SIMULATOR_FOLDER, SOURCE_FOLDER, Sources
 from umakit.library.schema import OwnSimulator
-from umakit.machine.simulator_config import CXX_SUFFIXES, is_library_file
+from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -55,6 +56,9 @@ class Part:
         only_simulated: whether the library is omitted on a board.
         folder: folder of the sources in the export; empty for `codegen/host/src`.
         own: how a simulator that is not umakit's is built; None for umakit's parts.
+        library_files: objects and libraries that are linked with it, as paths in the export.
+        machine: what they are compiled for; None if it is not known.
+        links_cxx: whether they need C++.
     """
 
     name: str
@@ -66,6 +70,9 @@ class Part:
     only_simulated: bool = False
     folder: str = ""
     own: OwnSimulator | None = None
+    library_files: Sequence[str] = ()
+    machine: Machine | None = None
+    links_cxx: bool = False
 
     @property
     def is_cxx(self) -> bool:
@@ -76,13 +83,12 @@ class Part:
     def installed_libraries(self) -> list[str]:
         """Libraries that a simulator needs, by name."""
         libraries = self.own.libraries if self.own else []
-        return [name for name in libraries if not is_library_file(name)]
+        return [name for name in libraries if not is_compiled(name)]
 
     @property
-    def library_files(self) -> list[str]:
-        """Libraries that a simulator brings, as paths in its folder."""
-        libraries = self.own.libraries if self.own else []
-        return [name for name in libraries if is_library_file(name)]
+    def shared_files(self) -> list[str]:
+        """Those of its objects and libraries that are shared libraries."""
+        return [path for path in self.library_files if is_shared(path)]
 
 
 def build_files(
@@ -104,7 +110,8 @@ def build_files(
         "model_sources": sources.model,
         "workspace_sources": sources.static_workspace,
         "parts": parts,
-        "needs_cxx": any(part.is_cxx and part.only_simulated for part in parts),
+        "needs_cxx": any((part.is_cxx or part.links_cxx) and part.only_simulated for part in parts),
+        "links_cxx": any(part.links_cxx and not part.only_simulated for part in parts),
         "has_devices": any(sources.devices.values()) or bool(sources.own),
         "devices": [
             backend for backend, names in sources.devices.items() if names or backend in sources.own
@@ -166,16 +173,22 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
         parts.append(replace(own[backend], dependencies=[simulator, *dependencies]))
     for backend, driver in sources.drivers.items():
         devices = sources.devices[backend]
-        if not driver and not devices and backend not in own:
+        compiled = [f"{COMPILED_FOLDER}/{path}" for path in sources.compiled.get(backend, ())]
+        if not driver and not devices and not compiled and backend not in own:
             continue
         contents = [*driver, *devices, *sources.headers[backend]]
         simulated = sources.simulated_as.get(backend)
         if simulated:
             contents += [*simulator_headers, *_kind_headers(simulated)]
-        target = _target(backend, contents, files)
+        target = _target(backend, contents, files, compiled)
         device_dependencies = [kinds[simulated]] if simulated else []
         device_dependencies += [own[backend].target] if backend in own else []
-        parts.append(Part(backend, target, driver, dependencies, devices, device_dependencies))
+        parts.append(
+            Part(
+                backend, target, driver, dependencies, devices, device_dependencies,
+                library_files=compiled, **_compiled_for(compiled, files),
+            )
+        )  # fmt: skip
     return parts
 
 
@@ -195,7 +208,20 @@ def _own_part(
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     name = f"{backend}_simulator"
     target = f"{name}_{digest.hexdigest()[:12]}"
-    return Part(name, target, own.sources, only_simulated=True, folder=folder, own=own)
+    compiled = [f"{folder}/{name}" for name in own.libraries if is_compiled(name)]
+    return Part(
+        name, target, own.sources, only_simulated=True, folder=folder, own=own,
+        library_files=compiled, **_compiled_for(compiled, files),
+    )  # fmt: skip
+
+
+def _compiled_for(paths: Sequence[str], files: Mapping[str, str | bytes]) -> dict[str, Any]:
+    """Return what objects and libraries are compiled for, and whether they need C++."""
+    read = [read_compiled(path, as_bytes(files[path]), path) for path in paths]
+    return {
+        "machine": next((each.machine for each in read if each.machine), None),
+        "links_cxx": any(each.needs_cxx for each in read),
+    }
 
 
 def _headers(paths: Sequence[str]) -> list[str]:
@@ -217,11 +243,18 @@ def _text(files: Mapping[str, str | bytes], path: str) -> str:
     return as_bytes(files[f"{SOURCE_FOLDER}/{path}"]).decode("utf-8", "replace")
 
 
-def _target(name: str, contents: Sequence[str], files: Mapping[str, str | bytes]) -> str:
+def _target(
+    name: str,
+    contents: Sequence[str],
+    files: Mapping[str, str | bytes],
+    compiled: Sequence[str] = (),
+) -> str:
     digest = hashlib.sha256()
     arithmetic = f"umakit/{ARITHMETIC_HEADER}"
     included = {arithmetic} if any(arithmetic in _text(files, path) for path in contents) else set()
-    for path in sorted({*contents, *included}):
-        data = as_bytes(files[f"{SOURCE_FOLDER}/{path}"])
+    paths = [f"{SOURCE_FOLDER}/{path}" for path in sorted({*contents, *included})]
+    for path in [*paths, *compiled]:
+        data = as_bytes(files[path])
+        path = path.removeprefix(f"{SOURCE_FOLDER}/")
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     return f"{name}_{digest.hexdigest()[:12]}"

@@ -76,7 +76,7 @@ def _undeclared(program: Program, backend: Backend) -> list[str]:
 
 def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -> Iterator[str]:
     """Yield the C functions that a backend without driver sources calls and no C file defines."""
-    if backend.driver.sources:
+    if backend.driver.sources or backend.driver.compiled:
         return
     text = "\n".join(sources.values())
     for function in _called(program, backend):

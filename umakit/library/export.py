@@ -35,13 +35,14 @@ from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
 from umakit.library.build_files import build_files
+from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
 from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.requirements import device_requirements
-from umakit.library.roles import find_roles
+from umakit.library.roles import COMPILED_FOLDER, find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.memory.plan import MemoryPlan
@@ -120,6 +121,12 @@ def write_library(
     metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     files |= simulators
+    compiled = driver_libraries(backends)
+    files |= {
+        f"{COMPILED_FOLDER}/{path}": content
+        for libraries in compiled.values()
+        for path, content in libraries.items()
+    }
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
     simulated_as = {
@@ -134,6 +141,7 @@ def write_library(
         {name: [device_file(name, "c")] for name in simulated_as},
         simulated_as,
         own_simulators(backends),
+        {name: list(libraries) for name, libraries in compiled.items()},
     )
     metadata["umakit"]["sources"] = roles.as_json()
     values = {
@@ -152,6 +160,7 @@ def write_library(
             **dict.fromkeys(roles.own, roles.simulator),
         },
         "own_simulators": roles.own,
+        **compiled_values(compiled),
         "cxx_sources": sorted(
             source
             for sources in roles.drivers.values()
@@ -281,19 +290,17 @@ def driver_text(source: Path) -> str:
     """Return the text of a driver file.
 
     Raises:
-        LibraryError: it is an object or a library, or is in another encoding than UTF-8.
+        LibraryError: it is compiled for another system, or is in another encoding than UTF-8.
     """
     try:
         return source.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         pass
-    suffixes = (".a", ".o", ".so", ".lib", ".dll", ".dylib", ".obj")
-    if source.suffix in suffixes or ".so." in source.name:
+    if source.suffix in (".lib", ".dll", ".dylib", ".obj"):
         raise LibraryError(
-            "is compiled code, and a library of umakit holds C and C++ sources of drivers only",
+            "is compiled code of a form that is not linked",
             where=str(source),
-            fix="register its sources, or leave it out and link it where you link the export; "
-            "files of a simulator go into [simulator] of accel.toml",
+            fix="register .o, .a or .so files, or sources",
         )
     raise LibraryError("is no UTF-8 text", where=str(source), fix="store it as UTF-8")
 

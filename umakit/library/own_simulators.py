@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from umakit import sim
 from umakit.codegen.driver_names import is_simulated, kit_simulator
 from umakit.errors import LibraryError
+from umakit.files.compiled_files import is_compiled
+from umakit.library.compiled import compiled_content, exported_name
 from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER
 from umakit.library.schema import OwnSimulator
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
@@ -34,10 +36,15 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
                 sources=sources,
                 include=[folder for folder in section.include if folder != "."],
                 defines=section.defines,
-                libraries=section.libraries,
+                libraries=[_linked_name(backend.folder, name) for name in section.libraries],
                 program=section.program,
             )
     return found
+
+
+def _linked_name(folder: Path, library: str) -> str:
+    """Return the name of an installed library, or the path of a file in the export."""
+    return exported_name(folder, library) if is_compiled(library) else library
 
 
 def device_source(backend: str) -> str:
@@ -94,6 +101,10 @@ def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
                     where=str(source),
                     fix="give it another name",
                 )
+            if is_compiled(path):
+                exported = exported_name(folder, path)
+                files[f"{SIMULATOR_FOLDER}/{name}/{exported}"] = compiled_content(source)
+                continue
             try:
                 files[f"{SIMULATOR_FOLDER}/{name}/{path}"] = source.read_bytes()
             except OSError as error:

@@ -15,6 +15,7 @@ from umakit.library.schema import OwnSimulator, Sources
 
 __all__ = [
     "ADAPTER",
+    "COMPILED_FOLDER",
     "HEADER_FOLDER",
     "SIMULATOR_FOLDER",
     "SOURCE_FOLDER",
@@ -26,6 +27,7 @@ __all__ = [
 SOURCE_FOLDER = "codegen/host/src"
 SIMULATOR_FOLDER = "simulator"
 HEADER_FOLDER = "codegen/host/include"
+COMPILED_FOLDER = "codegen/host/lib"
 
 ADAPTER = tuple(PurePosixPath(path).name for path in sim.PROGRAM_SOURCES)
 """Files in the folder of a simulator that is a program, which start it; they are linked once for
@@ -39,6 +41,7 @@ def find_roles(
     devices: Mapping[str, Sequence[str]],
     simulated_as: Mapping[str, str],
     own: Mapping[str, OwnSimulator],
+    compiled: Mapping[str, Sequence[str]],
 ) -> Sources:
     """Determine the roles of the files of an export.
 
@@ -50,6 +53,7 @@ def find_roles(
         devices: exported paths of the sources of each simulated device, by backend.
         simulated_as: kind of umakit's simulator, by backend, for those that have one.
         own: how other simulators are built, by backend.
+        compiled: objects and libraries of each driver, by backend.
     """
     start = f"{SOURCE_FOLDER}/"
     names = {path.removeprefix(start) for path in files if path.startswith(start)}
@@ -67,6 +71,7 @@ def find_roles(
         devices={backend: _present(devices.get(backend, ()), names) for backend in sorted(drivers)},
         headers={backend: _present(drivers[backend][1], names) for backend in sorted(drivers)},
         own=dict(own),
+        compiled={backend: list(paths) for backend, paths in compiled.items()},
     )
     special = {*sources.static_workspace, *sources.status, *sources.simulated}
     special |= {name for driver in sources.drivers.values() for name in driver}

@@ -218,6 +218,8 @@ class Sources(Section):
         simulated_as: kind of umakit's simulator, by backend.
         headers: headers of the driver and its device, by backend.
         own: simulators that are not umakit's, by backend; they lie in `simulator/NAME`.
+        compiled: objects and libraries of drivers, by backend, as paths relative to
+            `codegen/host/lib` in the order in which they are linked.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -232,6 +234,7 @@ class Sources(Section):
     simulated_as: dict[Identifier, Identifier]
     headers: dict[Identifier, SourcePaths]
     own: dict[Identifier, OwnSimulator] = {}
+    compiled: dict[Identifier, SourcePaths] = {}
 
     def as_json(self) -> dict[str, Any]:
         """Return the section as it is stored in `metadata.json`."""

@@ -13,6 +13,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from umakit.errors import AcceleratorConfigError
+from umakit.files.compiled_files import is_compiled
 
 C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++")
@@ -45,11 +46,11 @@ def _check_define(define: str) -> str:
 
 
 def _check_library(name: str) -> str:
-    if is_library_file(name):
+    if is_compiled(name):
         return _check_path(name)
     if not INSTALLED.fullmatch(name):
         raise ValueError(
-            f"{name!r} is neither the name of a library nor a file ending in .a or .so"
+            f"{name!r} is neither the name of a library nor a file ending in .a, .o or .so"
         )
     return name
 
@@ -76,7 +77,8 @@ class SimulatorSection(BaseModel):
         sources: C and C++ files, of which one defines `NAME_simulator` of `umakit/own_simulator.h`.
         include: folders of headers for the compiler.
         defines: macros, as `NAME` or `NAME=value`.
-        libraries: names of installed libraries, such as `pthread`, and `.a` or `.so` files.
+        libraries: names of installed libraries, such as `pthread`, and `.a`, `.o` or `.so`
+            files.
         program: instead of sources a program and its arguments, which is started in the backend's
             folder and answers requests (docs/simulator-protocol.md).
         timeout: seconds in which the program has to answer a request.
@@ -95,7 +97,7 @@ class SimulatorSection(BaseModel):
     def _sources_or_program(self) -> Self:
         if self.sources and self.program:
             raise ValueError("has sources and a program, and can have one of them only")
-        if not self.sources and not self.program:
+        if not self.sources and not self.program and not library_files(self):
             raise ValueError("needs sources or a program")
         if not self.program and "timeout" in self.model_fields_set:
             raise ValueError("timeout is for a program")
@@ -109,6 +111,8 @@ class SimulatorSection(BaseModel):
         objects: dict[str, str] = {}
         for source in self.sources:
             path = PurePosixPath(source)
+            if is_compiled(source):
+                raise ValueError(f"{source} is compiled already: name it in libraries")
             if path.suffix not in (*C_SUFFIXES, *CXX_SUFFIXES):
                 raise ValueError(f"{source} is not a C or C++ file (.c, .cc, .cpp, .cxx)")
             other = objects.setdefault(path.stem, source)
@@ -177,13 +181,7 @@ def _check_program(section: SimulatorSection, folder: Path) -> None:
 
 def library_files(section: SimulatorSection) -> list[str]:
     """Return the libraries that are files, as opposed to names of installed ones."""
-    return [name for name in section.libraries if is_library_file(name)]
-
-
-def is_library_file(name: str) -> bool:
-    """Whether a library is a file of the backend's folder."""
-    parts = PurePosixPath(name).name.split(".")
-    return len(parts) > 1 and ("so" in parts[1:] or parts[-1] == "a")
+    return [name for name in section.libraries if is_compiled(name)]
 
 
 def _headers(folder: Path, below: str, form: str) -> Iterator[str]:

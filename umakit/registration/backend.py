@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import AcceleratorConfigError, BackendError
+from umakit.files.compiled_files import is_compiled
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.registration.target import AttributeValue, check_attribute
 
@@ -111,11 +112,13 @@ class Driver:
 
     Attributes:
         reentrant: whether several calls may run at the same time, so that runs need no lock.
+        compiled: objects and libraries, in the order in which they are linked.
     """
 
     sources: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     reentrant: bool = False
+    compiled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,9 @@ class Backend(ABC):
 
         Args:
             sources: C files (`.c`) and C++ files (`.cc`, `.cpp`, `.cxx`) relative to the backend's
-                folder. Functions that generated C calls are `extern "C"`.
+                folder. Functions that generated C calls are `extern "C"`. Objects (`.o`), static
+                (`.a`) and shared libraries (`.so`) are linked, in this order, behind all objects of
+                C files; they are for one kind of processor, shared ones for the host only.
             headers: their headers relative to the backend's folder.
             reentrant: whether the functions keep no state, in memory or in hardware, so that runs
                 need not exclude each other: C functions of a library for the CPU, for example.
@@ -308,7 +313,9 @@ class Backend(ABC):
                     where=self.target_name,
                     fix=f"write {argument}=[{os.fspath(names)!r}]",
                 )
-        self.driver = Driver(tuple(sources), tuple(headers), reentrant)
+        compiled = tuple(name for name in sources if is_compiled(name))
+        texts = tuple(name for name in sources if not is_compiled(name))
+        self.driver = Driver(texts, tuple(headers), reentrant, compiled)
 
     def _register_transfers(self, load: str, store: str) -> None:
         """Name the driver calls that copy whole tensors between shared memory and a scratchpad.

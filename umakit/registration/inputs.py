@@ -33,6 +33,7 @@ def _files_of(backend: Backend) -> Iterator[Path]:
     yield from (path for path in backend.folder.iterdir() if path.is_file())
     yield from (backend.folder / name for name in backend.driver.sources)
     yield from (backend.folder / name for name in backend.driver.headers)
+    yield from (backend.folder / name for name in backend.driver.compiled)
     folder = str(backend.folder)
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")

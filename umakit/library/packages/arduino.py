@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from umakit.errors import LibraryError, OutputError
@@ -21,7 +21,13 @@ from umakit.library.build_files import numeric_version
 from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.metadata import load_metadata
 from umakit.library.packages.files import read_files
-from umakit.library.roles import HEADER_FOLDER, SOURCE_FOLDER, read_roles
+from umakit.library.roles import (
+    COMPILED_FOLDER,
+    HEADER_FOLDER,
+    SOURCE_FOLDER,
+    Sources,
+    read_roles,
+)
 from umakit.library.version_0_1_0 import arduino_names
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.rendering import render
@@ -83,6 +89,7 @@ def arduino_files(
     sources = read_roles(metadata, where)
     # A simulator of a backend's own is no C file of `src`: without it, none answers.
     omitted = {f"{SOURCE_FOLDER}/{name}" for name in sources.simulated if sources.own}
+    compiled = _compiled(sources, files, where)
     start = render("arduino/source_start.c.j2")
     values = {
         "umakit_version": __version__,
@@ -96,6 +103,8 @@ def arduino_files(
         "is_on_board": bool(omitted),
         "devices": [item["name"] for item in description["backends"] if item["simulated"]],
         "workspace_size": description["memory"]["arena_bytes"],
+        "compiled": list(compiled),
+        "flags": [f"-l{PurePosixPath(path).stem.removeprefix('lib')}" for path in compiled],
     }
     return {
         PROPERTIES: render("arduino/library.properties.j2", **values),
@@ -104,6 +113,7 @@ def arduino_files(
         f"examples/{prefix}/{prefix}.ino": render("arduino/sketch.ino.j2", **values),
         DESCRIPTION: as_bytes(files[METADATA]),
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
+        **{f"src/{path}": content for path, content in compiled.items()},
         **{
             f"src/{name}": _with_start(start, text) if name.endswith(SOURCES) else text
             for name, text in sources_and_headers(
@@ -111,6 +121,43 @@ def arduino_files(
             ).items()
         },
     }
+
+
+def _compiled(
+    sources: Sources, files: Mapping[str, str | bytes], where: str
+) -> dict[str, str | bytes]:
+    """Return the static libraries of drivers by path in `src`.
+
+    Arduino links those that lie in a folder named after the board's processor, its `build.mcu`; so
+    that is where they have to lie in the backend.
+
+    Raises:
+        LibraryError: one is none that Arduino links, or lies in no such folder.
+    """
+    found: dict[str, str | bytes] = {}
+    for backend, paths in sources.compiled.items():
+        for path in paths:
+            folder, _, name = path.removeprefix(f"{backend}/").rpartition("/")
+            if not name.endswith(".a"):
+                raise LibraryError(
+                    f"the driver has {path}, and Arduino links static libraries only",
+                    where=where,
+                    fix="put objects into a library with ar rcs, and register that",
+                )
+            if not folder:
+                raise LibraryError(
+                    f"{path} lies in no folder that says for which processor it is",
+                    where=where,
+                    fix="put it into one that is named as Arduino names the processor, such as "
+                    f"cortex-m4/{name}",
+                )
+            target = f"{folder}/{name if name.startswith('lib') else f'lib{name}'}"
+            content = files[f"{COMPILED_FOLDER}/{path}"]
+            if found.setdefault(target, content) != content:
+                raise LibraryError(
+                    f"two libraries would both be {target}", where=where, fix="rename one"
+                )
+    return found
 
 
 def _with_start(start: str, text: str) -> str:

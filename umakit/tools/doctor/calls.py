@@ -11,6 +11,7 @@ from umakit.codegen.driver_headers import read_headers
 from umakit.codegen.driver_names import exported_includes, exported_path, is_simulated
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
+from umakit.devices.compiled import check_compiled, linker_arguments
 from umakit.devices.objects import compiling, with_shared_objects
 from umakit.devices.simulators import (
     Simulator,
@@ -225,10 +226,13 @@ class CallCheck:
         ]
         objects += simulator_objects(simulators, flags, device, run_any)
         files = [*staged.objects.values(), table, *objects]
-        libraries = [word for each in simulators for word in each.linking()]
+        libraries = linker_arguments(staged.compiled)
+        libraries += [word for each in simulators for word in each.linking()]
+        brought = [*staged.compiled, *(path for each in simulators for path in each.compiled)]
         output = ["-o", str(staged.folder / "linked"), *libraries, "-lm"]
         is_cxx = any(each.is_cxx for each in simulators)
         is_cxx |= any(name.endswith(CXX_SUFFIXES) for name in self._backend.driver.sources)
+        is_cxx |= bool(check_compiled(brought, device, run_any))
         arguments = [*flags, *map(file_argument, files), *output]
         return run_linker(device, arguments, staged.folder, is_cxx)
 
@@ -288,7 +292,7 @@ class CallCheck:
         if close:
             place = self._staged.line_of(close)
             return f"rename {close} ({place}) if it is that, or define {name}"
-        if not backend.driver.sources:
+        if not (backend.driver.sources or backend.driver.compiled):
             return "name the driver's C file: _register_driver(sources=[...])"
         return "define it in a source of the driver, or name the C file or library that has it"
 

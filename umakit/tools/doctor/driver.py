@@ -12,6 +12,7 @@ from pathlib import Path
 from umakit.codegen.driver_names import exported_path, is_simulated
 from umakit.devices import Device
 from umakit.errors import UmakitError, short_path
+from umakit.library.compiled import compiled_content, driver_libraries, exported_name
 from umakit.library.export import driver_text, files_of_driver
 from umakit.library.own_simulators import own_simulator_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
@@ -41,6 +42,7 @@ class StagedDriver:
         folder: where `src` is; messages of compilers name paths that start there.
         places: the user's files by path in `folder`.
         objects: objects of the sources that could be compiled, by path in `folder`.
+        compiled: objects and libraries of the driver, as they are linked.
     """
 
     backend: Backend
@@ -48,6 +50,7 @@ class StagedDriver:
     folder: Path
     places: dict[str, Path] = field(default_factory=dict)
     objects: dict[str, Path] = field(default_factory=dict)
+    compiled: list[Path] = field(default_factory=list)
 
     def where(self, file: str, line: int) -> str:
         """Return the user's file and line for those that a compiler named in `places`."""
@@ -94,11 +97,18 @@ def file_checks(backend: Backend) -> list[Check]:
             faults.append(failed(FILES, message, where=short_path(path), mend=mend))
         except UmakitError as error:
             faults.append(failed(FILES, error.what, where=short_path(path), mend=error.fix))
+    for name in driver.compiled:
+        try:
+            exported_name(backend.folder, name)
+            compiled_content(backend.folder / name)
+        except UmakitError as error:
+            where = short_path(backend.folder / name)
+            faults.append(failed(FILES, error.what, where=where, mend=error.fix))
     if faults:
         return faults
-    if not driver.sources:
+    if not (driver.sources or driver.compiled):
         return [ok(FILES, "no source is registered")]
-    names = ", ".join((*driver.sources, *driver.headers))
+    names = ", ".join((*driver.sources, *driver.headers, *driver.compiled))
     return [ok(FILES, f"{names} can be read")]
 
 
@@ -118,6 +128,12 @@ def stage(backend: Backend, device: Device, folder: Path) -> StagedDriver:
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    for libraries in driver_libraries({backend.target_name: backend}).values():
+        for name, content in libraries.items():
+            path = folder / "lib" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            staged.compiled.append(path)
     for name in (*backend.driver.sources, *backend.driver.headers):
         staged.places[f"src/{exported_path(backend, name)}"] = backend.folder / name
     return staged

@@ -16,7 +16,9 @@ from typing import Any
 
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
+from umakit.devices.compiled import driver_libraries
 from umakit.errors import LibraryError
+from umakit.files.compiled_files import is_compiled
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_description
 from umakit.library.roles import SOURCE_FOLDER
@@ -30,6 +32,7 @@ from umakit.tools.size.call_graph import (
     Stack,
     worst_case_stack,
 )
+from umakit.tools.size.compiled import compiled_objects
 from umakit.tools.size.object_file import ObjectFile, Section, read_object
 
 OBJECTS = "objects"
@@ -135,6 +138,8 @@ def library_size(
         objects: dict[str, Path] = {}
         sources = library_folder(library) / SOURCE_FOLDER
         for source in library_sources(library):
+            if is_compiled(source.name):
+                continue
             progress(f"compiling {source.name}")
             target = folder / OBJECTS / source.relative_to(sources).with_suffix(".o")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,6 +158,9 @@ def library_size(
             for name, path in objects.items()
             if len(flags) > len(FLAGS)
         }
+        example = next(iter(objects.values()), folder)
+        brought = driver_libraries(library)
+        read |= compiled_objects(brought, list(read.values()), example, device.name)
     simulator = {_name(Path(name)) for name in description.sources.simulated}
     if description.interface not in read.keys() - simulator:
         raise LibraryError(

@@ -6,6 +6,7 @@ Imports neither TVM nor the pipeline.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,18 @@ def read_object(path: Path, name: str) -> ObjectFile:
             where=path.name,
             fix="choose a compiler for Linux or a bare-metal device",
         ) from None
+
+
+def read_content(content: bytes, name: str) -> ObjectFile:
+    """Read the content of an object file that a library brings along.
+
+    Raises:
+        BuildError: it is not an ELF file.
+    """
+    try:
+        return _read(ELFFile(io.BytesIO(content)), name)
+    except ELFError:
+        raise BuildError("is no ELF object", where=name, fix="compile it again") from None
 
 
 def _read(elf: Any, name: str) -> ObjectFile:

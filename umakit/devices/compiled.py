@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linking objects and libraries that a library brings along. Imports no TVM."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from umakit.devices.catalogue import HOST
+from umakit.devices.device import Device
+from umakit.devices.objects import cached_object, version_of
+from umakit.errors import BuildError, LibraryError
+from umakit.files.compiled_files import CompiledFile, Machine, is_shared, read_compiled
+from umakit.library.metadata import read_description
+from umakit.library.roles import COMPILED_FOLDER
+from umakit.library.tar_files import library_folder
+
+TRANSITIVE = "-Wl,--disable-new-dtags"
+"""With it, shared libraries that a shared library needs are looked for in the same folders."""
+
+Run = Callable[[Sequence[str], list[str]], None]
+"""Runs a compiler, given as its command and arguments; raises `BuildError`."""
+
+
+def driver_libraries(library: Path) -> list[Path]:
+    """Return the objects and libraries of drivers in an exported library, as they are linked.
+
+    Raises:
+        LibraryError: it is missing or damaged.
+    """
+    folder = library_folder(library) / COMPILED_FOLDER
+    if not folder.is_dir():
+        return []
+    compiled = read_description(library).sources.compiled
+    return [folder / path for paths in compiled.values() for path in paths]
+
+
+def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
+    """Refuse objects and libraries that do not fit a device.
+
+    Args:
+        files: the objects and libraries.
+        device: the device that they are linked for.
+        run: runs a compiler.
+
+    Returns:
+        Name of the first one that needs C++; empty if none does.
+
+    Raises:
+        BuildError: one is for another kind of processor, is missing or damaged, or is a shared
+            library and the device is not the host.
+    """
+    read = [read_file(path) for path in files]
+    for path, compiled in zip(files, read, strict=True):
+        if is_shared(path.name) and device is not HOST:
+            raise BuildError(
+                f"{path.name} is a shared library, which programs for {device.name} cannot load",
+                fix="make it a static library (.a) for that device",
+            )
+        if compiled.machine is not None:
+            check_machine(path, compiled.machine, machine_of(device, run), device.name)
+    in_cxx = (path.name for path, each in zip(files, read, strict=True) if each.needs_cxx)
+    return next(in_cxx, "")
+
+
+def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, target: str) -> None:
+    """Refuse an object or a library for another kind of processor.
+
+    Args:
+        path: the file.
+        machine: what it is for; None if it is not known.
+        wanted: what the program is for; None if it is not known.
+        target: name of the device.
+
+    Raises:
+        BuildError: they differ.
+    """
+    if machine is not None and wanted is not None and machine != wanted:
+        raise BuildError(
+            f"{path.name} is compiled for {machine}, programs for {target} are for {wanted}",
+            fix=f"compile it for {target}, or choose a device that it fits",
+        )
+
+
+def read_file(path: Path) -> CompiledFile:
+    """Return what an object or a library is for.
+
+    Raises:
+        BuildError: it is missing or damaged.
+    """
+    try:
+        return read_compiled(path.name, path.read_bytes(), str(path))
+    except OSError as error:
+        raise BuildError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except LibraryError as error:
+        raise BuildError(error.what, where=error.where, fix=error.fix) from None
+
+
+def linker_arguments(files: Sequence[Path]) -> list[str]:
+    """Return the arguments with which objects and libraries are linked.
+
+    Programs find shared libraries where they are now.
+    """
+    arguments = [str(path.absolute()) for path in files]
+    folders = {str(path.absolute().parent): None for path in files if is_shared(path.name)}
+    arguments += [f"-Wl,-rpath,{folder}" for folder in folders]
+    if folders and sys.platform != "darwin":
+        arguments.append(TRANSITIVE)
+    return arguments
+
+
+def machine_of(device: Device, run: Run) -> Machine | None:
+    """Return what a device's compiler compiles for; None if it does not write ELF files.
+
+    Args:
+        device: the device.
+        run: runs a compiler.
+
+    Raises:
+        BuildError: there is no compiler, or it fails.
+    """
+    compiler = device.compiler()
+
+    def compile_to(output: Path) -> None:
+        source = output.with_suffix(".c")
+        source.write_text("int umakit_nothing;\n", encoding="utf-8")
+        run(compiler, ["-c", str(source), "-o", str(output)])
+
+    key = repr([compiler, version_of(compiler[0])]).encode()
+    path = cached_object("nothing", hashlib.sha256(key).hexdigest()[:24], compile_to)
+    return read_file(path).machine
