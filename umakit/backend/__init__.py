@@ -24,6 +24,13 @@ if TYPE_CHECKING:
         DmaSection,
         MemorySection,
     )
+    from umakit.machine.machine_config import (
+        CostSection,
+        DriverSection,
+        EngineSection,
+        MachineSection,
+        QueueSection,
+    )
     from umakit.machine.simulator_config import SimulatorSection
     from umakit.registration.backend import PassPhase, Pattern
     from umakit.registration.strategy import OpStrategy
@@ -33,12 +40,17 @@ __all__ = [
     "AcceleratorConfig",
     "AcceleratorSection",
     "ArraySection",
+    "CostSection",
     "DeviceSection",
     "DmaSection",
+    "DriverSection",
+    "EngineSection",
+    "MachineSection",
     "MemorySection",
     "OpStrategy",
     "PassPhase",
     "Pattern",
+    "QueueSection",
     "SimulatorSection",
     "UMABackend",
     "create_target",
@@ -58,6 +70,10 @@ __getattr__ = imported_on_use(
         "DeviceSection": "umakit.machine.accelerator_config",
         "DmaSection": "umakit.machine.accelerator_config",
         "MemorySection": "umakit.machine.accelerator_config",
+        **dict.fromkeys(
+            ("CostSection", "DriverSection", "EngineSection", "MachineSection", "QueueSection"),
+            "umakit.machine.machine_config",
+        ),
         "SimulatorSection": "umakit.machine.simulator_config",
         "OpStrategy": "umakit.registration.strategy",
         "PassPhase": "umakit.registration.backend",

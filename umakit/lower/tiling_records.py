@@ -12,16 +12,34 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+    with_config,
+)
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.inputs import is_special
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 from umakit.frontend import Model
-from umakit.machine import COST_MODEL, DriverCosts, Hardware, Layer, TilePlanner, Tiling
+from umakit.machine import (
+    COST_MODEL,
+    DriverCosts,
+    Hardware,
+    Layer,
+    TileMachine,
+    TilePlanner,
+    Tiling,
+)
+from umakit.machine.figures import Figure
 from umakit.machine.space import invalid
 from umakit.machine.tilings import PlannedLayers
 from umakit.registration.backend import Backend
@@ -104,11 +122,29 @@ class ModelView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class BackendView:
-    """Identity of a backend: its name, and all parameters that determine cycles."""
+    """Identity of a backend: its name, and all parameters that determine cycles.
+
+    Attributes:
+        hardware: parameters of its systolic array; None for another machine.
+        driver: register accesses of its driver's calls.
+        machine: figures of a machine that is no `Hardware`, by name; None for a systolic array.
+    """
 
     name: str
-    hardware: Hardware
     driver: DriverCosts
+    hardware: Hardware | None = None
+    machine: dict[str, Figure] | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.hardware is None) == (self.machine is None):
+            raise ValueError("needs either hardware or machine")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        view: dict[str, Any] = handler(self)
+        return {name: each for name, each in view.items() if each is not None}
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -127,7 +163,11 @@ class Owner:
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
         """Return the owner of the records of a model on a backend of that name."""
-        view = BackendView(backend, planner.hardware, planner.driver)
+        machine = planner.machine
+        if isinstance(machine, Hardware):
+            view = BackendView(backend, planner.driver, hardware=machine)
+        else:
+            view = BackendView(backend, planner.driver, machine=machine.figures())
         return cls(ModelView(model.name, model.fingerprint), view)
 
 
@@ -200,6 +240,7 @@ def add_record(
     inputs: Iterable[Path] = (),
     *,
     instead_of: Record | None = None,
+    machine: TileMachine | None = None,
 ) -> Records:
     """Add a record to a file, under a lock against other processes that add records.
 
@@ -210,6 +251,7 @@ def add_record(
         inputs: files that were read and must not be overwritten.
         instead_of: the record of this layer that the file had before. If the file has another
             record of at least the same effort now, it came from another process and is kept.
+        machine: as of `check_owner`.
 
     Returns:
         The records in the file now.
@@ -221,7 +263,7 @@ def add_record(
 
     def content() -> bytes:
         nonlocal merged
-        merged = existing_records(path, owner)
+        merged = existing_records(path, owner, machine)
         there = merged.of(record.layer)
         if there is None or there == instead_of or not there.effort.covers(record.effort):
             merged = merged.with_record(record)
@@ -231,7 +273,7 @@ def add_record(
     return merged
 
 
-def existing_records(path: Path, owner: Owner) -> Records:
+def existing_records(path: Path, owner: Owner, machine: TileMachine | None = None) -> Records:
     """Read the existing records of a file; empty if there is no file.
 
     Raises:
@@ -242,7 +284,7 @@ def existing_records(path: Path, owner: Owner) -> Records:
             raise RecordsError("no such folder", where=short_path(path.parent))
         return Records(owner)
     records = read_records(path)
-    check_owner(records, owner, path)
+    check_owner(records, owner, path, machine)
     return records
 
 
@@ -269,7 +311,8 @@ def read_tilings(
             fix=f"give --backend {name}, or leave the records out",
         )
     target = name if name in tiled else next(iter(tiled))
-    check_owner(records, Owner.of(model, target, tiled[target]), path)
+    planner = tiled[target]
+    check_owner(records, Owner.of(model, target, planner), path, planner.machine)
     return {target: records.tilings}
 
 
@@ -340,8 +383,17 @@ def read_records(path: Path) -> Records:
         raise RecordsError(f"{key}: {first['msg']}", where=where, fix=AGAIN) from None
 
 
-def check_owner(records: Records, owner: Owner, path: Path) -> None:
+def check_owner(
+    records: Records, owner: Owner, path: Path, machine: TileMachine | None = None
+) -> None:
     """Refuse records of another owner.
+
+    Args:
+        records: what was read.
+        owner: whom they have to be of.
+        path: path of their file.
+        machine: the machine of that owner; it may be left out for a systolic array, whose figures
+            are all of it.
 
     Raises:
         RecordsError: the model, backend, hardware parameters or cost model differ, or a tiling is
@@ -354,14 +406,13 @@ def check_owner(records: Records, owner: Owner, path: Path) -> None:
             where=where,
             fix="tune for this backend, into another file",
         )
-    for kind in ("hardware", "driver"):
-        old, new = getattr(mine.backend, kind), getattr(owner.backend, kind)
-        for field in fields(old):
-            was, now = _text(getattr(old, field.name)), _text(getattr(new, field.name))
+    for kind in ("hardware", "machine", "driver"):
+        old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
+        for name in dict.fromkeys((*old, *new)):
+            was, now = old.get(name, "none"), new.get(name, "none")
             if was != now:
                 raise RecordsError(
-                    f"records are for {kind} with {field.name} {was}, "
-                    f"{owner.backend.name} has {now}",
+                    f"records are for {kind} with {name} {was}, {owner.backend.name} has {now}",
                     where=where,
                     fix=AGAIN,
                 )
@@ -379,12 +430,14 @@ def check_owner(records: Records, owner: Owner, path: Path) -> None:
             where=where,
             fix="tune this model, into another file",
         )
-    _check_tilings(records, where)
+    taken = machine or owner.backend.hardware
+    if taken is not None:
+        _check_tilings(records, where, taken)
 
 
-def _check_tilings(records: Records, where: str) -> None:
+def _check_tilings(records: Records, where: str, machine: TileMachine) -> None:
     for number, record in enumerate(records.layers):
-        reason = invalid(record.layer, record.tiling, records.owner.backend.hardware)
+        reason = invalid(record.layer, record.tiling, machine)
         if reason:
             raise RecordsError(
                 f"the tiling of layer {number} ({', '.join(record.operators)}) does not fit: "
@@ -392,6 +445,15 @@ def _check_tilings(records: Records, where: str) -> None:
                 where=where,
                 fix=AGAIN,
             )
+
+
+def _figures(value: Any) -> dict[str, str]:
+    """Return the figures of a kind by name; none if it is absent."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _text(each) for name, each in value.items()}
 
 
 def _text(value: object) -> str:

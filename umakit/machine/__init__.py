@@ -15,6 +15,8 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     commands.py   commands_of   the commands of a tiled layer for the device
     costs.py      Cost          cycles of a command, and the sizes that they depend on
     tile_machine.py TileMachine what cutting layers into tiles asks of a machine
+    machine_config.py, configured.py ConfiguredMachine  one that accel.toml describes
+    formulas.py, cost_tables.py     its costs
     dependencies.py dependencies_of  the older commands that each command waits for
     clock.py      run           exact cycles of a list of commands on a machine
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
@@ -33,6 +35,7 @@ from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.machine.commands import DriverCosts
+    from umakit.machine.configured import ConfiguredMachine
     from umakit.machine.costs import Copy, Cost, TileSizes
     from umakit.machine.description import Command, Engine, Machine, Memory, Queue, Stream
     from umakit.machine.hardware import Hardware
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COST_MODEL",
     "Command",
+    "ConfiguredMachine",
     "Copy",
     "Cost",
     "Dataflow",
@@ -77,6 +81,7 @@ __getattr__ = imported_on_use(
     {
         "COST_MODEL": "umakit.machine.planner",
         "Command": "umakit.machine.description",
+        "ConfiguredMachine": "umakit.machine.configured",
         "Copy": "umakit.machine.costs",
         "Cost": "umakit.machine.costs",
         "Dataflow": "umakit.machine.systolic",

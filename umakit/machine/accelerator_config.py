@@ -18,10 +18,12 @@ from pydantic import (
 
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
+from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
+MOST_SIMULATED_BANKS = 32
 DataflowName = Literal["output_stationary", "weight_stationary", "input_stationary"]
 
 
@@ -124,6 +126,12 @@ class MemorySection(_Section):
     With `address = "offset"` it is a scratchpad that the CPU cannot access: drivers get byte
     offsets from its start instead of pointers. The simulated `systolic_array` has one; each of its
     `banks` serves either the array or the DMA engine at a time.
+
+    For a `[machine]`, `holds` names the tensors whose tiles lie in it (`data`, `weights`,
+    `parameters`, `addend`, `result`); those that no memory names lie in the first. What is
+    contiguous in a tile is padded to rows of `row_bytes`. With `exclusive = false` several engines
+    read a bank at the same time. Tiles start at multiples of `alignment`; if that is not given and
+    there are several banks, at banks.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -133,7 +141,10 @@ class MemorySection(_Section):
         default=["cpu", "accelerator"], min_length=1
     )
     address: Literal["pointer", "offset"] = "pointer"
-    banks: Annotated[int, Field(ge=1, le=32)] = 1
+    banks: Annotated[int, Field(ge=1, le=2**16)] = 1
+    exclusive: bool = True
+    row_bytes: Annotated[int, Field(ge=1, le=2**16)] = 1
+    holds: list[Tensor] = Field(default=[])
 
     @field_validator("alignment")
     @classmethod
@@ -144,14 +155,16 @@ class MemorySection(_Section):
     def _scratchpad(self) -> Self:
         if self.address == "offset" and (self.reachable_by != ["accelerator"] or not self.size):
             raise ValueError('address = "offset" needs a size and reachable_by = ["accelerator"]')
+        if self.holds and self.address != "offset":
+            raise ValueError('holds is for memories with address = "offset"')
         return self
 
 
 class AcceleratorConfig(_Section):
     """The contents of an `accel.toml`.
 
-    `array` may be absent with a simulator of the backend's own; it is then one cell, which says
-    nothing about the machine, and `has_array` is False.
+    `array` may be absent with a simulator of the backend's own, or with `machine`; it is then one
+    cell, which says nothing about the machine, and `has_array` is False.
     """
 
     accelerator: AcceleratorSection
@@ -159,6 +172,7 @@ class AcceleratorConfig(_Section):
     dma: DmaSection = DmaSection()
     device: DeviceSection = DeviceSection()
     simulator: SimulatorSection | None = None
+    machine: MachineSection | None = None
     memory: list[MemorySection] = Field(default=[])
 
     @property
@@ -174,7 +188,7 @@ class AcceleratorConfig(_Section):
     @model_validator(mode="after")
     def _simulated(self) -> Self:
         is_own = self.device.simulator == "own"
-        if not self.has_array and not is_own:
+        if not self.has_array and not is_own and self.machine is None:
             raise ValueError("array: Field required")
         if is_own and self.simulator is None:
             raise ValueError('simulator = "own" needs a section [simulator] with its sources')
@@ -185,6 +199,35 @@ class AcceleratorConfig(_Section):
         if self.device.simulator == "mac_array":
             _check_mac_array(self)
         return self
+
+    @model_validator(mode="after")
+    def _described(self) -> Self:
+        if self.machine is not None:
+            _check_memories(self.scratchpads)
+        elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
+            names = ", ".join(sorted(FOR_MACHINES))
+            raise ValueError(f"memory: {names} need a section [machine]")
+        return self
+
+
+FOR_MACHINES = {"exclusive", "row_bytes", "holds"}
+"""Keys of memories that only a described machine has."""
+
+
+def _check_memories(memories: list[MemorySection]) -> None:
+    if not memories:
+        raise ValueError('[machine] needs a [[memory]] with address = "offset"')
+    held: dict[str, str] = {}
+    if len({memory.name for memory in memories}) < len(memories):
+        raise ValueError("memory: two have the same name")
+    for memory in memories:
+        if (memory.size or 0) % memory.banks:
+            raise ValueError(
+                f"memory {memory.name}: {memory.size} bytes are not {memory.banks} equal banks"
+            )
+        for tensor in memory.holds:
+            if held.setdefault(tensor, memory.name) != memory.name:
+                raise ValueError(f"memory {memory.name}: {held[tensor]} holds {tensor} already")
 
 
 def _check_mac_array(config: AcceleratorConfig) -> None:
@@ -212,6 +255,11 @@ def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection])
             f"{len(scratchpads)}"
         )
     (memory,) = scratchpads
+    if memory.banks > MOST_SIMULATED_BANKS:
+        raise ValueError(
+            f"memory.0.banks: {memory.name} has more than the {MOST_SIMULATED_BANKS} banks of "
+            'simulator = "systolic_array"'
+        )
     if (memory.size or 0) % (4 * memory.banks):
         raise ValueError(
             f"{memory.name}: {memory.size} bytes are not {memory.banks} banks of whole 32-bit words"
@@ -248,13 +296,15 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
         raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
     try:
-        configuration = AcceleratorConfig.model_validate(data)
+        configuration = AcceleratorConfig.model_validate(data, context=path.parent)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         problem = first["msg"]
-        if not key or key.startswith("simulator"):
+        if not key or key.startswith(("simulator", "machine")):
             problem = problem.removeprefix("Value error, ")
+        if problem.startswith(f"{key}."):  # names the key itself, in more detail
+            key = ""
         message = f"{key}: {problem}" if key else problem
         raise AcceleratorConfigError(message, where=str(path)) from None
     if configuration.simulator is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact cycles of a list of commands on a machine, such as the simulated `systolic_array`.
 
-A command starts when it is enqueued and the oldest of its stream, its engine can take it, and no
-older command that has not ended conflicts with it; `Machine` says which do.
+A command starts when it is enqueued and the oldest of its stream or of its engine, the engine can
+take it, and no older command that has not ended conflicts with it; `Machine` says which do.
 
 The driver enqueues in the order of the list, a cycle for each access of a register, the last one
 for the write that enqueues. Before that write it makes sure of a free entry in the command's queue:
@@ -168,27 +168,28 @@ class _Running:
 def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) -> None:
     """Compute the schedule, one start after the other in order of time.
 
-    Of the oldest commands of the streams it always takes the one that can start first. No command
-    with an unknown start can precede it: what waits for another start becomes ready only after the
-    completion of that command.
+    Of the oldest commands that wait in line it always takes the one that can start first. No
+    command with an unknown start can precede it: what waits for another start becomes ready only
+    after the completion of that command.
     """
     count = len(commands)
     enqueued, completions = schedule.enqueued, schedule.completions
     dependencies = [*schedule.dependencies, ()]
     running: dict[str, Ends] = {each.name: [] for each in machine.queues}
-    streams = [(each.name, engine) for engine in machine.engines for each in engine.streams]
+    lines = list(_lines(machine))
     served = {
         each.name: _Running(commands, each, schedule, running[each.queue])
         for each in machine.engines
     }
-    engines = [served[engine.name] for _, engine in streams]
-    by_stream: dict[str, list[int]] = {name: [] for name, _ in streams}
+    engines = [served[engine.name] for _, engine in lines]
+    line_of = {name: number for number, (names, _) in enumerate(lines) for name in names}
+    waiting: list[list[int]] = [[] for _ in lines]
     for index, command in enumerate(commands):
-        by_stream[command.stream].append(index)
-    following = [iter([*by_stream[name], count]) for name, _ in streams]
+        waiting[line_of[command.stream]].append(index)
+    following = [iter([*each, count]) for each in waiting]
     heads = [next(each) for each in following]
-    ready = [NEVER] * len(streams)
-    numbers = range(len(streams))
+    ready = [NEVER] * len(lines)
+    numbers = range(len(lines))
     driver = _driver(commands, machine, running, schedule)
     awaited = next(driver)
     for _ in range(count):
@@ -211,6 +212,16 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
             awaited = next(driver)
         engines[chosen].take(first, start)
         heads[chosen], ready[chosen] = next(following[chosen]), NEVER
+
+
+def _lines(machine: Machine) -> Iterator[tuple[tuple[str, ...], Engine]]:
+    """Yield the streams whose commands start in one order, with their engine."""
+    for engine in machine.engines:
+        names = tuple(stream.name for stream in engine.streams)
+        if engine.in_order:
+            yield names, engine
+        else:
+            yield from (((name,), engine) for name in names)
 
 
 def _time_of(awaited: int | Ends) -> int:

@@ -21,7 +21,7 @@ class DriverCosts:
     Attributes:
         begin, configure, finish: accesses of these calls, each made once per layer.
         configure_add: accesses of `configure` for a layer that adds a second tensor.
-        transfer, job: accesses to enqueue a transfer or a job.
+        transfer, job: accesses to enqueue a transfer or a job, unless its `Cost` has others.
         check: accesses to read the status of a command; with a queue that is part of `finish`.
     """
 
@@ -48,6 +48,7 @@ class _Commands:
         self._driver = driver
         self._memories = {name: machine.memory_of(name) for name in tiles.buffers}
         self._streams = {name: machine.stream_of(name) for name in tiles.buffers}
+        self._job_stream = machine.stream_of_jobs(tiles.layer)
         self._starts: dict[str, int] = {}
         used = {memory.name: 0 for memory in machine.machine.memories}
         for name, buffer in tiles.buffers.items():
@@ -111,8 +112,8 @@ class _Commands:
         if cost is None:
             cost = self._copies[copied] = self._machine.copy(copied)
         reads, writes = (banks, 0) if tensor == "result" else (0, banks)
-        stream = self._streams[tensor]
-        return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.transfer)
+        accesses = self._driver.transfer if cost.accesses is None else cost.accesses
+        return Command(self._streams[tensor], cost.busy, cost.tail, reads, writes, accesses)
 
     def _parameters(self) -> Iterator[Command]:
         layer = self._tiles.layer
@@ -149,8 +150,9 @@ class _Commands:
             reads |= result
         if self._machine.sums_in_result or not job.keeps:
             writes = result
-        cost, stream = self._cost_of(job), self._machine.machine.explained
-        return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.job)
+        cost, accesses = self._cost_of(job), self._driver.job
+        accesses = accesses if cost.accesses is None else cost.accesses
+        return Command(self._job_stream, cost.busy, cost.tail, reads, writes, accesses)
 
     def _cost_of(self, job: Job) -> Cost:
         channels = (job.output_channels, job.input_channels)

@@ -20,11 +20,14 @@ class Cost:
         busy: cycles in which its engine can take no other command, at least 1.
         tail: cycles after these until its effect is complete.
         macs: multiply-accumulates of a job of the array.
+        accesses: register accesses by which the driver enqueues the command; None for those of
+            `DriverCosts`.
     """
 
     busy: int
     tail: int
     macs: int = 0
+    accesses: int | None = None
 
     @property
     def cycles(self) -> int:

@@ -32,6 +32,8 @@ class Memory:
             share it. What conflicts is found by banks: a memory without any, of which engines can
             use different parts at the same time, is one of many banks that are not exclusive.
         row_bytes: size of a row; what is contiguous in a tile is padded to whole rows.
+        alignment: tiles start at multiples of so many bytes; None for those of a bank. Tiles that
+            share a bank conflict as if they were one.
     """
 
     name: str
@@ -39,17 +41,25 @@ class Memory:
     banks: int = 1
     exclusive: bool = True
     row_bytes: int = 1
+    alignment: int | None = None
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.banks < 1 or self.size % self.banks:
             raise _refusal(f"memory {self.name}: {self.size} B are not {self.banks} equal banks")
         if self.row_bytes < 1:
             raise _refusal(f"memory {self.name} has rows of {self.row_bytes} B")
+        if self.tile_alignment < 1:
+            raise _refusal(f"memory {self.name} has an alignment of {self.alignment} B")
 
     @property
     def bank_bytes(self) -> int:
         """The size of one bank in bytes."""
         return self.size // self.banks
+
+    @property
+    def tile_alignment(self) -> int:
+        """The number of bytes that tiles start at multiples of."""
+        return self.bank_bytes if self.alignment is None else self.alignment
 
 
 @dataclass(frozen=True)
@@ -106,12 +116,15 @@ class Engine:
         depth: number of commands that it holds at a time. Only one of them occupies it, the others
             are in their tail: with 1 a command starts after the end of the one before, with 2 in
             its tail. Commands end in the order in which they started.
+        in_order: whether commands of all its streams start in the order in which the driver
+            enqueued them.
     """
 
     name: str
     streams: tuple[Stream, ...]
     queue: str
     depth: int = 1
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -123,10 +136,10 @@ class Machine:
     """An accelerator as a cost model sees it.
 
     The driver enqueues commands one after the other, a cycle for each access of a register.
-    A command starts when it is the oldest of its stream, its engine can take it, and no older
-    command that has not ended conflicts with it. Two commands conflict if one writes a bank that
-    the other accesses, unless both only write it and are of one engine; commands of different
-    engines also if they share an exclusive bank.
+    A command starts when it is the oldest of its stream, or of its engine if that is `in_order`,
+    its engine can take it, and no older command that has not ended conflicts with it. Two commands
+    conflict if one writes a bank that the other accesses, unless both only write it and are of one
+    engine; commands of different engines also if they share an exclusive bank.
 
     Attributes:
         memories: memories that hold tiles.

@@ -57,12 +57,16 @@ class _Jobs:
         count: number of jobs.
         tail: least tail of a job.
         tails: total tail cycles.
+        accesses: total register accesses by which they are enqueued.
+        least_accesses: of one of them.
     """
 
     busy: int
     count: int
     tail: int
     tails: int
+    accesses: int
+    least_accesses: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class _Moves:
         first, last: busy cycles of the first and of the last tile.
         tail: least tail of a transfer.
         tails: total tail cycles.
+        accesses: total register accesses by which they are enqueued.
+        least_accesses: of one of them.
     """
 
     busy: int
@@ -83,6 +89,8 @@ class _Moves:
     last: int
     tail: int
     tails: int
+    accesses: int
+    least_accesses: int
 
 
 class Estimates:
@@ -111,8 +119,8 @@ class Estimates:
         """
         jobs, moves = self._jobs(cut), self._all_moves(cut)
         return self._driver.begin + max(
-            self._way_in(cut) + jobs.busy + jobs.tail + self._way_out(cut),
-            self._driver.transfer
+            self._way_in(cut, jobs) + jobs.busy + jobs.tail + self._way_out(cut),
+            self._first_accesses(moves)
             + self._longest({name: move.busy for name, move in moves.items()}, moves["result"].tail)
             + self._driver.finish,
         )
@@ -126,18 +134,22 @@ class Estimates:
         transfers = self._parameters.count + sum(again[n] * moves[n].count for n in moves)
         commands = jobs.count + transfers
         issue = driver.begin + self._configure
-        issue += transfers * driver.transfer + jobs.count * driver.job
+        issue += self._parameters.accesses + sum(again[n] * moves[n].accesses for n in moves)
+        issue += jobs.accesses
         tail, way_out = moves["result"].tail, self._way_out(tiling)
         if not self._hardware.machine.has_queues:
             issue += (commands - 1) * driver.check
             cycles = issue + jobs.busy + jobs.tails + sum(copied.values()) + self._parameters.busy
             cycles += self._parameters.tails + sum(again[n] * moves[n].tails for n in moves)
             return Estimate(cycles + driver.finish, cycles + driver.finish, commands)
-        way_in = driver.begin + self._way_in(tiling)
+        way_in = driver.begin + self._way_in(tiling, jobs)
         last = jobs.tail + way_out
         bound = max(
             way_in + jobs.busy + last,
-            driver.begin + driver.transfer + self._longest(copied, tail) + driver.finish,
+            driver.begin
+            + self._first_accesses(moves)
+            + self._longest(copied, tail)
+            + driver.finish,
             issue + way_out,
         )
         steps = self._steps(tiles, jobs, moves)
@@ -199,12 +211,15 @@ class Estimates:
     def _all_moves(self, tiling: Tiling) -> dict[str, _Moves]:
         return {name: self._tiles_of(tiling, name) for name in self._names}
 
-    def _way_in(self, tiling: Tiling) -> int:
+    def _first_accesses(self, moves: Mapping[str, _Moves]) -> int:
+        """Return the least register accesses before the first copy."""
+        return min(move.least_accesses for name, move in moves.items() if name != "result")
+
+    def _way_in(self, tiling: Tiling, jobs: _Jobs) -> int:
         """Return the cycles until the array can start: first loads and the driver's accesses."""
-        driver = self._driver
         loads = {n: self._tiles_of(tiling, n) for n in self._names if n != "result"}
-        transfers = self._parameters.count + len(loads)
-        enqueued = transfers * driver.transfer + self._configure + driver.job
+        enqueued = sum(load.least_accesses for load in loads.values()) + self._parameters.accesses
+        enqueued += self._configure + jobs.least_accesses
         loaded: dict[str, int] = {}
         tails: dict[str, int] = {}
         for name, load in loads.items():
@@ -214,7 +229,7 @@ class Estimates:
         engine = self._engines["parameters"]
         loaded[engine] = loaded.get(engine, 0) + self._parameters.busy
         last = max(cycles + tails.get(engine, 0) for engine, cycles in loaded.items())
-        return max(enqueued, driver.transfer + last)
+        return max(enqueued, self._first_accesses(loads) + last)
 
     def _way_out(self, tiling: Tiling) -> int:
         result = self._tiles_of(tiling, "result")
@@ -227,17 +242,18 @@ class Estimates:
         for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):
             extent, size = self._extents[axis], min(sizes[axis], self._extents[axis])
             if axis == INPUT_CHANNELS and layer.per_channel:
-                kinds.append([(1, 1)])
+                kinds.append([(0, 1)])  # those of the output channels
                 continue
             full, rest = divmod(extent, size)
             kinds.append([(size, full), (rest, 1)] if rest else [(size, full)])
         for rows, columns, outputs, inputs in product(*kinds):
             times = rows[1] * columns[1] * outputs[1] * inputs[1]
-            yield rows[0], columns[0], outputs[0], inputs[0], times
+            size = outputs[0] // layer.multiplier if layer.per_channel else inputs[0]
+            yield rows[0], columns[0], outputs[0], size, times
 
     def _jobs(self, tiling: Tiling) -> _Jobs:
-        busy = count = tails = 0
-        tail = NEVER
+        busy = count = tails = issue = 0
+        tail = least = NEVER
         for rows, columns, outputs, inputs, times in self._parts(tiling):
             key = (tiling.dataflow, rows, columns, outputs, inputs)
             cost = self._costs.get(key)
@@ -250,8 +266,11 @@ class Estimates:
             count += times
             tails += times * cost.tail
             tail = min(tail, cost.tail)
+            accesses = self._driver.job if cost.accesses is None else cost.accesses
+            issue += times * accesses
+            least = min(least, accesses)
         images = self._layer.images
-        return _Jobs(images * busy, images * count, tail, images * tails)
+        return _Jobs(images * busy, images * count, tail, images * tails, images * issue, least)
 
     def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
         """Return the transfers that copy each tile of a tensor once."""
@@ -267,8 +286,8 @@ class Estimates:
         return self._moves[key]
 
     def _sum(self, tiles: Tiles, name: str) -> _Moves:
-        busy = count = first = last = tails = 0
-        tail = NEVER
+        busy = count = first = last = tails = issue = 0
+        tail = least = NEVER
         for position, times in _kinds(tiles, tiles.axes_of(name)):
             moved = tiles.store(position) if name == "result" else tiles.load(name, position)
             cost = self._hardware.copy(Copy(name, moved.planes, moved.rows, moved.row_bytes))
@@ -277,18 +296,25 @@ class Estimates:
             busy += times * cost.busy
             count += times
             tails += times * cost.tail
-        return _Moves(busy, count, first, last, tail, tails)
+            accesses = self._accesses_of(cost)
+            issue += times * accesses
+            least = min(least, accesses)
+        return _Moves(busy, count, first, last, tail, tails, issue, least)
+
+    def _accesses_of(self, copy: Cost) -> int:
+        return self._driver.transfer if copy.accesses is None else copy.accesses
 
     @cached_property
     def _parameters(self) -> _Moves:
         """The transfers of bias, multipliers and shifts."""
         layer = self._layer
         if layer.is_pool:
-            return _Moves(0, 0, 0, 0, 0, 0)
+            return _Moves(0, 0, 0, 0, 0, 0, 0, 0)
         sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
         costs = [self._hardware.copy(Copy("parameters", 1, 1, size)) for size in sizes]
         busy, tails = sum(cost.busy for cost in costs), sum(cost.tail for cost in costs)
-        return _Moves(busy, len(sizes), 0, 0, 0, tails)
+        accesses = [self._accesses_of(cost) for cost in costs]
+        return _Moves(busy, len(sizes), 0, 0, 0, tails, sum(accesses), min(accesses))
 
 
 def _repeats(tiles: Tiles, name: str) -> int:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from umakit.errors import BackendError
+from umakit.errors import AcceleratorConfigError, BackendError
+from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.bound import Bound, lower_bound
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
+from umakit.machine.configured import ConfiguredMachine
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space
@@ -85,10 +88,45 @@ class TilePlanner:
     def __init__(
         self, hardware: TileMachine, driver: DriverCosts, most_buffers: int = BUFFERS[-1]
     ) -> None:
+        for name in ("macs_per_cycle", "bytes_per_cycle"):
+            if getattr(hardware, name) < 1:
+                raise BackendError(
+                    f"{type(hardware).__name__} has no {name}",
+                    fix="set it: bounds and rooflines are computed from it",
+                )
         self.machine = hardware
         self.driver = driver
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
+
+    @classmethod
+    def of(
+        cls,
+        configuration: AcceleratorConfig,
+        driver: DriverCosts | None = None,
+        most_buffers: int = BUFFERS[-1],
+    ) -> Self:
+        """Return a planner for the machine that an `accel.toml` describes.
+
+        Args:
+            configuration: the file, `UMABackend.configuration`.
+            driver: register accesses of the driver's calls; default: `[machine.driver]`.
+            most_buffers: as of the class.
+
+        Raises:
+            AcceleratorConfigError: the file has neither a section `[machine]`, nor an array with
+                one scratchpad and `driver` was given.
+        """
+        if configuration.machine is not None:
+            machine = ConfiguredMachine(configuration)
+            return cls(machine, driver or machine.driver, most_buffers)
+        if driver is None:
+            raise AcceleratorConfigError(
+                "there is no section [machine]",
+                where=configuration.accelerator.name,
+                fix="describe the machine in accel.toml, or give the planner its DriverCosts",
+            )
+        return cls(Hardware.of(configuration), driver, most_buffers)
 
     @property
     def hardware(self) -> Hardware:

@@ -85,7 +85,7 @@ class Buffer:
     """A scratchpad buffer for the tiles of one tensor.
 
     Attributes:
-        tile_bytes: size of the largest tile, rounded up to whole banks.
+        tile_bytes: size of the largest tile, rounded up to whole banks or the alignment of tiles.
         tiles: number of tiles that it holds: at least 2 with double buffering.
     """
 

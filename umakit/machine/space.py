@@ -61,6 +61,8 @@ def refusal(layer: Layer, machine: TileMachine) -> str:
     Raises:
         AcceleratorConfigError: the description of the machine contradicts itself.
     """
+    if own := machine.refusal(layer):
+        return own
     for axis in SIZED:
         if axis in machine.whole_units and not _is_uncut(layer, axis):
             extent, unit = axis_extent(layer, axis), machine.unit(axis)

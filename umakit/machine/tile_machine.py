@@ -11,10 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
 from umakit.machine.description import Does, Engine, Machine, Memory
+from umakit.machine.figures import Figure, costs, flat
+from umakit.machine.layer import Layer
 from umakit.machine.systolic import Dataflow
 
 SUM_BYTES = 4
@@ -47,8 +48,8 @@ class Placement:
 
     block_channels: int = 1
 
-    def bank_bytes_of(self, tensor: str) -> int:
-        """Return the size of a bank of the memory of a tensor's tiles, in bytes."""
+    def tile_alignment_of(self, tensor: str) -> int:
+        """Return the number of bytes that the tiles of a tensor start at multiples of."""
         return 1
 
     def row_bytes_of(self, tensor: str) -> int:
@@ -95,7 +96,7 @@ class OneMemory(Placement):
         self.block_channels = block_channels
         self._bank_bytes = bank_bytes
 
-    def bank_bytes_of(self, tensor: str) -> int:
+    def tile_alignment_of(self, tensor: str) -> int:
         """Return the size of a bank in bytes."""
         return self._bank_bytes
 
@@ -108,8 +109,10 @@ class TileMachine(Placement, ABC):
     Attributes:
         memories: by tensor of `TENSORS`, the name of the memory that its tiles lie in; tensors that
             are not named lie in the first memory of the machine.
-        streams: by tensor, the name of the stream of its copies; tensors that are not named belong
-            to the machine's first stream that loads, the result to the first that stores.
+        streams: by tensor, the name of the stream of its copies, and by kind of layer (`max_pool`,
+            ...: `Kind.value`) that of its jobs; tensors that are not named belong to the machine's
+            first stream that loads, the result to the first that stores, jobs to the first that
+            computes.
         units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
             are multiples of. The last tile along an axis is what is left, and may be smaller.
         whole_units: axes along which the last tile has to be a multiple of the unit too; layers
@@ -121,9 +124,10 @@ class TileMachine(Placement, ABC):
             machine's memories; 0 for none, so that input channels are not cut.
         sums_in_result: whether such sums are kept in the tile of the result instead.
         alignment: required alignment of the addresses of copies on the bus, in bytes.
-        macs_per_cycle: largest number of multiply-accumulates in a cycle, for the bound.
+        macs_per_cycle: largest number of multiply-accumulates in a cycle, for the bound; a
+            subclass has to set it.
         bytes_per_cycle: largest number of bytes that all engines together copy in a cycle, for the
-            bound.
+            bound; a subclass has to set it.
     """
 
     memories: Mapping[str, str] = {}
@@ -135,13 +139,13 @@ class TileMachine(Placement, ABC):
     sum_bytes: int = 0
     sums_in_result: bool = False
     alignment: int = 1
-    macs_per_cycle: int = 1
-    bytes_per_cycle: int = 1
+    macs_per_cycle: int = 0
+    bytes_per_cycle: int = 0
 
     @property
     @abstractmethod
     def machine(self) -> Machine:
-        """Its memories, engines and queues. Jobs belong to the first stream that computes."""
+        """Its memories, engines and queues."""
 
     @abstractmethod
     def job(self, sizes: TileSizes) -> Cost:
@@ -150,6 +154,10 @@ class TileMachine(Placement, ABC):
     @abstractmethod
     def copy(self, copied: Copy) -> Cost:
         """Return the cycles of a copy into or out of a memory."""
+
+    def refusal(self, layer: Layer) -> str:
+        """Return the reason why the machine computes no layer of some sizes; empty if it may."""
+        return ""
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of `sum_bytes` that a tile takes.
@@ -181,13 +189,17 @@ class TileMachine(Placement, ABC):
         does: Does = "store" if tensor == "result" else "load"
         return self.streams.get(tensor) or self.machine.first_stream(does)
 
+    def stream_of_jobs(self, layer: Layer) -> str:
+        """Return the name of the stream of a layer's jobs."""
+        return self.streams.get(layer.kind.value) or self.machine.explained
+
     def engine_of(self, tensor: str) -> Engine:
         """Return the engine of a tensor's copies."""
         return self.machine.engine_of(self.stream_of(tensor))
 
-    def bank_bytes_of(self, tensor: str) -> int:
-        """Return the size of a bank of the memory of a tensor's tiles, in bytes."""
-        return self._placed[tensor].bank_bytes
+    def tile_alignment_of(self, tensor: str) -> int:
+        """Return the number of bytes that the tiles of a tensor start at multiples of."""
+        return self._placed[tensor].tile_alignment
 
     def row_bytes_of(self, tensor: str) -> int:
         """Return the size of a row of the memory of a tensor's tiles, in bytes."""
@@ -197,10 +209,15 @@ class TileMachine(Placement, ABC):
         """Return what sizes of tiles along an axis are multiples of."""
         return self.units.get(axis, 1)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Figure]:
         """Return what identifies the machine, by name, for records: tilings of one are not those
         of another."""
-        return {name: getattr(self, name) for name in (*PLAIN, "machine")}
+        plain: dict[str, Figure] = {}
+        for name in PLAIN:
+            plain.update(flat(name, getattr(self, name)))
+        for part in ("memories", "engines", "queues"):
+            plain.update(flat(f"machine.{part}", getattr(self.machine, part)))
+        return {**plain, **costs(self)}
 
 
 class WithoutQueues(TileMachine):
@@ -227,6 +244,10 @@ class WithoutQueues(TileMachine):
     def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
         """Return the bytes of a tile."""
         return self._other.footprint(tensor, sizes, covered)
+
+    def refusal(self, layer: Layer) -> str:
+        """Return the other machine's reason."""
+        return self._other.refusal(layer)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of sums of a tile."""

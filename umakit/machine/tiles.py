@@ -171,8 +171,8 @@ class Tiles:
         found = {}
         sizes, covered = self.largest, self._largest_input
         for name in (*names, "result"):
-            bank = machine.bank_bytes_of(name)
-            size = -(-machine.footprint(name, sizes, covered) // bank) * bank
+            unit = machine.tile_alignment_of(name)
+            size = -(-machine.footprint(name, sizes, covered) // unit) * unit
             found[name] = Buffer(size, min(self.tiling.buffers, self.copies(name)))
         return found
 

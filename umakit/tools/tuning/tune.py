@@ -18,7 +18,7 @@ from umakit.lower.tiling_records import (
     check_records_file,
     existing_records,
 )
-from umakit.machine import Hardware, Layer
+from umakit.machine import Layer
 from umakit.pipeline import Network
 from umakit.registration.inputs import input_files
 from umakit.tools.tuning.layers import tiled_layers
@@ -87,8 +87,7 @@ def tune_model(
         inputs: input files other than those of the backend, which must not be overwritten.
 
     Raises:
-        BackendError: the backend does not cut layers into tiles, or does so for a machine of its
-            own, which records cannot name.
+        BackendError: the backend does not cut layers into tiles.
         RecordsError: the file is for another model, backend or version, or cannot be written; or
             no layer of the model is cut into tiles.
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
@@ -103,16 +102,10 @@ def tune_model(
             fix="a backend that registers a TilePlanner can be tuned: "
             "see `uma new --tutorial chocolate`",
         )  # fmt: skip
-    if not isinstance(planner.machine, Hardware):
-        raise BackendError(
-            f"records hold the figures of a Hardware, not of {type(planner.machine).__name__}",
-            where=backend.target_name,
-            fix="give tilings of such a machine with ExportOptions(tilings=...)",
-        )
     owner = Owner.of(network.model, backend.target_name, planner)
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)
-    records = existing_records(path, owner)
+    records = existing_records(path, owner, planner.machine)
     layers = tiled_layers(network, backend)
     if not layers:
         raise RecordsError(
@@ -132,7 +125,9 @@ def tune_model(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
             )  # fmt: skip
-            records = add_record(path, owner, record, read, instead_of=existing)
+            records = add_record(
+                path, owner, record, read, instead_of=existing, machine=planner.machine
+            )
             tuned = TunedLayer(records.of(layer) or record, best.seen)
         result.append(tuned)
         done(tuned)

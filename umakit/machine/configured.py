@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that the section `[machine]` of an `accel.toml` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm
+
+from umakit.errors import AcceleratorConfigError
+from umakit.machine.accelerator_config import AcceleratorConfig, MemorySection
+from umakit.machine.commands import DriverCosts
+from umakit.machine.costs import Copy, Cost, TileSizes
+from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Stream
+from umakit.machine.figures import Figure, flat
+from umakit.machine.formulas import Formula, FormulaError
+from umakit.machine.layer import Layer
+from umakit.machine.machine_config import (
+    COPY_NAMES,
+    FOOTPRINT_NAMES,
+    JOB_NAMES,
+    JOBS,
+    EngineSection,
+)
+from umakit.machine.tile_machine import TileMachine
+
+NO_QUEUE = "commands"
+"""Name of the queue of a machine that names none."""
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The formulas of a command's cost."""
+
+    key: str
+    busy: Formula
+    tail: Formula
+    accesses: Formula | None
+
+
+class ConfiguredMachine(TileMachine):
+    """The machine of an `accel.toml` with a section `[machine]`.
+
+    A subclass may replace a part of it, such as `job` or `footprint`, in Python.
+
+    Args:
+        configuration: what the file says.
+
+    Raises:
+        AcceleratorConfigError: it has no section `[machine]`, or that contradicts itself.
+    """
+
+    def __init__(self, configuration: AcceleratorConfig) -> None:
+        self._name = configuration.accelerator.name
+        section = configuration.machine
+        if section is None:
+            raise self._refusal("there is no section [machine]")
+        self._section = section
+        self._memory_sections = configuration.scratchpads
+        if not self._memory_sections:
+            raise self._refusal('[machine] needs a [[memory]] with address = "offset"')
+        self.alignment = configuration.dma.alignment
+        amount = section.amount
+        self.macs_per_cycle = amount("macs_per_cycle", section.macs_per_cycle)
+        self.bytes_per_cycle = amount("bytes_per_cycle", section.bytes_per_cycle)
+        self.block_channels = amount("block_channels", section.block_channels)
+        self.units = {axis: amount("units", each) for axis, each in section.units.items()}
+        self.limits = {axis: amount("limits", each) for axis, each in section.limits.items()}
+        self.whole_units = tuple(section.whole_units)
+        self.sums_in_result = section.sums_in_result
+        self.memories = {name: each.name for each in self._memory_sections for name in each.holds}
+        self.sum_bytes = amount("sum_bytes", section.sum_bytes)
+        self.streams = {
+            name: _stream_of(engine, name) for engine in section.engine for name in engine.does
+        }
+        self._costs: dict[str, _Costs] = {
+            name: self._cost_of(engine, name) for engine in section.engine for name in engine.does
+        }
+        self._footprints = {
+            str(name): section.formula(f"footprints.{name}", text, FOOTPRINT_NAMES)
+            for name, text in section.footprints.items()
+        }
+
+    @cached_property
+    def machine(self) -> Machine:
+        """Its memories, engines and queues."""
+        section, amount = self._section, self._section.amount
+        queues = tuple(
+            Queue(each.name, amount("queue", each.entries), each.completion)
+            for each in section.queue
+        ) or (Queue(NO_QUEUE, 0),)
+        return Machine(
+            tuple(
+                Memory(
+                    each.name, each.size or 0, each.banks, each.exclusive, each.row_bytes,
+                    _tile_alignment(each),
+                )
+                for each in self._memory_sections
+            ),
+            tuple(
+                Engine(
+                    each.name, _streams(each), each.queue or queues[0].name,
+                    amount("engine", each.depth), each.in_order,
+                )
+                for each in section.engine
+            ),
+            queues,
+        )  # fmt: skip
+
+    @property
+    def driver(self) -> DriverCosts:
+        """The register accesses of the driver's calls, from `[machine.driver]`."""
+        section = self._section
+        return DriverCosts(
+            **{name: section.amount(f"driver.{name}", each) for name, each in section.driver}
+        )
+
+    def refusal(self, layer: Layer) -> str:
+        """Refuse layers that no engine computes, and additions where none copies the addend."""
+        if layer.kind.value not in self._costs:
+            return f"no engine of [machine] computes {layer.kind.value}"
+        if layer.adds and "addend" not in self._costs:
+            return "no engine of [machine] copies an addend"
+        return ""
+
+    def job(self, sizes: TileSizes) -> Cost:
+        """Return the cycles of a job."""
+        return self._cost(self._costs[sizes.layer.kind.value], _job_values(sizes))
+
+    def copy(self, copied: Copy) -> Cost:
+        """Return the cycles of a copy."""
+        values = {
+            "planes": copied.planes,
+            "rows": copied.rows,
+            "row_bytes": copied.row_bytes,
+            "bytes": copied.planes * copied.rows * copied.row_bytes,
+        }
+        return self._cost(self._costs[copied.tensor], values)
+
+    def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        """Return the bytes that the largest tile of a tensor takes in its memory."""
+        if tensor not in self._footprints:
+            return super().footprint(tensor, sizes, covered)
+        return self._bytes(tensor, sizes, covered)
+
+    def sums(self, sizes: TileSizes, steps: int) -> int:
+        """Return the bytes of the memory of sums that a tile takes."""
+        if "sums" not in self._footprints:
+            return super().sums(sizes, steps)
+        return self._bytes("sums", sizes, (0, 0))
+
+    def figures(self) -> dict[str, Figure]:
+        """Return what identifies the machine: that of its parts, its formulas and tables."""
+        section = self._section
+        written = {
+            "figures": section.values,
+            "tables": {name: table.digest for name, table in section.read_tables.items()},
+            "footprints": {name: each.text for name, each in self._footprints.items()},
+            "costs": {
+                name: {
+                    "busy": each.busy.text,
+                    "tail": each.tail.text,
+                    "accesses": each.accesses.text if each.accesses else "",
+                }
+                for name, each in self._costs.items()
+            },
+        }
+        found = {name: value for key, each in written.items() for name, value in flat(key, each)}
+        return {**found, **super().figures()}
+
+    def _cost_of(self, engine: EngineSection, name: str) -> _Costs:
+        cost = engine.cost_of(name)
+        assert cost is not None  # the section checks that
+        names = JOB_NAMES if name in JOBS else COPY_NAMES
+        own = name in list(engine.costs)
+        key = f"engine.{engine.name}" + (f".costs.{name}" if own else "")
+        formula = self._section.formula
+        return _Costs(
+            f"machine.{key}",
+            formula(f"{key}.busy", cost.busy, names),
+            formula(f"{key}.tail", cost.tail, names),
+            None if cost.accesses is None else formula(f"{key}.accesses", cost.accesses, names),
+        )
+
+    def _cost(self, costs: _Costs, values: Mapping[str, int]) -> Cost:
+        busy = self._value(f"{costs.key}.busy", costs.busy, values, 1)
+        tail = self._value(f"{costs.key}.tail", costs.tail, values, 0)
+        if costs.accesses is None:
+            return Cost(busy, tail)
+        accesses = self._value(f"{costs.key}.accesses", costs.accesses, values, 1)
+        return Cost(busy, tail, accesses=accesses)
+
+    def _bytes(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        height, width = covered
+        values = {**_job_values(sizes), "input_rows": height, "input_columns": width}
+        least = 0 if tensor == "sums" else 1
+        return self._value(f"machine.footprints.{tensor}", self._footprints[tensor], values, least)
+
+    def _value(self, key: str, formula: Formula, values: Mapping[str, int], least: int) -> int:
+        try:
+            found = formula({**self._section.values, **values} if formula.names else values)
+        except FormulaError as error:
+            raise self._refusal(f"{key}: {error}") from None
+        if found < least:
+            used = ", ".join(
+                f"{name} = {values[name]}" for name in sorted(formula.names) if name in values
+            )
+            raise self._refusal(f"{key}: {formula.text!r} is {found} for {used}, less than {least}")
+        return found
+
+    def _refusal(self, message: str) -> AcceleratorConfigError:
+        return AcceleratorConfigError(
+            message, where=f"accel.toml of {self._name}", fix="correct its section [machine]"
+        )
+
+
+def _tile_alignment(memory: MemorySection) -> int:
+    """Return what tiles start at multiples of, so that the memory plan puts them there too."""
+    if "alignment" in memory.model_fields_set or memory.banks == 1:
+        return memory.alignment
+    return lcm((memory.size or 0) // memory.banks, memory.alignment)
+
+
+def _job_values(sizes: TileSizes) -> dict[str, int]:
+    layer, product = sizes.layer, sizes.product
+    return {
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "rows": sizes.rows,
+        "columns": sizes.columns,
+        "channels": sizes.output_channels,
+        "input_channels": sizes.input_channels,
+        "kernel_rows": layer.kernel[0],
+        "kernel_columns": layer.kernel[1],
+        "stride_rows": layer.strides[0],
+        "stride_columns": layer.strides[1],
+    }
+
+
+def _does(name: str) -> Does:
+    """Return what the commands for a tensor or a kind of layer do."""
+    if name in JOBS:
+        return "compute"
+    return "store" if name == "result" else "load"
+
+
+def _stream_of(engine: EngineSection, name: str) -> str:
+    """Return the name of the stream of the commands for a tensor or a kind of layer."""
+    return f"{engine.name}.{_does(name)}"
+
+
+def _streams(engine: EngineSection) -> tuple[Stream, ...]:
+    done = {name: _does(name) for name in engine.does}
+    return tuple(
+        Stream(name, done[key])
+        for name, key in {_stream_of(engine, each): each for each in engine.does}.items()
+    )

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formulas of `accel.toml`: integer expressions over named sizes and figures.
+
+A formula is parsed once by Python's own parser. Only the nodes below are taken, each becomes a
+function of the values by name: nothing is evaluated as Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from umakit.machine.cost_tables import CostTable
+
+Values = Mapping[str, int]
+Evaluate = Callable[[Values], int]
+
+LONGEST = 2_000
+"""Maximum number of characters of a formula."""
+
+LARGEST = 2**62
+"""Maximum result; what a machine has or costs is far below."""
+
+OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+ALLOWED = "allowed are + - * // %, parentheses, integers, min, max and ceil_div"
+
+
+class FormulaError(ValueError):
+    """A formula that cannot be read or computed; a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula that was parsed.
+
+    Attributes:
+        text: as it was written.
+        names: the names that it uses, without those of functions.
+    """
+
+    text: str
+    names: frozenset[str]
+    _evaluate: Evaluate
+
+    def __call__(self, values: Values) -> int:
+        """Compute the formula.
+
+        Args:
+            values: at least all of `names`.
+
+        Raises:
+            FormulaError: it divides by zero, a table has no such row, or the result is too large.
+        """
+        try:
+            result = self._evaluate(values)
+        except ZeroDivisionError:
+            raise FormulaError(f"{self.text!r} divides by 0{self._for(values)}") from None
+        except FormulaError as error:
+            raise FormulaError(f"{error}{self._for(values)}") from None
+        if abs(result) > LARGEST:
+            raise FormulaError(f"{self.text!r} is beyond 2**62{self._for(values)}")
+        return result
+
+    def _for(self, values: Values) -> str:
+        used = ", ".join(f"{name} = {values[name]}" for name in sorted(self.names))
+        return f" for {used}" if used else ""
+
+
+def parse_formula(
+    text: str | int, names: Collection[str], tables: Mapping[str, CostTable] | None = None
+) -> Formula:
+    """Parse a formula.
+
+    Args:
+        text: a formula, or a number.
+        names: names that it may use.
+        tables: tables that it may look up, by name.
+
+    Raises:
+        FormulaError: it is none; the sentence has the column, from 1, and what is allowed.
+    """
+    if isinstance(text, int):
+        return Formula(str(text), frozenset(), lambda values: text)
+    return _Parser(text, names, tables or {}).formula()
+
+
+class _Parser:
+    def __init__(self, text: str, names: Collection[str], tables: Mapping[str, CostTable]) -> None:
+        # Columns stay those of the text, and its lines are one line: Python would end there.
+        self._text, self._line = text, "".join(" " if each.isspace() else each for each in text)
+        self._names, self._tables = names, tables
+        self._used: set[str] = set()
+
+    def formula(self) -> Formula:
+        if len(self._text) > LONGEST:
+            raise FormulaError(f"is longer than {LONGEST} characters")
+        if not self._line.strip():
+            raise FormulaError("is empty")
+        if "#" in self._line:
+            raise self._refusal(self._line.index("#"), f"'#' is not allowed; {ALLOWED}")
+        shift = len(self._line) - len(self._line.lstrip())
+        try:
+            tree = ast.parse(self._line.strip(), mode="eval")
+            self._shift = shift
+            evaluate = self._of(tree.body)
+        except SyntaxError as error:
+            column = error.offset - 1 + shift if error.offset else len(self._line.rstrip())
+            raise self._refusal(column, f"this is no formula; {ALLOWED}") from None
+        except FormulaError:
+            raise
+        except (RecursionError, MemoryError, ValueError):
+            raise FormulaError("is nested too deeply or has a number that is too long") from None
+        return Formula(self._text.strip(), frozenset(self._used), evaluate)
+
+    def _refusal(self, column: int, message: str) -> FormulaError:
+        return FormulaError(f"column {column + 1}: {message}")
+
+    def _refused(self, node: ast.AST, message: str) -> FormulaError:
+        line = self._line.strip().encode()
+        column = len(line[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+        return self._refusal(column + self._shift, message)
+
+    def _of(self, node: ast.expr) -> Evaluate:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            if node.value > LARGEST:
+                raise self._refused(node, "this number is beyond 2**62")
+            return _constant(node.value)
+        if isinstance(node, ast.Constant):
+            raise self._refused(node, f"{node.value!r} is no integer; {ALLOWED}")
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return _applied(operator.neg, [self._of(node.operand)])
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            return _binary(OPERATORS[type(node.op)], self._of(node.left), self._of(node.right))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            raise self._refused(node, "/ is not allowed; use // to round down, or ceil_div")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            return self._call(node, node.func.id)
+        raise self._refused(node, f"this is not allowed; {ALLOWED}")
+
+    def _name(self, node: ast.Name) -> Evaluate:
+        name = node.id
+        if name not in self._names:
+            names = ", ".join(sorted(self._names)) or "none"
+            raise self._refused(node, f"there is no name {name}; names are {names}")
+        self._used.add(name)
+        return lambda values: values[name]
+
+    def _call(self, node: ast.Call, name: str) -> Evaluate:
+        if name not in FUNCTIONS and name not in self._tables:
+            known = ", ".join([*FUNCTIONS, *sorted(self._tables)])
+            raise self._refused(node, f"there is no function {name}; functions are {known}")
+        arguments = [self._of(each) for each in node.args]
+        if name in self._tables:
+            table = self._tables[name]
+            if len(arguments) not in (len(table.keys), len(table.keys) + 1):
+                keys = ", ".join(table.keys)
+                raise self._refused(
+                    node, f"{name} takes {keys}, and the value of what it does not have if you like"
+                )
+            return self._lookup(table, arguments)
+        least, most = FUNCTIONS[name][1]
+        if not least <= len(arguments) <= most:
+            count = "2 arguments" if most == least else f"{least} or more arguments"
+            raise self._refused(node, f"{name} takes {count}")
+        return _applied(FUNCTIONS[name][0], arguments)
+
+    def _lookup(self, table: CostTable, arguments: Sequence[Evaluate]) -> Evaluate:
+        keys, otherwise = arguments[: len(table.keys)], arguments[len(table.keys) :]
+
+        def look_up(values: Values) -> int:
+            key = tuple(each(values) for each in keys)
+            found = table.rows.get(key)
+            if found is not None:
+                return found
+            if otherwise:
+                return otherwise[0](values)
+            asked = ", ".join(
+                f"{name} = {value}" for name, value in zip(table.keys, key, strict=True)
+            )
+            raise FormulaError(f"{table.file} has no row with {asked}")
+
+        return look_up
+
+
+def ceil_div(dividend: int, divisor: int) -> int:
+    """Return the quotient, rounded up."""
+    return -(-dividend // divisor)
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., int], tuple[int, int]]] = {
+    "min": (min, (2, LONGEST)),
+    "max": (max, (2, LONGEST)),
+    "ceil_div": (ceil_div, (2, 2)),
+}
+"""Functions by name, each with the least and the largest number of its arguments."""
+
+
+def _constant(value: int) -> Evaluate:
+    return lambda values: value
+
+
+def _binary(function: Callable[[int, int], int], left: Evaluate, right: Evaluate) -> Evaluate:
+    return lambda values: function(left(values), right(values))
+
+
+def _applied(function: Callable[..., Any], arguments: Sequence[Evaluate]) -> Evaluate:
+    return lambda values: int(function(*(each(values) for each in arguments)))

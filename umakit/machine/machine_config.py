@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `[machine]` of `accel.toml`: memories, engines, queues, sizes and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
+
+from umakit.machine.cost_tables import CostTable, read_table
+from umakit.machine.description import Completion
+from umakit.machine.formulas import FUNCTIONS, Formula, FormulaError, parse_formula
+from umakit.machine.simulator_config import FilePath
+
+NAME = r"^[a-z][a-z0-9_]*$"
+
+Tensor = Literal["data", "weights", "parameters", "addend", "result"]
+JobKind = Literal["convolution", "depthwise", "max_pool", "average_pool"]
+Axis = Literal["rows", "columns", "output_channels", "input_channels"]
+
+JOBS: tuple[JobKind, ...] = ("convolution", "depthwise", "max_pool", "average_pool")
+COPIES: tuple[Tensor, ...] = ("data", "weights", "parameters", "addend", "result")
+
+JOB_NAMES = (
+    "m", "n", "k", "rows", "columns", "channels", "input_channels", "kernel_rows",
+    "kernel_columns", "stride_rows", "stride_columns",
+)  # fmt: skip
+"""Names in the cost of a job: the product's m positions, n output channels and k products for each
+result; the result's rows, columns and channels; the data's channels; kernel and strides."""
+
+COPY_NAMES = ("planes", "rows", "row_bytes", "bytes")
+"""Names in the cost of a copy: planes of rows of contiguous bytes, and all of these bytes."""
+
+FOOTPRINT_NAMES = (*JOB_NAMES, "input_rows", "input_columns")
+"""Names in the bytes of a tile: those of a job, and the size of the data that windows cover."""
+
+RESERVED = frozenset((*FOOTPRINT_NAMES, *COPY_NAMES, *FUNCTIONS))
+
+
+def _check_amount(amount: int | str) -> int | str:
+    if isinstance(amount, int) and not 0 <= amount <= 2**48:
+        raise ValueError(f"{amount} is not 0 to 2**48")
+    return amount
+
+
+Amount = Annotated[int | str, AfterValidator(_check_amount)]
+"""A number, or a formula of the machine's figures."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class CostSection(_Section):
+    """The cost of a job or a copy: formulas or numbers.
+
+    Attributes:
+        busy: cycles in which the engine can take no other command, at least 1.
+        tail: cycles after these until the effect is complete.
+        accesses: register accesses by which the driver enqueues it; default: those of
+            `[machine.driver]`.
+    """
+
+    busy: Amount
+    tail: Amount = 0
+    accesses: Amount | None = None
+
+
+class EngineSection(_Section):
+    """An engine of `[machine]`, which runs one command after the other.
+
+    Attributes:
+        name: its name.
+        does: the tensors whose tiles it copies (`data`, `weights`, `parameters`, `addend`,
+            `result`), and the layers whose jobs it computes (`convolution`, `depthwise`,
+            `max_pool`, `average_pool`).
+        busy, tail, accesses: what each of these costs, as in `CostSection`.
+        costs: other costs for some of what it does, by name.
+        queue: name of the queue that its commands wait in; default: the first one.
+        depth: commands that it holds at a time: with 2 one starts in the tail of the one before.
+        in_order: whether its commands start in the order in which they were enqueued; else its
+            loads, its stores and its jobs are three streams, each in order, and of two commands
+            that could start the older one does.
+    """
+
+    name: str = Field(pattern=NAME)
+    does: list[Tensor | JobKind] = Field(min_length=1)
+    busy: Amount | None = None
+    tail: Amount = 0
+    accesses: Amount | None = None
+    costs: dict[Tensor | JobKind, CostSection] = Field(default={})
+    queue: str | None = None
+    depth: Amount = 1
+    in_order: bool = False
+
+    def cost_of(self, name: str) -> CostSection | None:
+        """Return the cost of something that it does; None if none is given."""
+        for each, cost in self.costs.items():
+            if each == name:
+                return cost
+        if self.busy is None:
+            return None
+        return CostSection(busy=self.busy, tail=self.tail, accesses=self.accesses)
+
+
+class QueueSection(_Section):
+    """A queue of commands, which engines share that name it.
+
+    Attributes:
+        name: its name.
+        entries: commands in it, which wait or run; 0: the driver waits for the end of each.
+        completion: what the driver does without a free entry: see `umakit.machine.Queue`.
+    """
+
+    name: str = Field(pattern=NAME)
+    entries: Amount
+    completion: Completion = "interrupt"
+
+
+class DriverSection(_Section):
+    """Register accesses of the driver's calls, a cycle each: `umakit.machine.DriverCosts`."""
+
+    begin: Amount = 0
+    configure: Amount = 0
+    configure_add: Amount = 0
+    transfer: Amount = 1
+    job: Amount = 1
+    check: Amount = 0
+    finish: Amount = 0
+
+
+class MachineSection(_Section):
+    """Its `[machine]`: what cutting layers into tiles asks of a machine, and what it costs.
+
+    Every number may be a formula of `figures`: integers, names, + - * // %, parentheses, min, max
+    and ceil_div. Its memories are the `[[memory]]` with `address = "offset"`.
+
+    Attributes:
+        macs_per_cycle: largest number of multiply-accumulates in a cycle, for bound and roofline.
+        bytes_per_cycle: largest number of bytes that all engines together copy in a cycle.
+        figures: numbers with names of your own, for formulas; a later one may use earlier ones.
+        tables: CSV files that formulas look up, by the name of the function: with the columns m, n
+            and cycles `name(m, n)` is the cycles of a row, `name(m, n, 5)` 5 where there is none.
+        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
+            are multiples of; the last tile along an axis may be smaller.
+        whole_units: axes along which it must not be: layers where it would are refused.
+        limits: by axis, the largest size of a tile.
+        block_channels: output channels in a block of weights; tiles have whole blocks.
+        sum_bytes: size of the memory of int32 sums over parts of the input channels, which one job
+            keeps for the next, in bytes.
+        sums_in_result: whether such sums are kept in the tile of the result instead. With neither,
+            input channels are not cut.
+        footprints: bytes of a tile by tensor, and of `sums`; default: its bytes, each contiguous
+            part padded to rows of its memory.
+        engine: the engines; each tensor and each kind of job is done by one.
+        queue: the queues; default: one without entries.
+        driver: register accesses of the driver's calls.
+    """
+
+    macs_per_cycle: Amount
+    bytes_per_cycle: Amount
+    figures: dict[Annotated[str, Field(pattern=NAME)], Amount] = Field(default={})
+    tables: dict[Annotated[str, Field(pattern=NAME)], FilePath] = Field(default={})
+    units: dict[Axis, Amount] = Field(default={})
+    whole_units: list[Axis] = Field(default=[])
+    limits: dict[Axis, Amount] = Field(default={})
+    block_channels: Amount = 1
+    sum_bytes: Amount = 0
+    sums_in_result: bool = False
+    footprints: dict[Tensor | Literal["sums"], Amount] = Field(default={})
+    engine: list[EngineSection] = Field(min_length=1)
+    queue: list[QueueSection] = Field(default=[])
+    driver: DriverSection = DriverSection()
+    _tables: dict[str, CostTable] = PrivateAttr(default_factory=dict)
+    _figures: dict[str, int] = PrivateAttr(default_factory=dict)
+
+    @property
+    def read_tables(self) -> Mapping[str, CostTable]:
+        """The tables, as they were read."""
+        return self._tables
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """The figures, computed."""
+        return self._figures
+
+    def amount(self, key: str, amount: int | str) -> int:
+        """Return a number that is given as one or as a formula of the figures.
+
+        Raises:
+            ValueError: it is no such formula, or negative; names the key.
+        """
+        try:
+            found = parse_formula(amount, self._figures, self._tables)(self._figures)
+        except FormulaError as error:
+            raise ValueError(f"machine.{key}: {error}") from None
+        if found < 0:
+            raise ValueError(f"machine.{key}: {amount} is {found}, less than 0")
+        return found
+
+    def formula(self, key: str, amount: int | str, names: Collection[str]) -> Formula:
+        """Return the formula of a key.
+
+        Raises:
+            ValueError: it is none; names the key.
+        """
+        try:
+            return parse_formula(amount, {*names, *self._figures}, self._tables)
+        except FormulaError as error:
+            raise ValueError(f"machine.{key}: {error}") from None
+
+    def engine_for(self, name: str) -> EngineSection | None:
+        """Return the engine that copies a tensor, or computes the layers of a kind."""
+        return next((each for each in self.engine if name in each.does), None)
+
+    @model_validator(mode="after")
+    def _whole(self, info: ValidationInfo) -> Self:
+        self._read(info.context)
+        for name, figure in self.figures.items():
+            if name in RESERVED or name in self.tables:
+                raise ValueError(f"machine.figures.{name}: formulas have this name already")
+            self._figures[name] = self.amount(f"figures.{name}", figure)
+        for key, number, least in self._amounts():
+            if self.amount(key, number) < least:
+                raise ValueError(f"machine.{key}: {number} is less than {least}")
+        for name, bytes_ in self.footprints.items():
+            self.formula(f"footprints.{name}", bytes_, FOOTPRINT_NAMES)
+        self._check_engines()
+        return self
+
+    def _read(self, context: Any) -> None:
+        for name, file in self.tables.items():
+            if not isinstance(context, Path):
+                raise ValueError(f"machine.tables.{name}: only an accel.toml can name files")
+            if name in RESERVED:
+                raise ValueError(f"machine.tables.{name}: formulas have this name already")
+            try:
+                self._tables[name] = read_table(context, file)
+            except ValueError as error:
+                raise ValueError(f"machine.tables.{name}: {error}") from None
+
+    def _amounts(self) -> Iterator[tuple[str, int | str, int]]:
+        """Yield the key, the value and the smallest value of each number."""
+        yield "macs_per_cycle", self.macs_per_cycle, 1
+        yield "bytes_per_cycle", self.bytes_per_cycle, 1
+        yield "block_channels", self.block_channels, 1
+        yield "sum_bytes", self.sum_bytes, 0
+        for key in ("units", "limits"):
+            for axis, amount in getattr(self, key).items():
+                yield f"{key}.{axis}", amount, 1
+        for engine in self.engine:
+            yield f"engine.{engine.name}.depth", engine.depth, 1
+        for queue in self.queue:
+            yield f"queue.{queue.name}.entries", queue.entries, 0
+        for name in DriverSection.model_fields:
+            least = 1 if name in ("transfer", "job") else 0
+            yield f"driver.{name}", getattr(self.driver, name), least
+
+    def _check_engines(self) -> None:
+        queues = [each.name for each in self.queue]
+        for kind, all_ in {"queue": queues, "engine": [each.name for each in self.engine]}.items():
+            for one in all_:
+                if all_.count(one) > 1:
+                    raise ValueError(f"machine.{kind}: two are called {one}")
+        entries = {self.amount("queue.entries", each.entries) > 0 for each in self.queue}
+        if len(entries) > 1:
+            raise ValueError("machine.queue: queues with and without entries do not go together")
+        done: dict[str, str] = {}
+        for engine in self.engine:
+            key = f"engine.{engine.name}"
+            if engine.queue is not None and engine.queue not in queues:
+                raise ValueError(f"machine.{key}.queue: there is no queue {engine.queue}")
+            for name in engine.costs:
+                if name not in engine.does:
+                    raise ValueError(f"machine.{key}.costs.{name}: does has no {name}")
+            for name in engine.does:
+                if name in done:
+                    raise ValueError(f"machine.{key}.does: {done[name]} does {name} already")
+                done[name] = engine.name
+                self._check_cost(engine, name)
+        if not done.keys() & set(JOBS):
+            names = ", ".join(JOBS)
+            raise ValueError(f"machine.engine: none computes; name one of {names} in does")
+        weighted = ("weights", "parameters") if done.keys() & set(JOBS[:2]) else ()
+        for name in ("data", *weighted, "result"):
+            if name not in done:
+                raise ValueError(f"machine.engine: none copies {name}; name it in does of one")
+
+    def _check_cost(self, engine: EngineSection, name: str) -> None:
+        key, cost = f"engine.{engine.name}", engine.cost_of(name)
+        names: tuple[str, ...] = JOB_NAMES if name in JOBS else COPY_NAMES
+        if cost is None:
+            raise ValueError(f"machine.{key}: {name} has no cost; give busy, or costs.{name}")
+        key += f".costs.{name}" if name in list(engine.costs) else ""
+        self.formula(f"{key}.busy", cost.busy, names)
+        self.formula(f"{key}.tail", cost.tail, names)
+        if cost.accesses is not None:
+            self.formula(f"{key}.accesses", cost.accesses, names)
