@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from umakit import patterns
 from umakit.machine.systolic import Product
@@ -128,12 +129,37 @@ class Layer:
         """The total size of bias, multipliers and shifts in bytes."""
         return 0 if self.is_pool else 4 * self.stored_channels + 5 * self.stored_scales
 
+    def _covered(self, axis: int) -> int:
+        """Return the number of rows or columns of the data that windows cover."""
+        return _elements_covered(
+            self.input_size[axis], self.output_size[axis], self.kernel[axis], self.strides[axis],
+            self.padding[axis], self.dilation[axis],
+        )  # fmt: skip
+
     @property
     def compulsory_bytes(self) -> int:
-        """The number of bytes that cross the bus at least once: operands and result."""
+        """The number of bytes that cross the bus at least once: operands and result.
+
+        Of the data these are the ones that windows cover: strides may be larger than windows.
+        """
         addend = self.result_bytes if self.adds else 0
-        ends = self.data_bytes + self.result_bytes + addend
+        (height, width), (rows, columns) = self.input_size, map(self._covered, (0, 1))
+        data = self.data_bytes // (height * width) * rows * columns
+        ends = data + self.result_bytes + addend
         return ends + self.weights_bytes + self.parameters_bytes
+
+
+@cache
+def _elements_covered(
+    size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
+) -> int:
+    """Return the number of elements along an axis that windows cover."""
+    covered = {
+        output * stride - padding + tap * dilation
+        for output in range(outputs)
+        for tap in range(kernel)
+    }
+    return len(covered & set(range(size)))
 
 
 def _dense(dense: patterns.QDense) -> Layer:
