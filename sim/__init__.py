@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+
+from umakit.sim.kinds import KINDS, Kind
 
 __all__ = [
     "ARITHMETIC_HEADER",
     "BOARD_SOURCES",
     "COMMON_HEADERS",
     "COMMON_SOURCES",
+    "HEADERS_OF_0_1_0",
     "KINDS",
     "MOCK_SOURCES",
     "PROGRAM_HEADERS",
@@ -23,21 +24,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One of the simulated devices; `simulator = "..."` in `accel.toml`.
-
-    Attributes:
-        sources: C files in addition to `SIMULATOR_SOURCES`, relative to `source_directory()`.
-        driver_headers: what its drivers include, on a board too.
-        headers: what only the simulator includes.
-    """
-
-    sources: tuple[str, ...]
-    driver_headers: tuple[str, ...]
-    headers: tuple[str, ...]
-
-
 #: C files that all simulated devices need, relative to `source_directory()`.
 SIMULATOR_SOURCES: tuple[str, ...] = (
     "src/umakit_faults.c",
@@ -46,65 +32,6 @@ SIMULATOR_SOURCES: tuple[str, ...] = (
     "src/umakit_systolic_cycles.c",
     "src/umakit_windows.c",
 )
-
-#: The simulated devices by name.
-KINDS: Mapping[str, Kind] = {
-    "mac_array": Kind(
-        sources=(
-            "src/umakit_mac_array.c",
-            "src/umakit_mac_array_convolution.c",
-            "src/umakit_mac_array_job.c",
-        ),
-        driver_headers=("include/umakit/mac_array_registers.h",),
-        headers=(
-            "include/umakit/mac_array.h",
-            "include/umakit/mac_array_convolution.h",
-            "include/umakit/mac_array_job.h",
-        ),
-    ),
-    "systolic_array": Kind(
-        sources=(
-            "src/umakit_systolic_array.c",
-            "src/umakit_systolic_commands.c",
-            "src/umakit_systolic_compute.c",
-            "src/umakit_systolic_costs.c",
-            "src/umakit_systolic_dma.c",
-            "src/umakit_systolic_engines.c",
-            "src/umakit_systolic_job.c",
-            "src/umakit_systolic_operands.c",
-            "src/umakit_systolic_output.c",
-            "src/umakit_systolic_pooling.c",
-            "src/umakit_systolic_queue.c",
-            "src/umakit_systolic_read.c",
-            "src/umakit_systolic_run.c",
-            "src/umakit_systolic_scratchpad.c",
-            "src/umakit_systolic_timeline.c",
-            "src/umakit_systolic_write.c",
-        ),
-        driver_headers=("include/umakit/systolic_array_registers.h",),
-        headers=(
-            "include/umakit/systolic_array.h",
-            "include/umakit/systolic_command.h",
-            "include/umakit/systolic_commands.h",
-            "include/umakit/systolic_compute.h",
-            "include/umakit/systolic_costs.h",
-            "include/umakit/systolic_dma.h",
-            "include/umakit/systolic_engines.h",
-            "include/umakit/systolic_job.h",
-            "include/umakit/systolic_operands.h",
-            "include/umakit/systolic_output.h",
-            "include/umakit/systolic_pooling.h",
-            "include/umakit/systolic_queue.h",
-            "include/umakit/systolic_read.h",
-            "include/umakit/systolic_register_file.h",
-            "include/umakit/systolic_run.h",
-            "include/umakit/systolic_scratchpad.h",
-            "include/umakit/systolic_taps.h",
-            "include/umakit/systolic_timeline.h",
-            "include/umakit/systolic_write.h",
-        ),
-    ),
-}
 
 #: C files that every device needs, simulated or not, relative to `source_directory()`.
 COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
@@ -148,6 +75,27 @@ SIMULATOR_HEADERS: tuple[str, ...] = (
     "include/umakit/simulator_windows.h",
     "include/umakit/systolic_cycles.h",
     "include/umakit/trace.h",
+)
+
+
+#: Headers in `umakit/` of what umakit 0.1.0 exported, which wrote no manifest.
+HEADERS_OF_0_1_0: tuple[str, ...] = (
+    "device.h",
+    "faults.h",
+    "mac_array.h",
+    "mac_array_internal.h",
+    "mac_array_registers.h",
+    "memory_mapped.h",
+    "requantize.h",
+    "simulator.h",
+    "simulator_internal.h",
+    "static_assert.h",
+    "status.h",
+    "systolic_array.h",
+    "systolic_array_internal.h",
+    "systolic_array_registers.h",
+    "systolic_cycles.h",
+    "trace.h",
 )
 
 

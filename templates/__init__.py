@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jinja2 templates: the only source of files that umakit writes."""
+"""Jinja2 templates: the source of files that umakit writes, with those of `umakit.sim`."""

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from import_graph import Graph, circles, import_graph, joined, modules_of
 
+from umakit import sim
+from umakit.tools.scaffold import TUTORIALS
+
 ROOT = Path(__file__).parents[1]
 
 # The four folders that pyproject.toml puts into the package from outside of umakit/.
@@ -113,6 +116,22 @@ def part(module: str, folder: str) -> str:
     """The file or folder right below a folder that a module is or is in."""
     rest = module.removeprefix(folder).strip(".")
     return rest.partition(".")[0] or "__init__"
+
+
+def test_no_simulator_is_known_by_its_name() -> None:
+    """What the kit knows of one is in `sim/`; only what reference backends consist of names it."""
+    folders = [ROOT / "umakit", *(path for path in (ROOT / "templates").iterdir() if path.is_dir())]
+    files = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for folder in folders
+        if folder.name not in TUTORIALS
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert len(files) > 300
+    kinds = re.compile("|".join(sim.KINDS), re.IGNORECASE)
+    assert [name for name, text in files.items() if kinds.search(name + text)] == []
+    assert any(kinds.search(path.read_text()) for path in (ROOT / "templates/chocolate").iterdir())
 
 
 def test_few_files_stand_at_the_top() -> None:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything umakit has to know about the chocolate_accelerator, registered in one place."""
 
+from functools import partial
+
 from umakit.backend import PassPhase, UMABackend
 from umakit.machine import Hardware, TilePlanner
 
+from .board import board_notes
 from .codegen import gen_includes
 from .passes import DRIVER_COSTS, FINISH, ChocolateLayerPass
 from .patterns import layers
@@ -34,6 +37,9 @@ class ChocolateAcceleratorBackend(UMABackend):
         self._register_codegen(fmt="c", includes=gen_includes)
         driver = self.target_name
         self._register_driver(sources=[f"{driver}.c"], headers=[f"{driver}.h"])
+
+        # What the README of a library says about the device of a board.
+        self._register_board_notes(partial(board_notes, self.configuration))
 
     @property
     def target_name(self) -> str:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything umakit has to know about the strawberry_accelerator, registered in one place."""
 
+from functools import partial
+
 from umakit.backend import PassPhase, UMABackend
 
+from .board import board_notes
 from .codegen import gen_includes
 from .passes import DMA_IN, DMA_OUT, StrawberryLayerPass
 from .patterns import layers
@@ -30,6 +33,9 @@ class StrawberryAcceleratorBackend(UMABackend):
         self._register_codegen(fmt="c", includes=gen_includes)
         driver = self.target_name
         self._register_driver(sources=[f"{driver}.c"], headers=[f"{driver}.h"])
+
+        # What the README of a library says about the device of a board.
+        self._register_board_notes(partial(board_notes, self.configuration))
 
     @property
     def target_name(self) -> str:

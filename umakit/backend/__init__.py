@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from umakit.machine.simulator_config import SimulatorSection
     from umakit.registration.backend import PassPhase, Pattern
+    from umakit.registration.board_notes import BoardNotes, DeviceUse
     from umakit.registration.strategy import OpStrategy
     from umakit.registration.target import create_target, target_attributes
 
@@ -40,8 +41,10 @@ __all__ = [
     "AcceleratorConfig",
     "AcceleratorSection",
     "ArraySection",
+    "BoardNotes",
     "CostSection",
     "DeviceSection",
+    "DeviceUse",
     "DmaSection",
     "DriverSection",
     "EngineSection",
@@ -75,6 +78,8 @@ __getattr__ = imported_on_use(
             "umakit.machine.machine_config",
         ),
         "SimulatorSection": "umakit.machine.simulator_config",
+        "BoardNotes": "umakit.registration.board_notes",
+        "DeviceUse": "umakit.registration.board_notes",
         "OpStrategy": "umakit.registration.strategy",
         "PassPhase": "umakit.registration.backend",
         "Pattern": "umakit.registration.backend",

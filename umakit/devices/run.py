@@ -178,7 +178,7 @@ def run_library(
         repeat: how often each inference is run, for timing.
         profile: whether each layer is measured.
         record_commands: whether the times of the commands of each layer are recorded if its
-            accelerator is a simulated systolic array; needs `profile`.
+            accelerator is simulated and reports them; needs `profile`.
         device: name of the device in `umakit.devices.DEVICES`.
         timeout: time limit in seconds; default: 600 under emulation, none on the host.
 

@@ -34,6 +34,7 @@ from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
 from umakit.files.staging import write_folder
+from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
 from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
@@ -41,7 +42,6 @@ from umakit.library.driver_notices import driver_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.own_simulators import own_simulator_files, own_simulators
-from umakit.library.requirements import device_requirements
 from umakit.library.roles import COMPILED_FOLDER, find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
@@ -144,23 +144,23 @@ def write_library(
         {name: list(libraries) for name, libraries in compiled.items()},
     )
     metadata["umakit"]["sources"] = roles.as_json()
+    notes = board_notes(program, backends, metadata)
     values = {
         **common_values(program, plan, layout, backends),
         "locks": locks_view(code.locked),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
-        "requirements": device_requirements(
-            [name for name, kind in simulated_as.items() if kind == "systolic_array"],
-            program,
-            backends,
-            metadata,
-        ),
+        "board_notes": {name: each.device for name, each in notes.items() if each.device},
+        "time_limits": time_limits(backends, notes),
         "simulator_sources": {
             **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
             **dict.fromkeys(roles.own, roles.simulator),
         },
         "own_simulators": roles.own,
         **compiled_values(compiled),
+        "board_defines": {
+            name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()
+        },
         "cxx_sources": sorted(
             source
             for sources in roles.drivers.values()

@@ -11,15 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-PLAIN_NAME = re.compile(r"[^/\\\0]+")
+from umakit import sim
 
-HEADERS = (
-    "device.h", "faults.h", "mac_array.h", "mac_array_internal.h", "mac_array_registers.h",
-    "memory_mapped.h", "requantize.h", "simulator.h", "simulator_internal.h", "static_assert.h",
-    "status.h", "systolic_array.h", "systolic_array_internal.h", "systolic_array_registers.h",
-    "systolic_cycles.h", "trace.h",
-)  # fmt: skip
-"""Headers in `umakit/`, next to the C files."""
+PLAIN_NAME = re.compile(r"[^/\\\0]+")
 
 
 def library_names(metadata: bytes) -> frozenset[str]:
@@ -80,7 +74,7 @@ def _view(metadata: bytes) -> dict[str, Any] | None:
 def _sources(view: dict[str, Any]) -> Iterator[str]:
     """Return the files of `codegen/host/src`, relative to it."""
     prefix = view["interface"]
-    yield from (f"umakit/{header}" for header in HEADERS)
+    yield from (f"umakit/{header}" for header in sim.HEADERS_OF_0_1_0)
     yield from (f"{prefix}.c", f"{prefix}_constants.c", f"{prefix}_constants.h")
     sources = view.get("sources")
     if not isinstance(sources, dict):

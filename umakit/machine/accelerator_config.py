@@ -9,13 +9,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
 from umakit.machine.machine_config import MachineSection, Tensor
@@ -23,8 +26,21 @@ from umakit.machine.simulator_config import SimulatorSection, simulator_files
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
-MOST_SIMULATED_BANKS = 32
 DataflowName = Literal["output_stationary", "weight_stationary", "input_stationary"]
+
+
+SIMULATORS = (*sim.KINDS, "own", "none")
+
+
+def _check_simulator(name: object) -> object:
+    if name not in SIMULATORS:
+        *names, last = map(repr, SIMULATORS)
+        expected = {"expected": f"{', '.join(names)} or {last}"}
+        raise PydanticCustomError("literal_error", "Input should be {expected}", expected)
+    return name
+
+
+SimulatorName = Annotated[str, BeforeValidator(_check_simulator)]
 
 
 class _Section(BaseModel):
@@ -41,7 +57,7 @@ class AcceleratorSection(_Section):
 class ArraySection(_Section):
     """The MAC array: rows x columns of multiply-accumulate units.
 
-    Only the simulated `systolic_array` implements the fields from `dataflow` on; its header
+    A simulator of umakit refuses those of the fields that it does not implement; its header
     documents the cycles of each.
 
     Attributes:
@@ -88,7 +104,7 @@ class ArraySection(_Section):
 
 
 class DmaSection(_Section):
-    """The DMA engine of the simulated `systolic_array`, whose header documents a transfer's cycles.
+    """The DMA engine between shared memory and the scratchpad.
 
     `alignment` applies to addresses and strides, in bytes. With `burst_bytes = 0` each row is one
     burst. With `outstanding`, requests are issued ahead of the responses, so that a transfer pays
@@ -110,12 +126,13 @@ class DmaSection(_Section):
 class DeviceSection(_Section):
     """The device behind `device.h` on the host, and how a driver communicates with it.
 
-    `simulator = "own"` is the one that the section `[simulator]` describes.
-    `command_queue` is the number of commands that the simulated `systolic_array` holds, 0 for no
-    queue. `completion` is how a driver detects the end of a command; the device supports both ways.
+    `simulator` is one of umakit's (`sim/kinds.py`), or `own`, the one that the section
+    `[simulator]` describes. `command_queue` is the number of commands that the device holds, 0 for
+    no queue. `completion` is how a driver detects the end of a command; the device supports both
+    ways.
     """
 
-    simulator: Literal["mac_array", "systolic_array", "own", "none"] = "none"
+    simulator: SimulatorName = "none"
     command_queue: Annotated[int, Field(ge=0, le=32)] = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
 
@@ -124,8 +141,8 @@ class MemorySection(_Section):
     """A memory that can hold intermediate and scratch tensors.
 
     With `address = "offset"` it is a scratchpad that the CPU cannot access: drivers get byte
-    offsets from its start instead of pointers. The simulated `systolic_array` has one; each of its
-    `banks` serves either the array or the DMA engine at a time.
+    offsets from its start instead of pointers. Each of its `banks` serves either the array or the
+    DMA engine at a time.
 
     For a `[machine]`, `holds` names the tensors whose tiles lie in it (`data`, `weights`,
     `parameters`, `addend`, `result`); those that no memory names lie in the first. What is
@@ -181,6 +198,11 @@ class AcceleratorConfig(_Section):
         return "array" in self.model_fields_set
 
     @property
+    def has_dma(self) -> bool:
+        """Whether the file describes a DMA engine."""
+        return "dma" in self.model_fields_set
+
+    @property
     def scratchpads(self) -> list[MemorySection]:
         """The memories that drivers address by byte offset."""
         return [memory for memory in self.memory if memory.address == "offset"]
@@ -194,10 +216,8 @@ class AcceleratorConfig(_Section):
             raise ValueError('simulator = "own" needs a section [simulator] with its sources')
         if self.simulator is not None and not is_own:
             raise ValueError('[simulator] needs simulator = "own" in [device]')
-        if self.device.simulator == "systolic_array":
-            _check_systolic_array(self.array, self.scratchpads)
-        if self.device.simulator == "mac_array":
-            _check_mac_array(self)
+        if self.device.simulator in sim.KINDS:
+            sim.KINDS[self.device.simulator].check(self)
         return self
 
     @model_validator(mode="after")
@@ -228,48 +248,6 @@ def _check_memories(memories: list[MemorySection]) -> None:
         for tensor in memory.holds:
             if held.setdefault(tensor, memory.name) != memory.name:
                 raise ValueError(f"memory {memory.name}: {held[tensor]} holds {tensor} already")
-
-
-def _check_mac_array(config: AcceleratorConfig) -> None:
-    """Refuse fields that only `systolic_array` implements; another device would ignore them."""
-    array = config.array
-    settings = {
-        f'dataflow = "{array.dataflow}"': array.dataflow != "output_stationary",
-        f"dataflows = {array.dataflows}": array.allowed_dataflows != ["output_stationary"],
-        "preload = true": array.preload,
-        f"preload_rows = {array.preload_rows}": array.preload_rows != 1,
-        "pack_columns = true": array.pack_columns,
-        f"accumulator_bytes = {array.accumulator_bytes}": array.accumulator_bytes != 0,
-        "outstanding = true": config.dma.outstanding,
-        f"command_queue = {config.device.command_queue}": config.device.command_queue != 0,
-    }
-    for setting, is_set in settings.items():
-        if is_set:
-            raise ValueError(f'{setting} needs simulator = "systolic_array"')
-
-
-def _check_systolic_array(array: ArraySection, scratchpads: list[MemorySection]) -> None:
-    if len(scratchpads) != 1:
-        raise ValueError(
-            'simulator = "systolic_array" needs one [[memory]] with address = "offset", not '
-            f"{len(scratchpads)}"
-        )
-    (memory,) = scratchpads
-    if memory.banks > MOST_SIMULATED_BANKS:
-        raise ValueError(
-            f"memory.0.banks: {memory.name} has more than the {MOST_SIMULATED_BANKS} banks of "
-            'simulator = "systolic_array"'
-        )
-    if (memory.size or 0) % (4 * memory.banks):
-        raise ValueError(
-            f"{memory.name}: {memory.size} bytes are not {memory.banks} banks of whole 32-bit words"
-        )
-    if array.depthwise and array.allowed_dataflows == ["input_stationary"]:
-        raise ValueError(
-            "depthwise convolutions cannot be input_stationary: each input meets one weight only"
-        )
-    if array.pack_columns and "output_stationary" not in array.allowed_dataflows:
-        raise ValueError("pack_columns needs output_stationary among the dataflows")
 
 
 def _check_power_of_two(number: int) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact cycles of a list of commands on a machine, such as the simulated `systolic_array`.
+"""Exact cycles of a list of commands on a machine.
 
 A command starts when it is enqueued and the oldest of its stream or of its engine, the engine can
 take it, and no older command that has not ended conflicts with it; `Machine` says which do.

@@ -28,6 +28,7 @@ from umakit.registration.target import AttributeValue, check_attribute
 
 if TYPE_CHECKING:
     from umakit.machine import TilePlanner
+    from umakit.registration.board_notes import BoardNotes, DeviceUse
 
 Predicate = Callable[[Any], "bool | str"]
 """A function of TVM's `PatternCheckContext`. True accepts the match; a string refuses it and is
@@ -153,6 +154,7 @@ class Backend(ABC):
         self.transfers: Transfers | None = None
         self.tiling: TilePlanner | None = None
         self.completion: str | None = None
+        self.board_notes: Callable[[DeviceUse], BoardNotes] | None = None
         self._configuration: AcceleratorConfig | None = None
 
     @property
@@ -348,3 +350,12 @@ class Backend(ABC):
         The backend's TIR pass must use the same planner.
         """
         self.tiling = planner
+
+    def _register_board_notes(self, notes: Callable[[DeviceUse], BoardNotes]) -> None:
+        """Say what a library needs of the device of a board, in the library's README.
+
+        Args:
+            notes: receives what a library uses of the accelerator and returns what the device has
+                to be for it.
+        """
+        self.board_notes = notes

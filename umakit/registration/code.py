@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from umakit.errors import BackendError, UmakitError, short_path
+from umakit.registration.board_notes import BoardNotes, DeviceUse
 from umakit.registration.tvm_texts import plain_tvm_text
 
 if TYPE_CHECKING:
@@ -52,6 +53,23 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
     """
     text: object = _called(backend, "includes", includes)
     return _checked(backend, "includes", text)
+
+
+def called_board_notes(
+    backend: Backend, hook: Callable[[DeviceUse], BoardNotes], use: DeviceUse
+) -> BoardNotes:
+    """Return what a backend says about its device on a board.
+
+    Raises:
+        BackendError: the backend's function raised an exception or returned something else.
+    """
+    notes: object = _called(backend, "board_notes", lambda: hook(use))
+    if not isinstance(notes, BoardNotes):
+        raise BackendError(
+            f"board_notes returned {type(notes).__name__}, which is not a BoardNotes",
+            where=backend.target_name,
+        )
+    return notes
 
 
 def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:

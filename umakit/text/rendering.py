@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering of the Jinja2 templates in `umakit.templates`.
+"""Rendering of the Jinja2 templates in `umakit.templates`, and of devices in `umakit.sim`.
 
 A value that a template shows must be plain (numbers, identifiers, versions, paths without quotes),
 or be marked by a filter that made it safe for the place where it stands: `comment` and `quoted`
@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import jinja2
 
+from umakit import sim
 from umakit.errors import UmakitError
 from umakit.text.escaping import c_comment, c_string, markdown_code, shown
 
@@ -35,7 +36,7 @@ class Code(str):
 @functools.cache
 def _environment(escape: bool = False) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(template_folder())),
+        loader=jinja2.FileSystemLoader([template_folder(), sim.source_directory()]),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,

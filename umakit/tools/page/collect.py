@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from umakit import sim
 from umakit.backend.base import UMABackend
+from umakit.codegen.driver_names import kit_simulator
 from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
@@ -125,14 +127,15 @@ def _tilings(tuned: Mapping[str, int] | None, planners: Iterable[TilePlanner | N
 
 def _accelerator(backend: UMABackend) -> Accelerator:
     configuration, planner = backend.configuration, backend.tiling
-    array = configuration.array
-    has_dma = configuration.device.simulator == "systolic_array"
+    array, kind = configuration.array, kit_simulator(backend)
+    has_dma = sim.KINDS[kind].has_dma if kind else configuration.has_dma
+    width = configuration.dma.bytes_per_cycle if has_dma else None
     return Accelerator(
         backend.target_name,
         configuration.accelerator.description,
         array.rows if configuration.has_array else None,
         array.columns if configuration.has_array else None,
-        configuration.dma.bytes_per_cycle if has_dma else None,
+        width if planner is None else planner.machine.bytes_per_cycle,
         planner is not None,
     )
 
