@@ -23,7 +23,8 @@ from umakit.tools.doctor import (
     examine_machine,
 )
 from umakit.tools.doctor.checks import ok
-from umakit.tools.doctor.driver import StagedDriver, fault_of
+from umakit.tools.doctor.driver import StagedDriver, fault_of, stage
+from umakit.tools.doctor.simulator import start_checks
 
 BACKENDS = Path(__file__).parents[1] / "backends"
 NAMES = ("vanilla_accelerator", "strawberry_accelerator", "chocolate_accelerator")
@@ -244,7 +245,7 @@ def test_sweep_of_mutations(tmp_path: Path) -> None:
     assert not missed, "\n".join(missed)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [STRAWBERRY, CHOCOLATE])
 def test_healthy_backends_are_healthy(name: str, tmp_path: Path) -> None:
     place = copied(name, tmp_path)
     before = contents(place)
@@ -274,8 +275,11 @@ def test_an_unfinished_backend_is_told_what_to_decide(tmp_path: Path) -> None:
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = copied(VANILLA, tmp_path)
+    before = contents(place)
     assert run_command(["doctor", str(place)]) == 0
-    assert "no errors, no warnings" in capsys.readouterr().out
+    printed_text = capsys.readouterr().out
+    assert "first network" in printed_text and "no errors, no warnings" in printed_text
+    assert contents(place) == before
     (place / "accel.toml").unlink()
     assert run_command(["doctor", str(place), "--json"]) == 1
     printed = json.loads(capsys.readouterr().out)
@@ -348,3 +352,72 @@ def test_faults_of_own_simulators_are_named(
         (tmp_path / "tiny_npu" / name).write_text(changed, encoding="utf-8")
     (fault,) = errors(examine_backend(str(tmp_path / "tiny_npu"), HOST))
     assert fault.name == check and re.search(shown, fault.message) and mend in fault.mend
+
+
+PROGRAMS = BACKENDS.parent / "tests" / "programs"
+MODULE = BACKENDS.parent / "umakit" / "testing" / "simulator_program.py"
+
+
+def started(folder: Path, changes: dict[str, tuple[str, str]]) -> Check:
+    """What the doctor says of a simulator that is a program, or in C."""
+    place = folder / "relu_npu"
+    shutil.copytree(PROGRAMS / "relu_npu", place)
+    shutil.copy(MODULE, place)
+    for name, (old, new) in changes.items():
+        text = (place / name).read_text(encoding="utf-8")
+        assert old in text
+        (place / name).write_text(text.replace(old, new), encoding="utf-8")
+    (folder / "staged").mkdir()
+    (check,) = start_checks(stage(load_backend_folder(place), HOST, folder / "staged"))
+    return check
+
+
+PROGRAM = 'program = ["python3", "model.py"]'
+RAISE = 'raise SystemExit("there is no licence")'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "shown"),
+    [
+        ("class Relu", 'print("loading", file=sys.stderr)\n\n\nclass Relu', Status.OK,
+         "model.py answers and counts clock, compute_cycles, bytes_read; its standard error: "
+         "loading$"),
+        ("    def counters", "    def no_counters", Status.OK,
+         "counts nothing: its cycles are unknown"),
+        ("class Relu", f"{RAISE}\n\n\nclass Relu", Status.ERROR,
+         "ended with exit code 1 instead of answering HELO; its last lines: there is no licence"),
+        ("serve(", "time.sleep(100)\nserve(", Status.ERROR,
+         r"did not answer HELO within 0.4 s .* and was stopped"),
+    ],
+)  # fmt: skip
+def test_programs_are_started(
+    old: str, new: str, status: Status, shown: str, tmp_path: Path
+) -> None:
+    timeout = f"{PROGRAM}\ntimeout = {0.4 if 'sleep' in new else 20.0}"
+    changes = {"model.py": (old, new), "accel.toml": (PROGRAM, timeout)}
+    check = started(tmp_path, changes)
+    assert check.status is status and re.search(shown, check.message), shown_check(check)
+    assert bool(check.mend) == (status is Status.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "shown"),
+    [
+        ("wait, counters,", "wait, nullptr,", Status.OK,
+         "it can be created and counts nothing: its cycles are unknown"),
+        ("{UMAKIT_OWN_SIMULATOR_VERSION", "{77", Status.ERROR, "the version of the simulator's"),
+        ("return &relu;", "__builtin_trap();", Status.ERROR, "the program was stopped by signal"),
+        ("return &relu;", "__builtin_exit(5);", Status.ERROR, "ended with exit code 5 before"),
+    ],
+)  # fmt: skip
+def test_linked_simulators_are_created(
+    old: str, new: str, status: Status, shown: str, tmp_path: Path
+) -> None:
+    old, new = (f"#include <cstdint>\n{old}", new) if old.startswith("#") else (old, new)
+    model = BACKENDS.parent / "tests" / "programs" / "relu_npu" / "model.cc"
+    if "exit" in new:
+        assert "#include <cstdint>" in model.read_text(encoding="utf-8")
+        new = new.replace("std::exit", "__builtin_exit")
+    changes = {"model.cc": (old, new), "accel.toml": (PROGRAM, 'sources = ["model.cc"]')}
+    check = started(tmp_path, changes)
+    assert check.status is status and re.search(shown, check.message), shown_check(check)

@@ -64,13 +64,23 @@ class Simulator:
 
     def digest(self) -> bytes:
         """Return a digest of all files that its objects depend on."""
-        digest = hashlib.sha256()
-        for root, form in ((self.folder, "**/*"), (self.headers / "umakit", "*.h")):
-            for path in sorted(root.glob(form)):
-                if path.is_file():
-                    digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-                    digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.digest()
+        return _digest((self.folder, "**/*"), (self.headers / "umakit", "*.h"))
+
+    def adapter_digest(self) -> bytes:
+        """Return a digest of the kit's files that start a program, the same in many libraries."""
+        headers = (self.headers / "umakit", "*.h"), (self.folder / "umakit", "*.h")
+        return _digest(*headers, *((self.folder, name) for name in ADAPTER))
+
+
+def _digest(*places: tuple[Path, str]) -> bytes:
+    """Return a digest of the files of a form in each folder, and of their paths there."""
+    digest = hashlib.sha256()
+    for root, form in places:
+        for path in sorted(root.glob(form)):
+            if path.is_file():
+                digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
 
 
 def simulators_of(library: Path) -> list[Simulator]:
@@ -139,8 +149,11 @@ def simulator_objects(
             is_cxx = name.endswith(CXX_SUFFIXES)
             compiler = device.cxx_compiler(name) if is_cxx else device.compiler()
             arguments = [*given, "-c", str((simulator.folder / name).absolute())]
-            key = repr([compiler, version_of(compiler[0]), given, name]).encode()
-            digest = hashlib.sha256(key + content).hexdigest()[:24]
+            of_kit = name in adapter
+            depends = [*FLAGS, *of_no_model(flags)] if of_kit else given
+            key = repr([compiler, version_of(compiler[0]), depends, name]).encode()
+            used = simulator.adapter_digest() if of_kit else content
+            digest = hashlib.sha256(key + used).hexdigest()[:24]
             objects.append(_object(Path(name).stem, digest, partial(run, compiler), arguments))
     return objects
 

@@ -13,15 +13,9 @@ from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
 from umakit.devices.compiled import check_compiled, linker_arguments
 from umakit.devices.objects import compiling, with_shared_objects
-from umakit.devices.simulators import (
-    Simulator,
-    check_simulators,
-    missing_table,
-    simulator_objects,
-)
+from umakit.devices.simulators import check_simulators, missing_table, simulator_objects
 from umakit.errors import UmakitError, short_path
 from umakit.library.layout import RUNTIME
-from umakit.library.own_simulators import own_simulators
 from umakit.library.roles import SIMULATOR_FOLDER
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
@@ -38,9 +32,10 @@ from umakit.tools.doctor.compiling import (
 from umakit.tools.doctor.driver import PROGRAM, UNKNOWN_NAME, StagedDriver, fault_of
 from umakit.tools.doctor.probes import Probes
 from umakit.tools.doctor.python_sources import texts_in
+from umakit.tools.doctor.simulator import SIMULATOR, staged_simulators
 from umakit.tools.doctor.spelling import closest
 
-CALLS, LINK, SIMULATOR = "driver calls", "link", "simulator"
+CALLS, LINK = "driver calls", "link"
 
 TRANSFER_ARGUMENTS, COMPLETION_ARGUMENTS = 3, 0
 
@@ -216,7 +211,7 @@ class CallCheck:
         def run_any(command: Sequence[str], arguments: list[str]) -> None:
             call_compiler([*command, *arguments], command[0], staged.folder, device)
 
-        simulators = self._simulators()
+        simulators = staged_simulators(staged)
         check_simulators(simulators, device)
         names = [file_argument(source) for source in sources]
         others = with_shared_objects(sources, compiler, flags, run)
@@ -242,13 +237,6 @@ class CallCheck:
         flags = compiling([*build.FLAGS, *device.program_flags()])
         run([*device.compiler(), *flags, "-c", str(source), "-o", str(output)])
         return output
-
-    def _simulators(self) -> list[Simulator]:
-        name, folder = self._backend.target_name, self._staged.folder
-        return [
-            Simulator(name, folder / SIMULATOR_FOLDER / name, folder / "src", files)
-            for name, files in own_simulators({name: self._backend}).items()
-        ]
 
     def _other_sources(self) -> list[Path]:
         """Return the C files of the kit next to the driver."""

@@ -43,6 +43,7 @@ from umakit.tools.doctor.environment import (
 )
 from umakit.tools.doctor.memories import memory_checks
 from umakit.tools.doctor.probes import Probes, probe
+from umakit.tools.doctor.simulator import start_checks
 
 Progress = Callable[[str], None]
 
@@ -128,6 +129,9 @@ def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -
         checks += calls.declared()
         tell("linking the driver")
         checks += calls.linked()
+        if not any_error(checks):
+            tell("starting the simulator")
+            checks += start_checks(staged) if device is HOST else []
         if any_error(checks):
             return [*checks, skipped(FIRST, "was not tried: see the errors above")]
         return [*checks, _first_network(backend, device, probes, folder / "library", tell)]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a backend's own simulator: it starts, and says what it counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umakit import sim
+from umakit.devices import HOST, execute
+from umakit.devices.build import compile_c
+from umakit.devices.simulators import Simulator
+from umakit.errors import UmakitError, short_path
+from umakit.library.own_simulators import own_simulators, program_source
+from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.text.rendering import render
+from umakit.tools.doctor.checks import Check, failed, ok, refused
+from umakit.tools.doctor.driver import StagedDriver
+
+SIMULATOR = "simulator"
+
+PROGRAM = "umakit_doctor_start"
+
+SECONDS = 60.0
+"""Time limit of a simulator that is linked; one that is a program has its own, for each answer."""
+
+ANSWERS = 3
+"""Number of requests that are sent: the first, a reset, the counters."""
+
+
+def staged_simulators(staged: StagedDriver) -> list[Simulator]:
+    """Return the backend's own simulator as it lies in a library, if it has one."""
+    name, folder = staged.backend.target_name, staged.folder
+    return [
+        Simulator(name, folder / SIMULATOR_FOLDER / name, folder / "src", files)
+        for name, files in own_simulators({name: staged.backend}).items()
+    ]
+
+
+def start_checks(staged: StagedDriver) -> list[Check]:
+    """Start the backend's own simulator on the host, if it has one, and see whether it answers."""
+    return [_start_check(staged, simulator) for simulator in staged_simulators(staged)]
+
+
+def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
+    section = staged.backend.configuration.simulator
+    assert section is not None
+    seconds = SECONDS + (ANSWERS * section.timeout if section.program else 0.0)
+    where = short_path(staged.backend.folder / "accel.toml")
+    try:
+        program = _build(staged, simulator)
+        ended = execute(HOST, program, [], staged.folder, seconds)
+    except UmakitError as error:
+        mend = "run it in a debugger: it fails before the driver's first access"
+        return refused(SIMULATOR, error, mend)
+    kind, _, rest = ended.stdout.partition("\n")
+    rest = rest.strip()
+    if kind == "failed":
+        mend = "correct program in [simulator], or the program: see docs/simulator-protocol.md"
+        if not section.program:
+            mend = "correct the table of the simulator: see umakit/own_simulator.h"
+        return failed(SIMULATOR, rest, where=where, mend=mend)
+    if ended.returncode != 0 or not kind.startswith("counts"):
+        message = f"the simulator ended with exit code {ended.returncode} before a first access"
+        return failed(SIMULATOR, message, where=where, mend="it must return from create")
+    counted = kind.removeprefix("counts").split()
+    text = f"{' '.join(section.program)} answers" if section.program else "it can be created"
+    text += f" and counts {', '.join(counted)}" if counted else " and counts nothing"
+    text += "" if "clock" in counted else ": its cycles are unknown"
+    return ok(SIMULATOR, f"{text}; its standard error: {rest}" if rest else text)
+
+
+def _build(staged: StagedDriver, simulator: Simulator) -> Path:
+    """Build a program that creates the simulator and does nothing else."""
+    name, files = simulator.backend, simulator.files
+    source = staged.folder / f"{PROGRAM}.c"
+    text = render("doctor/start.c.j2", name=name, is_program=bool(files.program))
+    source.write_text(text, encoding="utf-8")
+    # That file is included, so that what it keeps can be shown.
+    rest = [each for each in files.sources if each != program_source(name)]
+    others = Simulator(
+        name, simulator.folder, simulator.headers, files.model_copy(update={"sources": rest})
+    )
+    kit = [staged.folder / "src" / Path(path).name
+           for path in (*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES)]  # fmt: skip
+    flags = [f"-I{staged.folder / 'src'}", f"-I{simulator.folder}"]
+    program = staged.folder / PROGRAM
+    compile_c([source, *kit], program, flags, HOST, [others])
+    return program
