@@ -144,6 +144,7 @@ def tune(
         print_json(_view(records, finished))
         return 0
     console().print(_table(finished))
+    say(origin(finished, found.target_name))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
     options = f"--backend {shell_word(backend)} --records {shell_word(str(records))}"
     say(f"Next: uma compile {shell_word(str(model))} {options} -o LIBRARY")
@@ -211,6 +212,19 @@ def _table(layers: list[TunedLayer]) -> Any:
     return table
 
 
+def origin(layers: list[TunedLayer], backend: str) -> str:
+    """Return where the cycles of the best tilings come from, as a sentence."""
+    measured = sum(each.record.simulated is not None for each in layers)
+    if measured == len(layers):
+        return f"The best are measured in the simulator of {backend}; others are predicted"
+    if measured:
+        return (
+            f"The best of {measured} of {len(layers)} layers are measured in the simulator of "
+            f"{backend}; all others are predicted"
+        )
+    return "All cycles are predicted by the cost model; nothing was measured"
+
+
 def _layer_text(layer: Layer) -> str:
     """Return a layer as text, such as `convolution 3x3/2, 32x32x16 to 16x16x32`."""
     stride = "" if layer.strides == (1, 1) else f"/{layer.strides[0]}"
@@ -247,7 +261,12 @@ def _view(records: Path, layers: list[TunedLayer]) -> dict[str, Any]:
     return {
         "records": str(records),
         "layers": [
-            {**each.record.as_json(), "cycles": each.record.cycles, "seen": each.seen}
+            {
+                **each.record.as_json(),
+                "cycles": each.record.cycles,
+                "cycles_are": "predicted" if each.record.simulated is None else "simulated",
+                "seen": each.seen,
+            }
             for each in layers
         ],
     }

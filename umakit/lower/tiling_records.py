@@ -408,7 +408,7 @@ def check_owner(
         )
     for kind in ("hardware", "machine", "driver"):
         old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
-        for name in dict.fromkeys((*old, *new)):
+        for name in dict.fromkeys((*new, *old)):
             was, now = old.get(name, "none"), new.get(name, "none")
             if was != now:
                 raise RecordsError(

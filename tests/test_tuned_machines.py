@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma tune` and records for a machine that `accel.toml` describes, with a simulator of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from umakit.cli.main import run_command
+from umakit.cli.tune import origin
+
+from umakit.backend import UMABackend, load_backend_folder
+from umakit.devices.run import run_library
+from umakit.errors import RecordsError
+from umakit.lower.tiling_records import read_records
+from umakit.pipeline import ExportOptions, compile_model, import_network
+from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.tuning import Effort, TunedLayer, tune_model
+
+LANE_NPU = Path(__file__).parents[1] / "examples" / "lane_npu"
+
+MACHINE = """
+[machine]
+macs_per_cycle = "OUTPUT_LANES * INPUT_STEP"
+bytes_per_cycle = "CHANNEL0_WIDTH + CHANNEL1_WIDTH"
+units = { input_channels = "INPUT_STEP" }
+block_channels = "OUTPUT_LANES"
+sum_bytes = "SUM_BYTES"
+
+[machine.footprints]
+data = "input_rows * input_columns * ceil_div(input_channels, 32) * 32"
+addend = "m * ceil_div(n, 32) * 32"
+result = "m * ceil_div(n, 32) * 32"
+sums = "4 * m * ceil_div(n, OUTPUT_LANES) * OUTPUT_LANES"
+
+[machine.driver]
+begin = 3
+configure = 8
+configure_add = 12
+transfer = 9
+job = 13
+finish = 1
+
+[[machine.queue]]
+name = "array"
+entries = "QUEUE_ENTRIES"
+completion = "stall"
+
+[[machine.queue]]
+name = "dma0"
+entries = "QUEUE_ENTRIES"
+completion = "stall"
+
+[[machine.queue]]
+name = "dma1"
+entries = "QUEUE_ENTRIES"
+completion = "stall"
+
+[[machine.engine]]
+name = "array"
+does = ["convolution", "depthwise"]
+depth = 2
+tail = "PIPELINE_CYCLES"
+busy = '''INPUT_STEP + ceil_div(n, OUTPUT_LANES) * kernel_rows * kernel_columns
+          * ceil_div(input_channels, INPUT_STEP) * max(m, INPUT_STEP)'''
+
+[machine.engine.costs.depthwise]
+busy = "1 + ceil_div(n, OUTPUT_LANES) * kernel_rows * kernel_columns * m"
+tail = "PIPELINE_CYCLES"
+
+[[machine.engine]]
+name = "dma0"
+queue = "dma0"
+does = ["data", "addend", "result"]
+depth = "CHANNEL0_OUTSTANDING"
+busy = "planes * rows * ceil_div(row_bytes, CHANNEL0_WIDTH)"
+tail = "CHANNEL0_LATENCY"
+
+[[machine.engine]]
+name = "dma1"
+queue = "dma1"
+does = ["weights", "parameters"]
+depth = "CHANNEL1_OUTSTANDING"
+busy = "planes * rows * ceil_div(row_bytes, CHANNEL1_WIDTH)"
+tail = "CHANNEL1_LATENCY"
+
+[[memory]]
+name = "data"
+row_bytes = 32
+"""
+"""What `examples/lane_npu/machine.py` says in Python."""
+
+
+def described(folder: Path, *changes: tuple[str, str]) -> UMABackend:
+    """A copy of the example whose machine `accel.toml` describes."""
+    copy = folder / "lane_npu"
+    shutil.copytree(LANE_NPU, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    backend = copy / "backend.py"
+    text = backend.read_text(encoding="utf-8")
+    text, count = re.subn(
+        r"costs = DriverCosts\(.*?\)\n\s*planner = .*?\n",
+        "planner = TilePlanner.of(self.configuration)\n", text, flags=re.DOTALL,
+    )  # fmt: skip
+    assert count == 1
+    backend.write_text(text, encoding="utf-8")
+    path = copy / "accel.toml"
+    text = path.read_text(encoding="utf-8")
+    text = text.replace('[[memory]]\nname = "data"\n', MACHINE)
+    text = text.replace(
+        'name = "weights"\nsize',
+        'name = "weights"\nrow_bytes = 32\nholds = ["weights", "parameters"]\nsize',
+    )
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return load_backend_folder(copy)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    network = QuantizedNetwork(11, 9, 3).conv2d(40, 3, 2).conv2d(40, 3, depthwise=True)
+    return network.conv2d(20, 1).model("described")
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> UMABackend:
+    return described(tmp_path_factory.mktemp("described"))
+
+
+@pytest.fixture(scope="module")
+def tuned(backend: UMABackend, model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tuned") / "records.json"
+    layers = tune_model(import_network(model.module), backend, path, effort=Effort(8, 1))
+    assert len(layers) == 3
+    return path
+
+
+def test_tuning_measures_on_the_own_simulator_what_it_predicted(
+    backend: UMABackend, model: Any, tuned: Path, tmp_path: Path
+) -> None:
+    records = read_records(tuned)
+    for record in records.layers:
+        assert record.simulated == record.predicted <= record.default
+        assert record.bound <= record.predicted
+    assert records.owner.backend.hardware is None
+    figures = records.owner.backend.machine
+    assert figures is not None and figures["figures.OUTPUT_LANES"] == 32
+    library = compile_model(
+        model.module, [backend], tmp_path / "library", options=ExportOptions(records=tuned)
+    )
+    assert library.metadata["umakit"]["tilings"] == {"layers": 3, "tuned": 3}
+    result = run_library(library.path, model.inputs, profile=True)
+    for name, values in model.outputs.items():
+        np.testing.assert_array_equal(result.outputs[name], values)
+    cycles = sum(record.cycles for record in records.layers)
+    assert sum(layer.clock_cycles or 0 for layer in result.layers) == cycles
+
+
+CHANGES = {
+    "PIPELINE_CYCLES=8": ("PIPELINE_CYCLES=9", "figures.PIPELINE_CYCLES 8, lane_npu has 9"),
+    "size = 65536\nbanks = 16\nalignment = 4096\naddress": (
+        "size = 65536\nbanks = 8\nalignment = 4096\naddress",
+        "machine.memories.data.banks 16, lane_npu has 8",
+    ),
+    "ceil_div(row_bytes, CHANNEL1_WIDTH)": ("(row_bytes // CHANNEL1_WIDTH + 1)", "costs.weights"),
+    "job = 13": ("job = 14", "driver with job 13, lane_npu has 14"),
+}
+
+
+@pytest.mark.parametrize("old", CHANGES)
+def test_records_of_another_machine_are_refused(
+    old: str, model: Any, tuned: Path, tmp_path: Path
+) -> None:
+    new, message = CHANGES[old]
+    other = described(tmp_path, (old, new))
+    for attempt in (
+        lambda: tune_model(import_network(model.module), other, tuned, effort=Effort(8, 0)),
+        lambda: compile_model(
+            model.module, [other], tmp_path / "l", options=ExportOptions(records=tuned)
+        ),
+    ):
+        with pytest.raises(RecordsError, match=f"records are for .*{message}.*tune again, into"):
+            attempt()
+
+
+def test_records_of_python_machines_and_of_arrays_are_refused_for_each_other(
+    model: Any, tuned: Path, tmp_path: Path
+) -> None:
+    python = load_backend_folder(LANE_NPU)
+    with pytest.raises(RecordsError, match=r"records are for machine with .*, lane_npu has "):
+        tune_model(import_network(model.module), python, tuned, effort=Effort(8, 0))
+    view = json.loads(tuned.read_text(encoding="utf-8"))
+    for change, message in {
+        "neither": "needs either hardware or machine",
+        "tiling": "the tiling of layer 0 .* does not fit",
+    }.items():
+        edited = json.loads(json.dumps(view))
+        if change == "neither":
+            del edited["owner"]["backend"]["machine"]
+        else:
+            edited["layers"][0]["tiling"]["rows"] = 1000
+        path = tmp_path / f"{change}.json"
+        path.write_text(json.dumps(edited), encoding="utf-8")
+        with pytest.raises(RecordsError, match=message):
+            compile_model(
+                model.module, [described(tmp_path / change)], tmp_path / "l",
+                options=ExportOptions(records=path),
+            )  # fmt: skip
+
+
+def test_the_command_says_what_was_measured(
+    backend: UMABackend, tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+    call = ["tune", str(model), "-b", str(backend.folder), "--clock", "2", "--simulate", "0",
+            "--records", str(tmp_path / "r.json")]  # fmt: skip
+    assert run_command(call) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "All cycles are predicted by the cost model; nothing was measured" in text
+    assert run_command([*call, "--json"]) == 0
+    layers = json.loads(capsys.readouterr().out)["layers"]
+    assert {layer["cycles_are"] for layer in layers} == {"predicted"}
+    measured = [TunedLayer(record, 1) for record in read_records(tuned).layers]
+    assert origin(measured, "npu") == (
+        "The best are measured in the simulator of npu; others are predicted"
+    )
+    some = [TunedLayer(replace(measured[0].record, simulated=None), 1), *measured[1:]]
+    assert origin(some, "npu") == (
+        "The best of 2 of 3 layers are measured in the simulator of npu; all others are predicted"
+    )
