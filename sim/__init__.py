@@ -9,6 +9,7 @@ from umakit.sim.kinds import KINDS, Kind
 
 __all__ = [
     "ARITHMETIC_HEADER",
+    "BOARD_INTERRUPT",
     "BOARD_SOURCES",
     "COMMON_HEADERS",
     "COMMON_SOURCES",
@@ -38,6 +39,9 @@ COMMON_SOURCES: tuple[str, ...] = ("src/umakit_status.c",)
 
 #: C files that replace the simulator on a board; they need `UMAKIT_DEVICE_BASE`.
 BOARD_SOURCES: tuple[str, ...] = ("board/umakit_device_memory_mapped.c",)
+
+#: What they are compiled with for a device with registers of its own.
+BOARD_INTERRUPT = "UMAKIT_BOARD_HAS_INTERRUPT"
 
 #: C files that replace the simulator in tests of drivers.
 MOCK_SOURCES: tuple[str, ...] = ("mock/umakit_device_mock.c",)

@@ -243,6 +243,29 @@ def test_a_simulator_in_c_without_counters_runs_on_emulators(write: Write) -> No
         np.testing.assert_array_equal(there.outputs["logits"], here.outputs["logits"])
 
 
+def test_the_readme_says_how_a_board_is_compiled(write: Write) -> None:
+    """With registers that umakit does not know, and what no driver of umakit does left out."""
+    library = compiled(write())
+    text = (library / "README.md").read_text(encoding="utf-8")
+    assert "TIMEOUT_CYCLES" not in text and "whose driver stops" not in text
+    if not shutil.which("arm-none-eabi-gcc"):
+        pytest.skip("there is no arm-none-eabi-gcc")
+    (command,) = re.findall(r"^    (arm-none-eabi-gcc (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=library, check=True)
+    (code,) = re.findall(r"```c\n(.*umakit_memory_mapped_device.*?)```", text, re.DOTALL)
+    entry = "int main(void) { return tvmgen_digits_int8_run(0, 0); }\n"
+    include = '#include "codegen/host/include/tvmgen_digits_int8.h"\n'
+    (library / "main.c").write_text(f"{include}{code}\n{entry}", encoding="utf-8")
+    linking = ["--specs=nosys.specs", "-nostartfiles", "-Wl,-emain"]
+    objects = sorted(path.name for path in library.glob("*.o"))
+    assert "umakit_device_memory_mapped.o" in objects
+    subprocess.run(
+        ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", *linking, "-Icodegen/host/src",
+         "main.c", *objects, "-lm", "-o", "program"],
+        cwd=library, check=True,
+    )  # fmt: skip
+
+
 def test_devices_without_c_plus_plus_refuse_it(write: Write) -> None:
     if not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")):
         pytest.skip("there is no emulator")

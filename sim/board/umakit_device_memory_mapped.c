@@ -4,8 +4,10 @@
  * Bus addresses are the addresses of the processor. Copy this file and change
  * what your board does differently; the driver stays as it is.
  *
- * With UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY defined the registers are those of
- * systolic_array_registers.h, else those of mac_array_registers.h.
+ * Registers may be any words, if the board says when the interrupt is raised:
+ * UMAKIT_BOARD_HAS_INTERRUPT, see memory_mapped.h. Without that they are those of
+ * systolic_array_registers.h, if UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY is defined, or
+ * those of mac_array_registers.h.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +17,9 @@
 #include "umakit/memory_mapped.h"
 #include "umakit/static_assert.h"
 
-#ifdef UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY
+#ifdef UMAKIT_BOARD_HAS_INTERRUPT
+#define REGISTER_BYTES 4u /* at least */
+#elif defined(UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY)
 #include "umakit/systolic_array_registers.h"
 #define REGISTER_BYTES UMAKIT_SYSTOLIC_ARRAY_REGISTER_BYTES
 #else
@@ -146,7 +150,10 @@ void umakit_device_unmap(umakit_device *device, uint32_t bus_address)
 /* The state of the interrupt line, from the registers. */
 static bool interrupt_is_raised(umakit_device *device)
 {
-#ifdef UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY
+#ifdef UMAKIT_BOARD_HAS_INTERRUPT
+    (void)device;
+    return umakit_board_interrupt();
+#elif defined(UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY)
     return (umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_OFFSET) &
             umakit_device_read32(device, UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_ENABLE_OFFSET)) != 0u;
 #else

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-/* Enough for either register map. */
+/* Enough for each register map. */
 static volatile uint32_t registers[256];
 
 #define UMAKIT_DEVICE_BASE registers
@@ -13,7 +13,20 @@ static volatile uint32_t registers[256];
 #include "../board/umakit_device_memory_mapped.c"
 
 /* The interrupt line is low, and high, twice over. */
-#ifdef UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY
+#ifdef UMAKIT_BOARD_HAS_INTERRUPT
+#define SOME_OFFSET 36u
+#define ID 0x4E50551u
+#define EVENTS 1020u
+#define LOW_1 0u
+#define LOW_2 2u
+#define HIGH_1 1u
+#define HIGH_2 3u
+
+bool umakit_board_interrupt(void)
+{
+    return (registers[EVENTS / 4u] & 1u) != 0u;
+}
+#elif defined(UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY)
 #define SOME_OFFSET UMAKIT_SYSTOLIC_ARRAY_PAD_LEFT_OFFSET
 #define ID UMAKIT_SYSTOLIC_ARRAY_ID_RESET
 #define EVENTS UMAKIT_SYSTOLIC_ARRAY_INTERRUPT_PENDING_OFFSET

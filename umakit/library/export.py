@@ -159,7 +159,8 @@ def write_library(
         "own_simulators": roles.own,
         **compiled_values(compiled),
         "board_defines": {
-            name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()
+            **{name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()},
+            **dict.fromkeys(roles.own, (sim.BOARD_INTERRUPT,)),
         },
         "cxx_sources": sorted(
             source

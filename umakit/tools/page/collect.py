@@ -135,7 +135,7 @@ def _accelerator(backend: UMABackend) -> Accelerator:
         configuration.accelerator.description,
         array.rows if configuration.has_array else None,
         array.columns if configuration.has_array else None,
-        width if planner is None else planner.machine.bytes_per_cycle or None,
+        width if planner is None else planner.machine.bytes_per_cycle,
         planner is not None,
     )
 
