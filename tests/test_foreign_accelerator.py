@@ -37,19 +37,29 @@ from umakit.testing import QuantizedNetwork
 FOLDER = Path(__file__).parents[1] / "examples" / "lane_npu"
 
 SMALL = {
-    "INPUT_STEP=16": "INPUT_STEP=8",
-    "OUTPUT_LANES=32": "OUTPUT_LANES=16",
-    "DATA_BYTES=65536": "DATA_BYTES=16384",
-    "DATA_BANKS=16": "DATA_BANKS=8",
-    "WEIGHT_BYTES=65536": "WEIGHT_BYTES=32768",
-    "WEIGHT_BANKS=16": "WEIGHT_BANKS=4",
-    "SUM_BYTES=32768": "SUM_BYTES=8192",
-    "CHANNEL0_WIDTH=16": "CHANNEL0_WIDTH=4",
-    '    "CHANNEL1_WIDTH=8", "CHANNEL1_LATENCY=40", "CHANNEL1_OUTSTANDING=1",\n': "",
-    "size = 65536\nbanks = 16\nalignment = 4096": "size = 16384\nbanks = 8\nalignment = 2048",
-    'name = "weights"\nsize = 16384\nbanks = 8\nalignment = 2048': (
+    "step = 16 ": "step = 8 ",
+    "lanes = 32 ": "lanes = 16 ",
+    "sums = 32768 ": "sums = 8192 ",
+    "dma_channels = 2 ": "dma_channels = 1 ",
+    "width0 = 16 ": "width0 = 4 ",
+    '"width0 + width1"': '"width0"',
+    'name = "data"\nsize = 65536\nbanks = 16\nalignment = 4096': (
+        'name = "data"\nsize = 16384\nbanks = 8\nalignment = 2048'
+    ),
+    'name = "weights"\nsize = 65536\nbanks = 16\nalignment = 4096': (
         'name = "weights"\nsize = 32768\nbanks = 4\nalignment = 8192'
     ),
+    'does = ["data", "addend", "result"]': (
+        'does = ["data", "addend", "result", "weights", "parameters"]'
+    ),
+    """[[machine.engine]]
+name = "dma1"
+does = ["weights", "parameters"]
+queue = "copies1"
+depth = "outstanding1"
+busy = "planes * rows * ceil_div(row_bytes, width1)"
+tail = "latency1"
+""": "",
 }
 """Half the lanes and steps, a quarter of the data memory, one DMA channel: text of accel.toml."""
 
@@ -176,7 +186,7 @@ def test_whole_networks(
 def test_what_it_cannot_compute_is_refused_by_name(small: UMABackend, tmp_path: Path) -> None:
     wide = QuantizedNetwork(4, 4, 2, dtype="int16").conv2d(3)
     assert "int8" in reason(wide, small)
-    few = load_backend_folder(written(tmp_path, {"SUM_BYTES=32768": "SUM_BYTES=124"}))
+    few = load_backend_folder(written(tmp_path, {"sums = 32768 ": "sums = 124 "}))
     assert reason(QuantizedNetwork(4, 4, 2).conv2d(3), few) == (
         "needs 128 B of accumulators, there are 124 B"
     )
@@ -189,10 +199,9 @@ def reason(network: QuantizedNetwork, backend: UMABackend) -> str:
 
 
 def flags() -> list[str]:
-    section = load_backend_folder(FOLDER).configuration.simulator
-    assert section is not None
+    macros = load_backend_folder(FOLDER).configuration.simulator_macros
     includes = [FOLDER / "isa", sim.source_directory() / "include"]
-    return [f"-D{each}" for each in section.defines] + [f"-I{each}" for each in includes]
+    return [f"-D{each}" for each in macros] + [f"-I{each}" for each in includes]
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])

@@ -193,6 +193,15 @@ def test_unknown_counters_leave_those_of_others(write: Write) -> None:
     assert cells[-1] == "not measured" and cells[-1] in cells[:-1]
 
 
+def test_macros_may_be_figures(write: Write) -> None:
+    lanes = {"accel.toml": ("LANES=8", "LANES={lines.size}")}
+    backend = write(lanes)
+    with (backend / "accel.toml").open("a") as file:
+        file.write('[[memory]]\nname = "lines"\nsize = 16\n')
+    dense = layer_named(profile(compiled(backend)).layers, "dense")
+    assert dense.array_cycles == 10 * 128 // 16
+
+
 def test_the_doctor_finds_nothing_wrong_with_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -365,6 +374,11 @@ OWN = '[accelerator]\nname = "x"\n[device]\nsimulator = "own"\n[simulator]\n'
         (f'{OWN}sources = ["a.o"]', "a.o is compiled already: name it in libraries"),
         (f'{OWN}sources = ["a.c"]\ninclude = ["i"]', "there is no folder i in the backend's"),
         (f'{OWN}sources = ["a.c"]\ndefines = ["A B"]', "'A B' is not NAME or NAME=value"),
+        (f'{OWN}sources = ["a.c"]\ndefines = ["A={{b}}"]',
+         "there is no figure b; figures are none"),
+        (f'{OWN}sources = ["a.c"]\ndefines = ["A={{b.c}}"]\n[[memory]]\nname = "b"\nsize = 4',
+         "there is no figure b.c; figures are b.banks, b.row_bytes, b.size"),
+        (f'{OWN}sources = ["a.c"]\ndefines = ["A={{}}"]', "'A={}' is not NAME or NAME=value"),
         (f'{OWN}sources = ["a.c"]\nlibraries = ["-x"]', "'-x' is neither the name of a library"),
         (f'{OWN}sources = ["a.c"]\nlibraries = ["l.a"]', "there is no file l.a"),
         (OWN.removesuffix("[simulator]\n"), 'simulator = "own" needs a section [simulator]'),

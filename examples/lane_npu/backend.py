@@ -2,10 +2,9 @@
 """Everything umakit has to know about the lane_npu, registered in one place."""
 
 from umakit.backend import PassPhase, UMABackend
-from umakit.machine import DriverCosts, TilePlanner
+from umakit.machine import TilePlanner
 
 from .codegen import gen_includes
-from .machine import LaneNpu
 from .passes import LaneNpuPass
 from .patterns import layers
 
@@ -15,10 +14,7 @@ class LaneNpuBackend(UMABackend):
 
     def __init__(self) -> None:
         super().__init__()
-        costs = DriverCosts(
-            begin=3, configure=8, configure_add=12, transfer=9, job=13, check=0, finish=1
-        )
-        planner = TilePlanner(LaneNpu(self.configuration), costs)
+        planner = TilePlanner.of(self.configuration)
         self._register_tiling(planner)
         for layer in layers(planner):
             self._register_pattern(*layer)

@@ -35,7 +35,7 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
             found[name] = OwnSimulator(
                 sources=sources,
                 include=[folder for folder in section.include if folder != "."],
-                defines=section.defines,
+                defines=backend.configuration.simulator_macros,
                 libraries=[_linked_name(backend.folder, name) for name in section.libraries],
                 program=section.program,
             )

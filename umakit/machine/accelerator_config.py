@@ -207,6 +207,23 @@ class AcceleratorConfig(_Section):
         """The memories that drivers address by byte offset."""
         return [memory for memory in self.memory if memory.address == "offset"]
 
+    @property
+    def figures(self) -> dict[str, int]:
+        """The numbers that macros of the simulator may name: the figures of `[machine]`, and sizes,
+        banks and rows of memories, as `data.size`."""
+        found = {} if self.machine is None else dict(self.machine.values)
+        for memory in self.memory:
+            for key in ("size", "banks", "row_bytes"):
+                number = getattr(memory, key)
+                if number is not None:
+                    found[f"{memory.name}.{key}"] = number
+        return found
+
+    @property
+    def simulator_macros(self) -> list[str]:
+        """The macros of the simulator, as `NAME` or `NAME=value`; none without a simulator."""
+        return [] if self.simulator is None else self.simulator.macros(self.figures)
+
     @model_validator(mode="after")
     def _simulated(self) -> Self:
         is_own = self.device.simulator == "own"
@@ -227,6 +244,7 @@ class AcceleratorConfig(_Section):
         elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
+        _ = self.simulator_macros  # refuses what has no figure
         return self
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
@@ -22,7 +22,10 @@ HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
 """Names of files and folders: plain ones, because CMake and compilers have to take them."""
 
-DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?")
+FIGURE = re.compile(r"\{([a-z][a-z0-9_]*(?:\.[a-z_]+)?)\}")
+"""A figure of the file in the value of a macro: `{lanes}`, `{data.size}`."""
+
+DEFINE = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(=([A-Za-z0-9_.+-]|{FIGURE.pattern})*)?")
 INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
 
 
@@ -76,7 +79,8 @@ class SimulatorSection(BaseModel):
     Attributes:
         sources: C and C++ files, of which one defines `NAME_simulator` of `umakit/own_simulator.h`.
         include: folders of headers for the compiler.
-        defines: macros, as `NAME` or `NAME=value`.
+        defines: macros, as `NAME` or `NAME=value`; `{lanes}` in a value stands for that figure of
+            `[machine]`, `{data.size}` for the size of the memory `data`.
         libraries: names of installed libraries, such as `pthread`, and `.a`, `.o` or `.so`
             files.
         program: instead of sources a program and its arguments, which is started in the backend's
@@ -92,6 +96,24 @@ class SimulatorSection(BaseModel):
     libraries: list[LibraryName] = Field(default=[])
     program: list[Word] = Field(default=[], max_length=1000)
     timeout: float = Field(default=60.0, ge=0.001, le=1_000_000.0)
+
+    def macros(self, figures: Mapping[str, int]) -> list[str]:
+        """Return `defines` with figures in the place of their names.
+
+        Raises:
+            ValueError: there is no figure of a name.
+        """
+
+        def figure(found: re.Match[str]) -> str:
+            name = found[1]
+            if name not in figures:
+                names = ", ".join(sorted(figures)) or "none"
+                raise ValueError(
+                    f"simulator.defines: there is no figure {name}; figures are {names}"
+                )
+            return str(figures[name])
+
+        return [FIGURE.sub(figure, define) for define in self.defines]
 
     @model_validator(mode="after")
     def _sources_or_program(self) -> Self:

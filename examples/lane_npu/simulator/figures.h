@@ -21,11 +21,9 @@ struct ChannelFigures {
 };
 constexpr ChannelFigures CHANNELS[] = {
     {CHANNEL0_WIDTH, CHANNEL0_LATENCY, CHANNEL0_OUTSTANDING},
-#ifdef CHANNEL1_WIDTH
     {CHANNEL1_WIDTH, CHANNEL1_LATENCY, CHANNEL1_OUTSTANDING},
-#endif
 };
-constexpr std::uint32_t CHANNEL_COUNT = sizeof CHANNELS / sizeof CHANNELS[0];
+constexpr std::uint32_t CHANNEL_COUNT = DMA_CHANNELS;
 
 constexpr std::uint32_t PIPELINE = PIPELINE_CYCLES; // from the last product to its result
 constexpr std::uint32_t QUEUE = QUEUE_ENTRIES; // instructions of an engine that wait or run
