@@ -197,7 +197,8 @@ def test_macros_may_be_figures(write: Write) -> None:
     lanes = {"accel.toml": ("LANES=8", "LANES={lines.size}")}
     backend = write(lanes)
     with (backend / "accel.toml").open("a") as file:
-        file.write('[[memory]]\nname = "lines"\nsize = 16\n')
+        file.write('[[memory]]\nname = "lines"\nsize = 16\naddress = "offset"\n')
+        file.write('reachable_by = ["accelerator"]\n')
     dense = layer_named(profile(compiled(backend)).layers, "dense")
     assert dense.array_cycles == 10 * 128 // 16
 
