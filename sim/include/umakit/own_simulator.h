@@ -38,8 +38,8 @@ extern "C" {
 /* What the simulator is told about its side of the bus; its fields are the kit's. */
 typedef struct umakit_device umakit_host;
 
-/* Totals since the last reset. Each may be UMAKIT_UNKNOWN; one that was unknown once
- * counts as unknown for the whole run. */
+/* Totals since the last reset. Each may be UMAKIT_UNKNOWN; one that was unknown once, or
+ * went back, counts as unknown for the whole run. */
 struct umakit_own_counters {
     uint64_t clock;          /* cycles of the device's clock */
     uint64_t busy_cycles;    /* in which any engine works */

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from umakit.devices.run import CommandTimes
 from umakit.tools.page.figures import LayerFigures
@@ -112,16 +112,16 @@ class Timeline:
 
 
 def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
-    """Return the timeline of a program; None if no commands were recorded."""
-    count = sum(len(layer.commands) for layer in layers)
-    if not count:
+    """Return the timeline of a program; None if no commands were recorded that it can show."""
+    commands = {layer.number: _shown(layer) for layer in layers}
+    if not any(commands.values()):
         return None
     bands: list[Band] = []
     bars: list[Bar] = []
     cpu = []
     total = sum(layer.clock_cycles or 0 for layer in layers)
-    resolution = _resolution(layers)
-    engines = _engines(layers)
+    resolution = _resolution(list(commands.values()))
+    engines = _engines(list(commands.values()))
     now = 0
     for layer in layers:
         if layer.on_cpu:
@@ -131,7 +131,7 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
             continue
         end = now + layer.clock_cycles
         bands.append(_band(layer, now, end, total))
-        bars += _bars(layer.number, merged(layer.commands, resolution), now, engines)
+        bars += _bars(layer.number, merged(commands[layer.number], resolution), now, engines)
         now = end
     left_out = sum(layer.commands_left_out for layer in layers)
     return Timeline(
@@ -146,9 +146,21 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
     )
 
 
-def _engines(layers: Sequence[LayerFigures]) -> tuple[str, ...]:
+def _shown(layer: LayerFigures) -> list[CommandTimes]:
+    """Return the commands of a layer whose cycles are known that begin in it, cut at its end."""
+    end = layer.clock_cycles or 0
+    return [
+        each
+        if each.completion <= end
+        else replace(each, busy_end=min(each.busy_end, end), completion=end)
+        for each in layer.commands
+        if each.start < end
+    ]
+
+
+def _engines(layers: Sequence[Sequence[CommandTimes]]) -> tuple[str, ...]:
     """Return the engines in the order of their lanes."""
-    seen = dict.fromkeys(each.stream for layer in layers for each in layer.commands)
+    seen = dict.fromkeys(each.stream for commands in layers for each in commands)
     return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
 
 
@@ -166,13 +178,13 @@ def shortened(name: str, most: int) -> str:
     return name if len(name) <= most else f"\u2026{name[len(name) - most + 1 :]}"
 
 
-def _resolution(layers: Sequence[LayerFigures]) -> int:
+def _resolution(layers: Sequence[Sequence[CommandTimes]]) -> int:
     """Return the smallest power of two that gives at most `MOST_BARS` bars."""
     resolution = 1
     while True:
         bars = sum(
-            len({(each.stream, each.start // resolution) for each in layer.commands})
-            for layer in layers
+            len({(each.stream, each.start // resolution) for each in commands})
+            for commands in layers
         )
         if bars <= MOST_BARS:
             return resolution
