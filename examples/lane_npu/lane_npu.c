@@ -46,6 +46,11 @@ static uint32_t pair(int32_t height, int32_t width)
     return (uint32_t)height | (uint32_t)width << 16;
 }
 
+static uint32_t flag(int32_t is_set, uint32_t bit)
+{
+    return is_set ? bit : 0u;
+}
+
 int lane_npu_begin(int32_t lanes, int32_t step)
 {
     umakit_device *const device = lane_npu_device();
@@ -63,7 +68,7 @@ int lane_npu_begin(int32_t lanes, int32_t step)
 int lane_npu_bind(enum lane_npu_tensor tensor, const void *memory, int32_t bytes)
 {
     const enum umakit_direction direction =
-        tensor == LANE_NPU_TENSOR_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
+        tensor == LANE_NPU_RESULT ? UMAKIT_FROM_DEVICE : UMAKIT_TO_DEVICE;
     const int status = umakit_device_map(lane_npu_device(), memory, (size_t)bytes, direction,
                                          &layer.addresses[tensor]);
 
@@ -76,16 +81,10 @@ int lane_npu_configure(int32_t is_depthwise, int32_t rounding, int32_t kernel_he
                        int32_t dilation_y, int32_t dilation_x, int32_t input_zero_point,
                        int32_t output_zero_point, int32_t lowest, int32_t highest)
 {
-    const uint32_t flags =
-        (is_depthwise ? LANE_NPU_DEPTHWISE : 0u) | (rounding ? LANE_NPU_FLOAT : 0u);
     const uint32_t words[LANE_NPU_CONFIGURE_WORDS] = {
-        LANE_NPU_CONFIGURE | flags,
-        pair(kernel_height, kernel_width),
-        pair(stride_y, stride_x),
-        pair(dilation_y, dilation_x),
-        (uint32_t)input_zero_point,
-        (uint32_t)output_zero_point,
-        (uint32_t)lowest,
+        LANE_NPU_CONFIGURE | flag(is_depthwise, LANE_NPU_DEPTHWISE) | flag(rounding, LANE_NPU_FLOAT),
+        pair(kernel_height, kernel_width), pair(stride_y, stride_x), pair(dilation_y, dilation_x),
+        (uint32_t)input_zero_point, (uint32_t)output_zero_point, (uint32_t)lowest,
         (uint32_t)highest};
 
     umakit_device_barrier(lane_npu_device());
@@ -99,57 +98,28 @@ int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift,
                            int32_t sum_lowest, int32_t sum_highest)
 {
     const uint32_t words[LANE_NPU_ADD_WORDS] = {
-        LANE_NPU_ADD,
-        (uint32_t)addend_zero_point,
-        (uint32_t)left_shift,
-        (uint32_t)result_multiplier,
-        (uint32_t)result_shift,
-        (uint32_t)addend_multiplier,
-        (uint32_t)addend_shift,
-        (uint32_t)sum_multiplier,
-        (uint32_t)sum_shift,
-        (uint32_t)sum_zero_point,
-        (uint32_t)sum_lowest,
-        (uint32_t)sum_highest};
+        LANE_NPU_ADD, (uint32_t)addend_zero_point, (uint32_t)left_shift,
+        (uint32_t)result_multiplier, (uint32_t)result_shift, (uint32_t)addend_multiplier,
+        (uint32_t)addend_shift, (uint32_t)sum_multiplier, (uint32_t)sum_shift,
+        (uint32_t)sum_zero_point, (uint32_t)sum_lowest, (uint32_t)sum_highest};
 
     return issue(words, LANE_NPU_ADD_WORDS);
 }
 
-static int copy(uint32_t opcode, enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes,
-                int32_t line, uint32_t place, int32_t offset, int32_t planes, int32_t rows,
-                int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
-{
-    const int is_weights = tensor >= LANE_NPU_TENSOR_WEIGHTS && tensor <= LANE_NPU_TENSOR_SHIFTS;
-    const uint32_t flags =
-        (is_weights ? LANE_NPU_WEIGHTS : 0u) | (by_planes ? LANE_NPU_PLANES : 0u);
-    const uint32_t words[LANE_NPU_COPY_WORDS] = {
-        opcode | flags | (uint32_t)channel << LANE_NPU_CHANNEL_SHIFT,
-        layer.addresses[tensor] + (uint32_t)offset,
-        place,
-        (uint32_t)planes,
-        (uint32_t)rows,
-        (uint32_t)row_bytes,
-        (uint32_t)plane_stride,
-        (uint32_t)row_stride,
-        (uint32_t)line};
-
-    return issue(words, LANE_NPU_COPY_WORDS);
-}
-
-int lane_npu_load(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
+int lane_npu_copy(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
                   uint32_t buffer, int32_t offset, int32_t place, int32_t planes, int32_t rows,
                   int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
-    return copy(LANE_NPU_LOAD, tensor, channel, by_planes, line, buffer + (uint32_t)place, offset,
-                planes, rows, row_bytes, plane_stride, row_stride);
-}
+    const int is_weights = tensor >= LANE_NPU_WEIGHTS && tensor <= LANE_NPU_SHIFTS;
+    const uint32_t words[LANE_NPU_COPY_WORDS] = {
+        (tensor == LANE_NPU_RESULT ? LANE_NPU_STORE : LANE_NPU_LOAD) |
+            flag(is_weights, LANE_NPU_OF_WEIGHTS) | flag(by_planes, LANE_NPU_BY_PLANES) |
+            (uint32_t)channel << LANE_NPU_CHANNEL_SHIFT,
+        layer.addresses[tensor] + (uint32_t)offset, buffer + (uint32_t)place, (uint32_t)planes,
+        (uint32_t)rows, (uint32_t)row_bytes, (uint32_t)plane_stride, (uint32_t)row_stride,
+        (uint32_t)line};
 
-int lane_npu_store(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
-                   uint32_t buffer, int32_t offset, int32_t place, int32_t planes, int32_t rows,
-                   int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
-{
-    return copy(LANE_NPU_STORE, tensor, channel, by_planes, line, buffer + (uint32_t)place, offset,
-                planes, rows, row_bytes, plane_stride, row_stride);
+    return issue(words, LANE_NPU_COPY_WORDS);
 }
 
 int lane_npu_compute(uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,
@@ -160,22 +130,13 @@ int lane_npu_compute(uint32_t data_buffer, uint32_t weights_buffer, uint32_t par
                      int32_t pad_top, int32_t pad_left, int32_t scales, int32_t continues,
                      int32_t keeps)
 {
-    const uint32_t flags =
-        (continues ? LANE_NPU_CONTINUES : 0u) | (keeps ? LANE_NPU_KEEPS : 0u);
     const uint32_t words[LANE_NPU_JOB_WORDS] = {
-        LANE_NPU_JOB | flags,
-        data_buffer + (uint32_t)data,
-        weights_buffer + (uint32_t)weights,
-        parameters_buffer + (uint32_t)bias,
-        parameters_buffer + (uint32_t)multipliers,
-        parameters_buffer + (uint32_t)shifts,
-        result_buffer + (uint32_t)result,
-        addend_buffer + (uint32_t)addend,
-        pair(height, width),
-        (uint32_t)input_channels,
-        pair(output_height, output_width),
-        (uint32_t)output_channels,
-        pair(pad_top, pad_left)};
+        LANE_NPU_JOB | flag(continues, LANE_NPU_CONTINUES) | flag(keeps, LANE_NPU_KEEPS),
+        data_buffer + (uint32_t)data, weights_buffer + (uint32_t)weights,
+        parameters_buffer + (uint32_t)bias, parameters_buffer + (uint32_t)multipliers,
+        parameters_buffer + (uint32_t)shifts, result_buffer + (uint32_t)result,
+        addend_buffer + (uint32_t)addend, pair(height, width), (uint32_t)input_channels,
+        pair(output_height, output_width), (uint32_t)output_channels, pair(pad_top, pad_left)};
 
     (void)scales; /* one for each channel, by expand_scales */
     return issue(words, LANE_NPU_JOB_WORDS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver of the lane_npu. A layer is begin, bind for each tensor, configure, any number of
- * loads, computes and stores, and finish. All functions return 0 or a code of umakit/status.h;
- * after one that is not 0 the layer is over.
+ * copies and computes, and finish. All functions return 0 or a code of umakit/status.h; after
+ * one that is not 0 the layer is over.
  */
 #ifndef LANE_NPU_H
 #define LANE_NPU_H
@@ -16,13 +16,13 @@ extern "C" {
 #endif
 
 enum lane_npu_tensor {
-    LANE_NPU_TENSOR_DATA,
-    LANE_NPU_TENSOR_ADDEND,
-    LANE_NPU_TENSOR_WEIGHTS,
-    LANE_NPU_TENSOR_BIAS,
-    LANE_NPU_TENSOR_MULTIPLIERS,
-    LANE_NPU_TENSOR_SHIFTS,
-    LANE_NPU_TENSOR_RESULT,
+    LANE_NPU_DATA,
+    LANE_NPU_ADDEND,
+    LANE_NPU_WEIGHTS,
+    LANE_NPU_BIAS,
+    LANE_NPU_MULTIPLIERS,
+    LANE_NPU_SHIFTS,
+    LANE_NPU_RESULT,
     LANE_NPU_TENSORS
 };
 
@@ -45,14 +45,12 @@ int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift,
                            int32_t sum_multiplier, int32_t sum_shift, int32_t sum_zero_point,
                            int32_t sum_lowest, int32_t sum_highest);
 
-/* Copy a part of a tensor to `place` bytes behind `buffer`, and back. Lines of `line` bytes begin
- * at rows of the memory, 0: all is one line. With `by_planes` the tensor has channels x positions. */
-int lane_npu_load(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
+/* Copy a part of a tensor to `place` bytes behind `buffer`, of the result from there. Lines of
+ * `line` bytes begin at rows of the memory, 0: all is one line. With `by_planes` the tensor has
+ * channels x positions. */
+int lane_npu_copy(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
                   uint32_t buffer, int32_t offset, int32_t place, int32_t planes, int32_t rows,
                   int32_t row_bytes, int32_t plane_stride, int32_t row_stride);
-int lane_npu_store(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
-                   uint32_t buffer, int32_t offset, int32_t place, int32_t planes, int32_t rows,
-                   int32_t row_bytes, int32_t plane_stride, int32_t row_stride);
 
 /* Compute a tile: operands lie at places behind buffers. */
 int lane_npu_compute(uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,

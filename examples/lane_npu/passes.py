@@ -4,9 +4,11 @@
 from typing import Any
 
 from umakit import patterns, tir
-from umakit.machine import Kind, TilePlanner, Tiles, loops_of, tile_schedule, with_calls
+from umakit.machine import Kind, TilePlanner, placed_schedule, with_calls
 
-TENSORS = ("data", "addend", "weights", "bias", "multipliers", "shifts", "result")
+PARAMETERS = ("bias", "multipliers", "shifts")
+TENSORS = ("data", "addend", "weights", *PARAMETERS, "result")
+"""In the order of `enum lane_npu_tensor`."""
 
 
 def LaneNpuPass(planner: TilePlanner) -> Any:
@@ -27,83 +29,58 @@ def tiled(function: Any, planner: TilePlanner) -> Any:
         for name, buffer in tiles.buffers.items()
     }
 
-    def pointer(name: str) -> Any:
-        return tir.pointer(buffers[name]) if name in buffers else 0
-
-    def where(tensor: str, line: Any) -> list[Any]:
-        """Tensor, DMA channel, order, bytes of a line, buffer."""
-        buffer = tensor if tensor in buffers else "parameters"
+    def copy(tensor: str, line: Any, transfer: list[Any]) -> tuple[str, list[Any]]:
+        buffer = "parameters" if tensor in PARAMETERS else tensor
         channel = int(machine.engine_of(buffer).name == "dma1")
         by_planes = int(layer.channels_first and tensor in ("data", "addend", "result"))
-        return [TENSORS.index(tensor), channel, by_planes, line, pointer(buffer)]
+        where = [TENSORS.index(tensor), channel, by_planes, line, tir.pointer(buffers[buffer])]
+        return "lane_npu_copy", [*where, *transfer]
 
-    def line(tensor: str, position: Any) -> Any:
-        if tensor == "weights" and not layer.per_channel:
-            return machine.block_channels
-        job = tiles.job(position)
-        return job.input_channels if tensor == "data" else job.output_channels
+    def block(tensor: str) -> Any:
+        def call(position: Any) -> Any:
+            job = tiles.job(position)
+            line = job.input_channels if tensor == "data" else job.output_channels
+            if tensor == "weights" and not layer.per_channel:
+                line = machine.block_channels
+            moved = tiles.store(position) if tensor == "result" else tiles.load(tensor, position)
+            return tir.driver_calls([copy(tensor, line, moved.arguments)])
 
-    def load(tensor: str) -> Any:
-        return lambda position: tir.driver_call(
-            "lane_npu_load",
-            [*where(tensor, line(tensor, position)), *tiles.load(tensor, position).arguments],
-        )
-
-    def store(position: Any) -> Any:
-        result = [*where("result", line("result", position)), *tiles.store(position).arguments]
-        return tir.driver_call("lane_npu_store", result)
+        return call
 
     def compute(position: Any) -> Any:
-        places = [pointer(name) for name in ("data", "weights", "parameters", "result", "addend")]
+        names = ("data", "weights", "parameters", "result", "addend")
+        places = [tir.pointer(buffers[name]) if name in buffers else 0 for name in names]
         job = tir.driver_call("lane_npu_compute", [*places, *tiles.job(position).arguments])
         first = [position[axis] == 0 for axis in tiles.loops]
         return tir.sequence([tir.only_if(first, tir.driver_calls(common)), job])
 
-    common = configuration(composite, tiles)
-    place = 0
-    for name in ("bias", "multipliers", "shifts"):
-        size = tir.buffer_bytes(tensors[name])
-        common.append(("lane_npu_load", [*where(name, 0), 0, place, 1, 1, size, 0, 0]))
-        place += size
     before = [("lane_npu_begin", [machine.block_channels, machine.unit("input_channels")])]
     before += [
         ("lane_npu_bind", [TENSORS.index(name), tir.pointer(tensor), tir.buffer_bytes(tensor)])
         for name, tensor in tensors.items()
     ]
-    blocks = {f"load_{name}": load(name) for name in ("data", "weights", "addend")}
-    loops = with_calls(scheduled(tiles), tiles, {**blocks, "compute": compute, "store": store})
+    common, place = configuration(composite, layer), 0
+    for name in PARAMETERS:
+        size = tir.buffer_bytes(tensors[name])
+        common.append(copy(name, 0, [0, place, 1, 1, size, 0, 0]))
+        place += size
+    calls = {f"load_{name}": block(name) for name in ("data", "weights", "addend")}
+    calls |= {"compute": compute, "store": block("result")}
+    loops = with_calls(placed_schedule(tiles), tiles, calls)
     body = [tir.driver_calls(before), loops, tir.driver_calls([("lane_npu_finish", [])])]
     return tir.with_body(function, tir.allocate(list(buffers.values()), tir.sequence(body)))
 
 
-def scheduled(tiles: Tiles) -> Any:
-    """The loops over tiles in the tiling's order, and each copy as far outside as it can be."""
-    schedule = tile_schedule(tiles)
-    loops = loops_of(schedule)
-    schedule.reorder(*(loops[axis] for axis in tiles.extents))
-    for block in ("load_data", "load_weights", "load_addend", "store"):
-        tensor = "result" if block == "store" else block.removeprefix("load_")
-        depth = tiles.depth(tensor)
-        if tensor in tiles.buffers and depth > 0:
-            move = schedule.reverse_compute_at if block == "store" else schedule.compute_at
-            move(schedule.get_sblock(block), loops[tiles.loops[depth - 1]])
-    return schedule
-
-
-def configuration(composite: Any, tiles: Tiles) -> list[tuple[str, list[Any]]]:
+def configuration(composite: Any, layer: Any) -> list[tuple[str, list[Any]]]:
     """What all tiles of a layer have in common."""
-    layer = tiles.layer
-    values = [
-        int(layer.kind is Kind.DEPTHWISE), patterns.ROUNDINGS.index(composite.rounding),
-        *layer.kernel, *layer.strides, *layer.dilation, composite.input_zero_point,
-        composite.output_zero_point, *composite.clip,
-    ]  # fmt: skip
+    values = [int(layer.kind is Kind.DEPTHWISE), patterns.ROUNDINGS.index(composite.rounding)]
+    values += [*layer.kernel, *layer.strides, *layer.dilation, composite.input_zero_point]
+    values += [composite.output_zero_point, *composite.clip]
     calls = [("lane_npu_configure", values)]
     if isinstance(composite, patterns.QConv2dAdd):
         added = composite.addition
         scales = [n for pair in zip(added.multipliers, added.shifts, strict=True) for n in pair]
-        ending = [added.output_zero_point, *added.clip]
-        calls.append(
-            ("lane_npu_configure_add", [added.zero_points[1], added.left_shift, *scales, *ending])
-        )
+        sums = [added.output_zero_point, *added.clip]
+        values = [added.zero_points[1], added.left_shift, *scales, *sums]
+        calls.append(("lane_npu_configure_add", values))
     return calls

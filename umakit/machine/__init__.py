@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from umakit.machine.hardware import Hardware
     from umakit.machine.layer import Kind, Layer
     from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
-    from umakit.machine.schedules import loops_of, tile_schedule, with_calls
+    from umakit.machine.schedules import (
+        loops_of,
+        placed_schedule,
+        tile_schedule,
+        with_calls,
+    )
     from umakit.machine.space import misfit, tiles_on
     from umakit.machine.systolic import Dataflow
     from umakit.machine.tile_machine import TileMachine
@@ -71,6 +76,7 @@ __all__ = [
     "Tiling",
     "loops_of",
     "misfit",
+    "placed_schedule",
     "tile_schedule",
     "tiles_on",
     "with_calls",
@@ -102,6 +108,7 @@ __getattr__ = imported_on_use(
         "Tiling": "umakit.machine.tiles",
         "loops_of": "umakit.machine.schedules",
         "misfit": "umakit.machine.space",
+        "placed_schedule": "umakit.machine.schedules",
         "tile_schedule": "umakit.machine.schedules",
         "tiles_on": "umakit.machine.space",
         "with_calls": "umakit.machine.schedules",

@@ -71,6 +71,24 @@ def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
     return tvm_api.Schedule(te.create_prim_func([*sources.values(), stored]))
 
 
+def placed_schedule(tiles: Tiles) -> tvm_api.Schedule:
+    """Return a schedule of a layer's tiles, each copy as far outside as it can be.
+
+    Its loops are in the order of the tiling. What does not depend on an inner loop stays in the
+    accelerator's memory while that runs, as the cost model assumes.
+    """
+    schedule = tile_schedule(tiles)
+    loops = loops_of(schedule)
+    schedule.reorder(*(loops[axis] for axis in tiles.extents))
+    for block in ("load_data", "load_weights", "load_addend", "store"):
+        tensor = "result" if block == "store" else block.removeprefix("load_")
+        depth = tiles.depth(tensor)
+        if tensor in tiles.buffers and depth > 0:
+            move = schedule.reverse_compute_at if block == "store" else schedule.compute_at
+            move(schedule.get_sblock(block), loops[tiles.loops[depth - 1]])
+    return schedule
+
+
 def loops_of(schedule: tvm_api.Schedule) -> dict[str, Any]:
     """Return the loops around the block `compute` of a new tile schedule, by axis."""
     loops = schedule.get_loops(schedule.get_sblock("compute"))

@@ -44,8 +44,8 @@
 #define LANE_NPU_JOB_WORDS 13u
 
 /* Flags of LOAD and STORE. */
-#define LANE_NPU_WEIGHTS (1u << 4) /* the memory of weights, not that of data */
-#define LANE_NPU_PLANES (1u << 5)  /* the host has channels x positions, not the reverse */
+#define LANE_NPU_OF_WEIGHTS (1u << 4) /* the memory of weights, not that of data */
+#define LANE_NPU_BY_PLANES (1u << 5)  /* the host has channels x positions, not the reverse */
 #define LANE_NPU_CHANNEL_SHIFT 8u  /* number of the DMA channel */
 
 /* Flags of CONFIGURE. */

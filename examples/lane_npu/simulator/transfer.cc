@@ -4,8 +4,10 @@
 #include "lane_npu_isa.h"
 
 Transfer::Transfer(const std::uint32_t *words)
-    : is_store((words[0] & 15u) == LANE_NPU_STORE), is_weights((words[0] & LANE_NPU_WEIGHTS) != 0),
-      channel(words[0] >> LANE_NPU_CHANNEL_SHIFT), by_planes((words[0] & LANE_NPU_PLANES) != 0),
+    : is_store((words[0] & 15u) == LANE_NPU_STORE),
+      is_weights((words[0] & LANE_NPU_OF_WEIGHTS) != 0),
+      channel(words[0] >> LANE_NPU_CHANNEL_SHIFT),
+      by_planes((words[0] & LANE_NPU_BY_PLANES) != 0),
       address(words[1]), place(words[2]), planes(words[3]), rows(words[4]), row_bytes(words[5]),
       plane_stride(words[6]), row_stride(words[7]), line(words[8])
 {
