@@ -14,6 +14,7 @@ from umakit.backend.registry import load_backend_folder
 from umakit.errors import BackendError
 from umakit.lower.tiling_records import read_records
 from umakit.machine import Tiling
+from umakit.machine.selection import search_space
 from umakit.pipeline import import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import make_page
@@ -103,3 +104,39 @@ def test_what_is_no_prediction_is_refused(model: Any, tmp_path: Path) -> None:
         backend = backend_of(tmp_path / str(len(message)), returned)
         with pytest.raises(BackendError, match=message):
             tune_model(import_network(model.module), backend, tmp_path / "records.json")
+
+
+ESTIMATE = """
+
+    def estimate(self, tiles):
+        cut = tiles.tiling
+        return {}"""
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_estimate_of_the_planner_proposes_what_is_predicted(
+    own: bool, model: Any, tmp_path: Path
+) -> None:
+    returned = f"Prediction({CYCLES}, None, bound)" + (ESTIMATE.format(CYCLES) if own else "")
+    backend = backend_of(tmp_path, returned)
+    assert backend.tiling is not None
+    (tuned,) = tune_model(
+        import_network(model.module), backend, tmp_path / "records.json",
+        effort=Effort(clock=2, simulate=0),
+    )  # fmt: skip
+    record = tuned.record
+    parts = search_space(record.layer, backend.tiling.machine, 2)
+    best = min(own_cycles(cut) for cut in parts.cuts())
+    default = backend.tiling.default(record.layer)
+    assert default is not None and own_cycles(default) == record.default
+    # Default tilings leave columns whole; tuning does not.
+    whole = [cut for cut in parts.cuts() if cut.columns == record.layer.output_size[1]]
+    assert (record.default <= min(map(own_cycles, whole)) + 4) == own
+    assert (record.predicted <= best) == own
+
+
+def test_what_is_no_estimate_is_refused(model: Any, tmp_path: Path) -> None:
+    returned = "Prediction(10, None, bound)" + ESTIMATE.format("1.5")
+    backend = backend_of(tmp_path, returned)
+    with pytest.raises(BackendError, match=r"estimate of Planner returned 1\.5; let it return"):
+        tune_model(import_network(model.module), backend, tmp_path / "records.json")

@@ -21,6 +21,8 @@ from umakit.errors import RecordsError
 from umakit.lower.tiling_records import read_records
 from umakit.pipeline import ExportOptions, compile_model, import_network
 from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.page import html, make_page
+from umakit.tools.page.roofline import roofline_of
 from umakit.tools.tuning import Effort, TunedLayer, tune_model
 
 LANE_NPU = Path(__file__).parents[1] / "examples" / "lane_npu"
@@ -235,3 +237,17 @@ def test_the_command_says_what_was_measured(
     assert origin(some, "npu") == (
         "The best of 2 of 3 layers are measured in the simulator of npu; all others are predicted"
     )
+
+
+def test_the_roof_of_the_page_is_that_of_the_machine(backend: UMABackend, model: Any) -> None:
+    page = make_page(model.module, [backend], inputs=model.inputs)
+    (accelerator,) = page.as_json()["accelerators"]
+    assert (accelerator["macs_per_cycle"], accelerator["bytes_per_cycle"]) == (32 * 16, 16 + 8)
+    drawing = roofline_of(page.accelerators[0], page.layers)
+    assert drawing is not None
+    text = html(page)
+    assert "it does at most 512 multiply-accumulates a cycle" in " ".join(text.split())
+    assert "array: 512 MACs/cycle" in text and "DMA: 24 bytes/cycle" in text
+    for layer in page.layers:
+        assert layer.tiled is not None and layer.tiled.predicted_cycles == layer.clock_cycles
+        assert layer.tiled.compute_bound == -(-layer.macs // 512)

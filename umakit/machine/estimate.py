@@ -103,7 +103,7 @@ class Estimates:
     """
 
     def __init__(self, layer: Layer, hardware: TileMachine, driver: DriverCosts) -> None:
-        self._layer = layer
+        self.layer = self._layer = layer
         self._hardware = hardware
         self._driver = driver
         self._costs: dict[tuple[Dataflow, int, int, int, int], Cost] = {}

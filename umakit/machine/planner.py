@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from umakit.errors import AcceleratorConfigError, BackendError
@@ -14,6 +15,7 @@ from umakit.machine.bound import Bound, lower_bound
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
+from umakit.machine.estimate import Estimates
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space
@@ -98,6 +100,7 @@ class TilePlanner:
         self.driver = driver
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
+        self._estimates: Estimates | None = None
 
     @classmethod
     def of(
@@ -220,6 +223,23 @@ class TilePlanner:
         bound = lower_bound(self.machine, layer.macs, layer.compulsory_bytes)
         return Prediction(ran.cycles + self.driver.finish, ran, bound)
 
+    def estimate(self, tiles: Tiles) -> int:
+        """Estimate the cycles of a tiling without simulating its commands.
+
+        A planner may override this. Default tilings and tuning then propose by it what they
+        predict, of all tilings of nearly equal parts: the kit's bounds exclude none.
+        """
+        estimates = self._estimates
+        if estimates is None or estimates.layer != tiles.layer:
+            estimates = self._estimates = Estimates(tiles.layer, self.machine, self.driver)
+        return estimates.of(tiles).cycles
+
+    @property
+    def own_estimate(self) -> Callable[[Tiles], int] | None:
+        """The method `estimate` if it is overridden."""
+        is_kits = getattr(self.estimate, "__func__", None) is TilePlanner.estimate
+        return None if is_kits else partial(estimate_of, self)
+
     @property
     def has_own_predictions(self) -> bool:
         """Whether `predict` is overridden, so that bounds by the kit's cost model do not hold."""
@@ -236,7 +256,7 @@ class TilePlanner:
         machine = self.machine
         tiling = self._best_on(machine, layer)
         entries = min(queue.entries for queue in machine.machine.queues)
-        if tiling is None or not 0 < entries < SHORT_QUEUE:
+        if tiling is None or not 0 < entries < SHORT_QUEUE or self.own_estimate is not None:
             return tiling
         other = self._best_on(WithoutQueues(machine), layer)
         cut = [each for each in (tiling, other) if each is not None]
@@ -250,7 +270,9 @@ class TilePlanner:
                 found: list[Candidate] = []
                 for count in buffers:
                     space = search_space(layer, hardware, count, uncut)
-                    found += best_tilings(space, layer, hardware, self.driver, FINALISTS).candidates
+                    found += best_tilings(
+                        space, layer, hardware, self.driver, FINALISTS, estimate=self.own_estimate
+                    ).candidates
                 if found:
                     return self._settled(layer, sorted(found))
         return None
@@ -272,6 +294,21 @@ class TilePlanner:
         rows, columns = unit[ROWS], unit[COLUMNS]
         inputs, outputs = unit[INPUT_CHANNELS], unit[OUTPUT_CHANNELS]
         return Tiling(self.machine.dataflows[0], rows, columns, outputs, inputs, AXES, 1)
+
+
+def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
+    """Return what a planner estimates for a tiling.
+
+    Raises:
+        BackendError: its `estimate` is overridden and does not return cycles.
+    """
+    found = planner.estimate(tiles)
+    if not isinstance(found, int) or found < 1:
+        raise BackendError(
+            f"estimate of {type(planner).__name__} returned {found!r}",
+            fix="let it return a positive int",
+        )
+    return found
 
 
 def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:

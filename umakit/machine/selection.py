@@ -9,7 +9,7 @@ that is kept, because no better one is left.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -29,7 +29,7 @@ from umakit.machine.space import (
 )
 from umakit.machine.systolic import Dataflow
 from umakit.machine.tile_machine import TileMachine
-from umakit.machine.tiles import AXES, BUFFERS, Tiling
+from umakit.machine.tiles import AXES, BUFFERS, Tiles, Tiling
 
 MOST_COMMANDS = 20_000
 """A tiling with more commands is not simulated exactly, which would take seconds."""
@@ -118,6 +118,7 @@ def best_tilings(
     driver: DriverCosts,
     keep: int,
     below: int | None = None,
+    estimate: Callable[[Tiles], int] | None = None,
 ) -> Selection:
     """Return the best tilings of a part of the search space by the estimate.
 
@@ -128,6 +129,8 @@ def best_tilings(
         driver: register accesses of its driver's calls.
         keep: number of tilings to return.
         below: omit tilings whose lower bound is at least this number of cycles.
+        estimate: estimates the cycles of a tiling instead of the kit's own, whose bounds do not
+            hold for it: then all tilings are estimated.
     """
     estimates = Estimates(layer, hardware, driver)
     seen = 0
@@ -140,7 +143,7 @@ def best_tilings(
     ranked.sort(key=lambda item: item[:2])
     found: list[Candidate] = []
     for bound, _, cut in ranked:
-        if len(found) == keep and bound >= found[-1].cycles:
+        if estimate is None and len(found) == keep and bound >= found[-1].cycles:
             break
         tiles = tiles_on(layer, cut, hardware)
         if misfit(tiles, hardware):
@@ -149,11 +152,13 @@ def best_tilings(
         for order in orders_of(tiles.extents):
             seen += 1
             tiling = replace(cut, order=order)
-            cost = estimates.of(tiles_on(layer, tiling, hardware))
+            ordered = tiles_on(layer, tiling, hardware)
+            cost = estimates.of(ordered)
             if below is not None and cost.bound >= below:
                 continue
             key = tiling_key(tiling)
-            candidate = Candidate(cost.cycles, cost.commands, key, cost.bound, tiling)
+            cycles = cost.cycles if estimate is None else estimate(ordered)
+            candidate = Candidate(cycles, cost.commands, key, cost.bound, tiling)
             if len(found) < keep or candidate < found[-1]:
                 insort(found, candidate)
                 del found[keep:]

@@ -25,8 +25,10 @@ class Accelerator:
         name: name of the target.
         description: description in its `accel.toml`.
         rows, columns: dimensions of its array; None without an array in its `accel.toml`.
-        bytes_per_cycle: bandwidth of its DMA engine; None if it has none or does not tile layers.
+        bytes_per_cycle: bandwidth of its DMA engines together; None if it has none or does not
+            tile layers.
         tiles: whether a planner cuts its layers into tiles and predicts their cycles.
+        macs_per_cycle: peak multiply-accumulates per cycle; None if nothing says them.
     """
 
     name: str
@@ -35,11 +37,11 @@ class Accelerator:
     columns: int | None
     bytes_per_cycle: int | None
     tiles: bool
+    macs_per_cycle: int | None = None
 
     @property
     def cells(self) -> int | None:
-        """The number of cells, which is the peak multiply-accumulates per cycle; None without an
-        array."""
+        """The number of cells of its array; None without an array."""
         if self.rows is None or self.columns is None:
             return None
         return self.rows * self.columns

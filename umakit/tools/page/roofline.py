@@ -118,18 +118,18 @@ def roofline_of(accelerator: Accelerator, layers: Sequence[LayerFigures]) -> Roo
     """Return the roofline of an accelerator; None without a DMA engine or layers to draw."""
     own = [layer for layer in layers if layer.where == accelerator.name]
     placed = [layer for layer in own if layer.macs_per_cycle and layer.moved_bytes]
-    cells, width = accelerator.cells, accelerator.bytes_per_cycle
-    if cells is None or width is None or not placed:
+    peak, width = accelerator.macs_per_cycle, accelerator.bytes_per_cycle
+    if peak is None or width is None or not placed:
         return None
     intensities = [layer.macs / (layer.moved_bytes or 1) for layer in placed]
     rates = [layer.macs_per_cycle or 0.0 for layer in placed]
-    ridge = cells / width
+    ridge = peak / width
     x_range = _range(min(*intensities, ridge), max(*intensities, ridge))
-    y_range = _range(min(rates), cells)
+    y_range = _range(min(rates), peak)
     x = _axis(x_range, LEFT, WIDTH - RIGHT)
     y = _axis(y_range, HEIGHT - BOTTOM, TOP)
     left = x_range[0]
-    corners = [(left, left * width), (ridge, cells), (x_range[1], cells)]
+    corners = [(left, left * width), (ridge, peak), (x_range[1], peak)]
     if corners[0][1] < y_range[0]:
         corners[0] = (y_range[0] / width, y_range[0])
     roof = tuple((x(a), y(b)) for a, b in corners)

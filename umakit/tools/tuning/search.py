@@ -185,7 +185,9 @@ def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[li
     """A task: the best tilings of a part of the space by the estimate, and the number seen."""
     planner = problem.planner
     limit = None if planner.has_own_predictions else below
-    found = best_tilings(space, problem.layer, planner.machine, planner.driver, keep, limit)
+    found = best_tilings(
+        space, problem.layer, planner.machine, planner.driver, keep, limit, planner.own_estimate
+    )
     return found.candidates, found.seen
 
 
