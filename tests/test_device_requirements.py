@@ -28,10 +28,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return compile_model(DIGITS / "digits_int8.onnx", [find_backend(CHOCOLATE)], folder / "library")
 
 
-def on_another_device(library: Library, folder: Path, before: str, after: str) -> np.ndarray:
+def on_another_device(
+    library: Library, folder: Path, before: str, after: str, backend: str = CHOCOLATE
+) -> np.ndarray:
     """The logits of an image on a simulated device with a changed configuration."""
     shutil.copytree(library.path, folder)
-    device = folder / f"codegen/host/src/{CHOCOLATE}/{CHOCOLATE}_device.c"
+    device = folder / f"codegen/host/src/{backend}/{backend}_device.c"
     text = device.read_text(encoding="utf-8")
     assert before in text
     device.write_text(text.replace(before, after), encoding="utf-8")
@@ -89,3 +91,19 @@ def test_a_device_that_lacks_something_has_no_result(
     assert "`UMAKIT_OUT_OF_RANGE`" in readme and "`UMAKIT_MISALIGNED`" in readme
     with pytest.raises(DeviceError, match=message):
         on_another_device(library, tmp_path / "library", before, after)
+
+
+def test_a_backend_without_tiles_says_what_it_needs(tmp_path: Path) -> None:
+    name, size = "strawberry_accelerator", ".scratchpad_bytes = 65536u"
+    backend = find_backend(name)
+    library = compile_model(DIGITS / "digits_int8.onnx", [backend], tmp_path / "library")
+    readme = (library.path / "README.md").read_text(encoding="utf-8")
+    (least,) = map(int, re.findall(r"`SCRATCHPAD_BYTES` \| at least (\d+) \|", readme))
+    smallest = f".scratchpad_bytes = {least}u"
+    wanted = on_another_device(library, tmp_path / "as_it_is", size, size, name)
+    found = on_another_device(library, tmp_path / "smallest", size, smallest, name)
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(DeviceError, match="address or size out of range"):
+        fewer = f".scratchpad_bytes = {least - 16}u"
+        on_another_device(library, tmp_path / "fewer", size, fewer, name)
+    assert "| `FEATURES` | OUTPUT_STATIONARY |" in readme and "ACCUMULATOR_BYTES" not in readme
