@@ -112,6 +112,8 @@ def build_files(
         "parts": parts,
         "needs_cxx": any((part.is_cxx or part.links_cxx) and part.only_simulated for part in parts),
         "links_cxx": any(part.links_cxx and not part.only_simulated for part in parts),
+        "has_own": bool(sources.own),
+        "programs": [name for name, own in sources.own.items() if own.program],
         "has_devices": any(sources.devices.values()) or bool(sources.own),
         "devices": [
             backend for backend, names in sources.devices.items() if names or backend in sources.own

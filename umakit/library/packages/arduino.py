@@ -17,7 +17,7 @@ from umakit.errors import LibraryError, OutputError
 from umakit.files.manifest import NAME
 from umakit.files.outputs import FolderKind, check_folder
 from umakit.files.staging import as_bytes, write_folder
-from umakit.library.build_files import numeric_version
+from umakit.library.build_files import SIMULATOR_HEADERS, numeric_version
 from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.metadata import load_metadata
 from umakit.library.packages.files import read_files
@@ -88,7 +88,8 @@ def arduino_files(
     prefix = description["interface"]
     sources = read_roles(metadata, where)
     # A simulator of a backend's own is no C file of `src`: without it, none answers.
-    omitted = {f"{SOURCE_FOLDER}/{name}" for name in sources.simulated if sources.own}
+    headers = (f"umakit/{name}" for name in SIMULATOR_HEADERS)
+    omitted = {f"{SOURCE_FOLDER}/{name}" for name in (*sources.simulated, *headers) if sources.own}
     compiled = _compiled(sources, files, where)
     start = render("arduino/source_start.c.j2")
     values = {
