@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -26,6 +27,11 @@ from umakit.devices import DEVICES
 # Importing all tests makes objects that stay; looking through them again and again takes a quarter
 # of the time of it.
 gc.disable()
+
+# Compiled modules are kept, whatever PYTHONDONTWRITEBYTECODE says: without them each worker
+# rewrites the assertions of all tests, and each process compiles umakit again. What tests write
+# and import themselves, perhaps twice within the resolution of file times, is not kept.
+_KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 DRAWN = "drawn examples"
 PROCESSOR_TIME = "processor time"
@@ -137,6 +143,7 @@ _drawn = [0]
 
 def pytest_collection_finish() -> None:
     """Look for garbage again, and not among what was made before the tests."""
+    sys.dont_write_bytecode = _KEEPS_NO_COMPILED_MODULES
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
