@@ -440,8 +440,8 @@ def test_a_crash_says_what_happened(
 @pytest.mark.parametrize("device", OTHERS)
 def test_a_program_that_hangs_is_ended(device: Device, failing: Path) -> None:
     run_library(failing, {"how": np.float32([0])}, device=device.name)  # it is built
-    error = fail(failing, device, 4, timeout=1)
-    assert "did not end within 1 s" in error.what and "--timeout" in error.fix
+    error = fail(failing, device, 4, timeout=0.2)
+    assert "did not end within 0.2 s" in error.what and "--timeout" in error.fix
 
 
 @pytest.mark.parametrize("device", BARE_METAL)
