@@ -635,7 +635,9 @@ def llvm_executable(
     """
     if parameters:
         module = relax_transform.BindParams("main", dict(parameters))(module)
-    return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    # Networks run a few times here: optimizing would take longer than it saves.
+    target = Target({"kind": "llvm", "opt-level": 0})
+    return relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
 
 
 def to_device(array: npt.NDArray[Any]) -> Node:

@@ -69,6 +69,8 @@ class _Commands:
         self._tiles = tiles
         self._hardware = hardware
         self._driver = driver
+        self._transfer_costs: dict[tuple[int, int, int], Cost] = {}
+        self._job_costs: dict[tuple[tuple[int, int], int, int], Cost] = {}
         self._starts: dict[str, int] = {}
         start = 0
         for name, buffer in tiles.buffers.items():
@@ -126,7 +128,10 @@ class _Commands:
         return ((1 << (last - first + 1)) - 1) << first
 
     def _transfer(self, stream: Literal["load", "store"], moved: Transfer, banks: int) -> Command:
-        cost = transfer_cost(self._hardware, moved.planes, moved.rows, moved.row_bytes)
+        shape = (moved.planes, moved.rows, moved.row_bytes)
+        if shape not in self._transfer_costs:
+            self._transfer_costs[shape] = transfer_cost(self._hardware, *shape)
+        cost = self._transfer_costs[shape]
         reads, writes = (0, banks) if stream == "load" else (banks, 0)
         return Command(stream, cost.busy, cost.tail, reads, writes, self._driver.transfer)
 
@@ -150,10 +155,12 @@ class _Commands:
 
     def _job(self, position: Position) -> Command:
         tiles, job = self._tiles, self._tiles.job(position)
-        cost = job_cost(
-            self._hardware, tiles.layer, tiles.tiling.dataflow, job.output_size,
-            (job.input_channels, job.output_channels),
-        )  # fmt: skip
+        size = (job.output_size, job.input_channels, job.output_channels)
+        if size not in self._job_costs:
+            self._job_costs[size] = job_cost(
+                self._hardware, tiles.layer, tiles.tiling.dataflow, size[0], size[1:]
+            )
+        cost = self._job_costs[size]
         reads = self._banks("data", job.data)
         if not tiles.layer.is_pool:
             reads |= self._banks("weights", job.weights)
