@@ -102,10 +102,13 @@ lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The installed layout is what is checked: a wheel, unpacked.
+# The installed layout is what is checked: a wheel, unpacked. An environment to build it in is only
+# made where setuptools is missing or too old.
+WHEEL := $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck
+
 typecheck: install-test
 	@rm -rf build/typecheck build/lib build/bdist.* && mkdir -p build/typecheck
-	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/typecheck .
+	@$(WHEEL) --no-build-isolation . 2> build/typecheck/log || $(WHEEL) .
 	@$(BIN)/python -m zipfile -e build/typecheck/*.whl build/typecheck/package
 	cd build/typecheck/package && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
 	  --cache-dir ../../mypy-cache -p umakit

@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -16,16 +17,21 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import compiler_flags
 import pytest
-from compiler_flags import OPTIMIZED, QUICK, SETTING
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from umakit.devices import DEVICES, build
+from umakit.devices import DEVICES
 
 # Importing all tests makes objects that stay; looking through them again and again takes a quarter
 # of the time of it.
 gc.disable()
+
+# Compiled modules are kept, whatever PYTHONDONTWRITEBYTECODE says: without them each worker
+# rewrites the assertions of all tests, and each process compiles umakit again. What tests write
+# and import themselves, perhaps twice within the resolution of file times, is not kept.
+_KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 DRAWN = "drawn examples"
 PROCESSOR_TIME = "processor time"
@@ -72,7 +78,9 @@ def _function(item: pytest.Item) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """On CI a missing program or package is a failure: tests would be skipped unseen."""
     if "UMAKIT_EXAMPLES" not in os.environ:
-        build.FLAGS = QUICK  # before modules of tests are imported, which read it
+        compiler_flags.choose(
+            optimized=False
+        )  # before modules of tests are imported, which read it
     if hasattr(config, "workerinput"):
         _leave_out_threads_of_xdist()
     if os.environ.get("UMAKIT_CI"):
@@ -135,6 +143,7 @@ _drawn = [0]
 
 def pytest_collection_finish() -> None:
     """Look for garbage again, and not among what was made before the tests."""
+    sys.dont_write_bytecode = _KEEPS_NO_COMPILED_MODULES
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
@@ -145,8 +154,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the flags of the C compiler for a test and its fixtures."""
     if "UMAKIT_EXAMPLES" not in os.environ:
         optimized = item.get_closest_marker("optimized") is not None
-        build.FLAGS = OPTIMIZED if optimized else QUICK
-        os.environ[SETTING] = "optimized" if optimized else "quick"
+        compiler_flags.choose(optimized=optimized)
+        os.environ[compiler_flags.SETTING] = "optimized" if optimized else "quick"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 Graph = dict[str, set[str]]
@@ -40,6 +41,11 @@ class _Module:
     tree: ast.Module
     package: str
     names: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the source."""
+        return list(ast.walk(self.tree))
 
 
 def modules_of(folders: Mapping[str, Path]) -> dict[str, Path]:
@@ -82,7 +88,7 @@ def import_graph(folders: Mapping[str, Path]) -> Graph:
 
 def _imports(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
     """Modules of import statements; notes what names they bind."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found = _longest(alias.name, modules)
@@ -115,7 +121,7 @@ def _longest(name: str, modules: Mapping[str, _Module]) -> str:
 
 def _by_name(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
     """Modules that are imported by a name in a string, and folders whose modules all are."""
-    called = {_last(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
+    called = {_last(node.func) for node in module.nodes if isinstance(node, ast.Call)}
     if called & {"iter_modules", "walk_packages"} or (
         called & {"glob", "iterdir"} and called & {"import_module", "__import__"}
     ):
@@ -130,9 +136,9 @@ def _by_name(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
     ):
         return
     top = module.name.partition(".")[0]
-    joined = [node for node in ast.walk(module.tree) if isinstance(node, ast.JoinedStr)]
+    joined = [node for node in module.nodes if isinstance(node, ast.JoinedStr)]
     inside = {part for node in joined for part in node.values[1:]}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
             text = node.value.partition(":")[0].rstrip(".")
             starts = ("", f"{top}.", f"{module.package}." if text[:1] != "." else module.package)
@@ -158,7 +164,7 @@ def _last(function: ast.expr) -> str:
 
 def _changed(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
     """Modules that this one changes: an attribute at any time, what they hold when imported."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         targets = node.targets if isinstance(node, ast.Assign) else []
         for target in targets:
             if isinstance(target, ast.Attribute):

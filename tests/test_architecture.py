@@ -155,8 +155,10 @@ def imported_names(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""] if not node.level else []
-    is_call = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
-    if is_call and node.args and isinstance(node.args[0], ast.Constant):
+    if not isinstance(node, ast.Call):
+        return []
+    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if called.endswith("import_module") and node.args and isinstance(node.args[0], ast.Constant):
         return [str(node.args[0].value)]
     return []
 

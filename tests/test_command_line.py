@@ -217,36 +217,44 @@ def test_the_version_is_printed(uma: Uma) -> None:
     assert uma("--version") == (0, f"umakit {__version__}\n", "")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["compile", "--help"],
-        ["package", "--help"],
-        ["new", "lazy_npu"],
-        ["backends"],
-        ["run", "LIBRARY", "--inputs", str(HELD_OUT)],
-        ["run", "missing", "--inputs", "missing.npz"],
-        ["size", "LIBRARY"],
-        ["compile", str(MODEL), "-o", "out", "--input-shapes", "nonsense"],
-    ],
-    ids=lambda arguments: " ".join(arguments[:2]),
-)
-def test_what_does_not_need_tvm_does_not_import_it(
-    arguments: list[str], digits: Path, tmp_path: Path
-) -> None:
-    command = [str(digits) if word == "LIBRARY" else word for word in arguments]
+WITHOUT_TVM = [
+    ["--help"],
+    ["--version"],
+    ["compile", "--help"],
+    ["package", "--help"],
+    ["new", "lazy_npu"],
+    ["backends"],
+    ["run", "LIBRARY", "--inputs", str(HELD_OUT)],
+    ["run", "missing", "--inputs", "missing.npz"],
+    ["size", "LIBRARY"],
+    ["compile", str(MODEL), "-o", "out", "--input-shapes", "nonsense"],
+]
+
+
+@pytest.fixture(scope="module")
+def imported(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """Heavy modules that each of WITHOUT_TVM imported, in one new process."""
+    folder = tmp_path_factory.mktemp("imported")
+    commands = [[str(digits) if w == "LIBRARY" else w for w in words] for words in WITHOUT_TVM]
     code = (
-        "import sys; from umakit.cli.main import run_command; "
-        f"run_command({command!r}); "
-        "heavy = {'tvm', 'tvm_ffi', 'onnx', 'scipy', 'torch'} & set(sys.modules); "
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
+        "import json, pathlib, sys; from umakit.cli.main import run_command\n"
+        "heavy, seen = [], set()\n"
+        f"for command in {commands!r}:\n"
+        "    run_command(command)\n"
+        "    found = {'tvm', 'tvm_ffi', 'onnx', 'scipy', 'torch'} & set(sys.modules)\n"
+        "    heavy.append(sorted(found - seen)); seen |= found\n"
+        "pathlib.Path('imported').write_text(json.dumps(heavy))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
+    subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
+    modules: list[list[str]] = json.loads((folder / "imported").read_text())
+    return modules
+
+
+@pytest.mark.parametrize(
+    "number", range(len(WITHOUT_TVM)), ids=[" ".join(words[:2]) for words in WITHOUT_TVM]
+)
+def test_what_does_not_need_tvm_does_not_import_it(number: int, imported: list[list[str]]) -> None:
+    assert imported[number] == []
 
 
 def test_compiling_a_network_of_another_format_does_not_import_torch(tmp_path: Path) -> None:
@@ -662,6 +670,7 @@ def test_the_compiler_may_have_flags_or_be_left_blank(
     assert uma("run", digits, "--inputs", HELD_OUT)[0] == 0
 
 
+@pytest.mark.optimized  # users' way: files are compiled one by one
 def test_a_compiler_that_refuses_is_quoted(
     digits: Path, refused: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
+import cmake_builds
 import numpy as np
 import pytest
 from tvm import relax
@@ -130,8 +130,7 @@ def test_the_lines_of_the_readme_build_it(library: Library, tmp_path: Path) -> N
 
 
 def test_other_builds_find_all_files(library: Library, tmp_path: Path) -> None:
-    tool = Path(sysconfig.get_path("scripts")) / "cmake"
-    cmake = str(tool) if tool.exists() else "cmake"
+    cmake = cmake_builds.program()
     sh(f"{cmake} -S {library.path} -B build && {cmake} --build build > log", tmp_path)
     arduino = package_library(library.path, "arduino", tmp_path / "arduino")
     sketch = "#include <tvmgen_net.h>\nint main(void) { return tvmgen_net_run == 0; }\n"

@@ -16,6 +16,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
+import cmake_builds
 import kconfiglib
 import numpy as np
 import pytest
@@ -250,9 +251,9 @@ def test_build_systems_read_what_a_backend_with_strange_file_names_makes(tmp_pat
     assert re.fullmatch(r"tvmgen_\w+", prefix)
     assert any(layer["where"] == "odd_accelerator" for layer in description["layers"])
     configured = tmp_path / "configured"
-    subprocess.run(["cmake", "-S", library, "-B", configured], check=True, capture_output=True)
-    build = ["cmake", "--build", configured, "--parallel", "2"]
-    subprocess.run(build, check=True, capture_output=True)
+    cmake, environment = cmake_builds.program(), cmake_builds.environment(quick=True)
+    for words in (["-S", library, "-B", configured], ["--build", configured]):
+        subprocess.run([cmake, *words], env=environment, check=True, capture_output=True)
     tree = kconfiglib.Kconfig(str(library / "zephyr/Kconfig"), warn_to_stderr=False)
     assert prefix.upper() in tree.syms
     (name_line,) = re.findall("^name: (.*)$", (library / "zephyr/module.yml").read_text(), re.M)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from accelerators import accelerator_with
@@ -18,7 +19,10 @@ from networks import Graph, save
 
 import umakit
 from umakit.backend.registry import find_backend
+from umakit.devices import build
 from umakit.testing.example_networks import QuantizedNetwork
+
+SANITIZED = ("-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 # Statuses of umakit/status.h.
 OK, INVALID_ARGUMENT, BUS_ERROR, DMA_STOPPED = 0, 1, 8, 12
@@ -211,12 +215,10 @@ def run_with_faults(
     program.write_text(text, encoding="utf-8")
     code = library.path / "codegen/host"
     built = library.path / "faults"
-    subprocess.run(
-        ["cc", "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-         "-DTVMGEN_NET_PROFILE", *flags, f"-I{code / 'include'}", f"-I{code / 'src'}", str(program),
-         *map(str, (code / "src").rglob("*.c")), "-o", str(built), "-lm"],
-        check=True,
-    )  # fmt: skip
+    includes = [f"-I{code / 'include'}", f"-I{code / 'src'}"]
+    sources = [program, *build.library_sources(library.path)]
+    with mock.patch.object(build, "FLAGS", SANITIZED):
+        build.compile_c(sources, built, ["-DTVMGEN_NET_PROFILE", *flags, *includes])
     output = subprocess.run([built], check=True, capture_output=True, text=True, timeout=120).stdout
     rows = [[int(word) for word in line.split()] for line in output.splitlines()]
     return [Line(*row[:3], bool(row[3]), row[4], bool(row[5])) for row in rows]

@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import subprocess
-import sysconfig
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import cmake_builds
 import kconfiglib
 import numpy as np
 import pytest
@@ -93,20 +93,21 @@ int umakit_device_wait(umakit_device *d, uint32_t t) { (void)d; (void)t; return 
 """
 
 
-def shell(*command: str | Path, cwd: Path, fails: bool = False) -> str:
+def shell(
+    *command: str | Path, cwd: Path, fails: bool = False, env: dict[str, str] | None = None
+) -> str:
     """What a command printed; it must succeed, or fail."""
-    result = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    words = [str(part) for part in command]
+    result = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     printed = result.stdout + result.stderr
     assert (result.returncode != 0) == fails, printed
     return printed
 
 
-def cmake(*arguments: str | Path, cwd: Path, fails: bool = False) -> str:
-    """The CMake of the test tools; the machine's may be another."""
-    tool = Path(sysconfig.get_path("scripts")) / "cmake"
-    return shell(tool if tool.exists() else "cmake", *arguments, cwd=cwd, fails=fails)
+def cmake(*arguments: str | Path, cwd: Path, fails: bool = False, quick: bool = True) -> str:
+    """What CMake printed; quick builds are not optimized."""
+    environment = cmake_builds.environment(quick=quick)
+    return shell(cmake_builds.program(), *arguments, cwd=cwd, fails=fails, env=environment)
 
 
 def need(tool: str) -> str:
@@ -183,7 +184,9 @@ def test_two_models_share_driver_and_simulator_in_one_build(
         f"FetchContent_Declare(two SOURCE_DIR {exports / 'two'})\n"
         "FetchContent_MakeAvailable(two)",
     )
-    cmake("-S", ".", "-B", "build", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", cwd=project)
+    # As users configure it, without a generator and a build type.
+    options = ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    cmake("-S", ".", "-B", "build", *options, cwd=project, quick=False)
     cmake("--build", "build", cwd=project)
     assert shell(project / "build/app", cwd=project) == expected
     entries = json.loads((project / "build/compile_commands.json").read_text())
@@ -195,7 +198,7 @@ def test_two_models_share_driver_and_simulator_in_one_build(
     cmake("--install", "build", "--prefix", "stage", cwd=project)
     assert not (project / "stage").exists()
     wanted = [f"-DTVMGEN_{name}_INSTALL=ON" for name in ("ONE", "TWO")]
-    cmake("-S", ".", "-B", "build", *wanted, cwd=project)
+    cmake("-S", ".", "-B", "build", *wanted, cwd=project, quick=False)
     cmake("--install", "build", "--prefix", "stage", cwd=project)
     assert len(list((project / "stage").rglob("*.a"))) == 6
 

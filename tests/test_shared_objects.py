@@ -70,6 +70,70 @@ def test_a_file_that_includes_others_is_compiled_each_time(
     assert len(compiled) == 2
 
 
+DRIVER = '#include "npu.h"\n#include <stdint.h>\nint answer(void) { return ANSWER; }\n'
+NPU = '#include "../umakit/answer.h"\nint answer(void);\n'
+
+
+def driver(folder: Path, source: str = DRIVER, header: str = NPU, answer: int = 42) -> Path:
+    """A library with a driver."""
+    root = folder / "codegen" / "host" / "src"
+    library(root, answer)
+    (root / "npu").mkdir()
+    (root / "npu" / "npu.h").write_text(header)
+    (root / "npu" / "npu.c").write_text(source)
+    return root / "npu"
+
+
+def answer_of_driver(folder: Path, *flags: str) -> int:
+    shared = folder / f"npu{len(list(folder.glob('*.so')))}.so"
+    build.compile_c([folder / "npu.c"], shared, ["-shared", "-fPIC", *flags])
+    return int(ctypes.CDLL(str(shared)).answer())
+
+
+def test_libraries_share_drivers_with_equal_headers(tmp_path: Path, compiled: list[str]) -> None:
+    first, second = driver(tmp_path / "first"), driver(tmp_path / "second")
+    assert answer_of_driver(first, "-DTVMGEN_FIRST_PROFILE") == 42
+    assert answer_of_driver(second, "-DTVMGEN_SECOND_PROFILE") == 42
+    assert compiled == ["npu.c"]
+    # A header of a header, a header, the source, a flag.
+    (second.parent / "umakit" / "answer.h").write_text("#define ANSWER 43\n")
+    assert answer_of_driver(second) == 43
+    (second / "npu.h").write_text("int answer(void);\n#define ANSWER 44\n")
+    assert answer_of_driver(second) == 44
+    (second / "npu.c").write_text(DRIVER.replace("ANSWER", "-ANSWER"))
+    assert answer_of_driver(second) == -44
+    assert answer_of_driver(first, "-DANSWERS=1") == 42
+    assert len(compiled) == 5
+    assert answer_of_driver(first) == 42 and len(compiled) == 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#ifdef TVMGEN_ONE_PROFILE\n#endif",
+        "#include <assert.h>",
+        "#include <own.h>",
+        '#include "own.h"',
+        "#define OWN <stdint.h>\n#include OWN",
+        '#inc\\\nlude "own.h"',
+        '# /* own */ include "own.h"',
+        '%:include "own.h"',
+        "const char *file = __FILE__;",
+        "#if __has_include(<own.h>)\n#endif",
+    ],
+)
+@pytest.mark.parametrize("place", ["source", "header"])
+def test_a_driver_that_depends_on_more_is_compiled_each_time(
+    place: str, line: str, tmp_path: Path, compiled: list[str]
+) -> None:
+    source, header = (f"{line}\n{DRIVER}", NPU) if place == "source" else (DRIVER, f"{line}\n{NPU}")
+    folder = driver(tmp_path / "library", source, header)
+    (tmp_path / "own.h").write_text("#include <stdint.h>\n")
+    for _ in range(2):
+        assert answer_of_driver(folder, f"-I{tmp_path}") == 42
+    assert compiled == ["npu.c", "npu.c"]
+
+
 def test_another_compiler_is_another_object(
     tmp_path: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

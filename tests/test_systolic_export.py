@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
+import cmake_builds
 import numpy as np
 import pytest
 from execution import vanilla
@@ -148,11 +150,13 @@ def test_devices_of_both_kinds_live_in_one_program(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     flags = " ".join(WARNINGS)
-    configure = ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_C_FLAGS={flags}"]
-    subprocess.run(configure, check=True, cwd=tmp_path, capture_output=True)
-    built = subprocess.run(
-        ["cmake", "--build", "build"], check=True, cwd=tmp_path, capture_output=True, text=True
-    ).stdout
+    configure = ["-S", ".", "-B", "build", f"-DCMAKE_C_FLAGS={flags}"]
+    cmake = functools.partial(
+        subprocess.run, check=True, cwd=tmp_path, capture_output=True, text=True,
+        env=cmake_builds.environment(quick=True),
+    )  # fmt: skip
+    cmake([cmake_builds.program(), *configure])
+    built = cmake([cmake_builds.program(), "--build", "build"]).stdout
     for source in ("umakit_simulator.c", "umakit_mac_array.c", "umakit_systolic_array.c"):
         assert built.count(f"{source}.o") == 1, source
 

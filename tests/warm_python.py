@@ -26,9 +26,7 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from compiler_flags import OPTIMIZED, QUICK, SETTING
-
-from umakit.devices import build
+import compiler_flags
 
 PRELOADED = (
     "umakit.cli.main", "umakit.pipeline", "umakit.testing.harness", "umakit.tools.scaffold",
@@ -132,7 +130,7 @@ def answer(connection: socket.socket) -> None:
     folder, environment, sys.argv = json.loads(request)
     os.environ.clear()
     os.environ.update(environment)
-    build.FLAGS = QUICK if environment.get(SETTING) == "quick" else OPTIMIZED
+    compiler_flags.choose(optimized=environment.get(compiler_flags.SETTING) != "quick")
     os.chdir(folder)
 
 

@@ -474,13 +474,30 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 
         return call
 
-    tvm_ffi.structural_walk(root, [(kind, silent(function)) for kind, function in callbacks])
+    _walk(root, [(kind, silent(function)) for kind, function in callbacks])
 
 
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """A copy of `root` in which each node of a type is replaced by what its callback returns."""
-    rewritten: N = tvm_ffi.structural_map(root, callbacks)
+    entries = [(_type_index(kind), function) for kind, function in callbacks]
+    rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], _CHILDREN_FIRST)
     return rewritten
+
+
+# `tvm_ffi.structural_walk` and `structural_map` look up the types of callbacks again in every
+# call, which takes longer than to walk through an expression.
+_CHILDREN_FIRST = int(tvm_ffi.WalkOrder.POSTORDER)
+
+
+@functools.cache
+def _type_index(kind: Any) -> int:
+    index: int = tvm_ffi.core.TypeSchema.from_annotation(kind).origin_type_index
+    return index
+
+
+def _walk(root: object, callbacks: list[tuple[Any, Callable[[Any], None]]]) -> None:
+    entries = [(_type_index(kind), function) for kind, function in callbacks]
+    tvm_ffi._ffi_api.StructuralWalk(root, entries, [], _CHILDREN_FIRST)
 
 
 LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var)
@@ -492,7 +509,7 @@ def collect(root: object, kind: type[N]) -> list[N]:
     if isinstance(root, LEAVES):  # a walk takes longer to begin than to do
         return [root] if isinstance(root, kind) else []
     found: list[N] = []
-    walk(root, [(kind, found.append)])
+    _walk(root, [(kind, found.append)])
     return found
 
 
@@ -618,7 +635,9 @@ def llvm_executable(
     """
     if parameters:
         module = relax_transform.BindParams("main", dict(parameters))(module)
-    return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    # Networks run a few times here: optimizing would take longer than it saves.
+    target = Target({"kind": "llvm", "opt-level": 0})
+    return relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
 
 
 def to_device(array: npt.NDArray[Any]) -> Node:

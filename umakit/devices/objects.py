@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of C files that many libraries share, in the user's cache.
 
-The simulator takes most of the compile time of a library; its files, the platform's and those of
-emulated devices are compiled once for the same compiler and flags. Imports no TVM.
+The simulator takes most of the compile time of a library; its files, the platform's, those of
+emulated devices and drivers are compiled once for the same compiler and flags. Imports no TVM.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from umakit.devices.device import SUPPORT
 from umakit.library.layout import RUNTIME, cache_folder
+from umakit.library.roles import SOURCE_FOLDER
 
 KEPT_OBJECTS = 1024
 """Number of objects that are kept; older ones are deleted."""
@@ -28,6 +29,22 @@ SHARED = "umakit_*"
 """Form of the names of files that are the same in many libraries."""
 
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]*)"', re.MULTILINE)
+
+ANY_INCLUDED = re.compile(rb"#[ \t]*include[ \t]*(?:\"([^\"\n]*)\"|<([^>\n]*)>)?")
+"""Directives that include a file, in comments too; without a group if a macro names the file."""
+
+STANDARD = frozenset(
+    b"complex.h ctype.h errno.h fenv.h float.h inttypes.h limits.h locale.h math.h setjmp.h "
+    b"signal.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h tgmath.h "
+    b"time.h".split()
+)
+"""Headers of the C library that drivers may include; that of `assert` has names of files."""
+
+DEPENDING = re.compile(
+    rb"TVMGEN_|__FILE__|__BASE_FILE__|__DATE__|__TIME|__has_include|incbin"
+    rb"|#[ \t]*(?:/[*/]|include_next|import|embed)|%:|[?][?]="
+)
+"""What depends on more than the text of a driver, or hides what it includes."""
 
 FOR_LINKING = ("-Wl,", "-l", "-shared", "-static", "-nostartfiles", "-T")
 """Starts of flags that only the linker reads."""
@@ -58,15 +75,17 @@ def with_shared_objects(
     """
     wanted = [*compiler, *of_no_model(flags), f"-I{RUNTIME}"]
     start = repr([*wanted, version_of(compiler[0])]).encode()
-    headers = {folder: _headers(folder) for folder in {source.parent for source in sources}}
+    shared = [source for source in sources if _is_shared(source)]
+    headers = {folder: _headers(folder) for folder in {source.parent for source in shared}}
 
     def replaced(source: Path) -> Path:
-        content = source.read_bytes() if _is_shared(source) else None
-        folder = headers[source.parent]
-        if content is None or folder is None or not _includes(content) <= folder.names:
+        if source.parent in headers and _is_shared(source):
+            text = _digest_of_shared(source, headers[source.parent])
+        else:
+            text = _digest_of_driver(source) if _is_driver(source) else None
+        if text is None:
             return source
-        digest = hashlib.sha256(start + folder.digest + source.name.encode() + b"\0" + content)
-        return _object(source, digest.hexdigest()[:24], wanted, run)
+        return _object(source, hashlib.sha256(start + text).hexdigest()[:24], wanted, run)
 
     return [replaced(source) for source in sources]
 
@@ -124,6 +143,44 @@ def _includes(content: bytes) -> set[str]:
 
 def _is_shared(source: Path) -> bool:
     return source.parent == SUPPORT or source.match(f"{SHARED}.c")
+
+
+def _digest_of_shared(source: Path, headers: _Headers | None) -> bytes | None:
+    """Return what a shared file's object depends on; None if it includes something else."""
+    content = source.read_bytes()
+    if headers is None or not _includes(content) <= headers.names:
+        return None
+    return headers.digest + source.name.encode() + b"\0" + content
+
+
+def _is_driver(source: Path) -> bool:
+    """Whether a file lies in the folder of a backend, below the sources of a library."""
+    return source.suffix == ".c" and source.parent.parent.match(SOURCE_FOLDER)
+
+
+def _digest_of_driver(source: Path) -> bytes | None:
+    """Return what a driver's object depends on; None if that is not all in files of the library."""
+    parts, seen, waiting = [], set(), [source]
+    while waiting:
+        path = waiting.pop()
+        name = os.path.relpath(path, source.parent)
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None  # the compiler says so, or finds it elsewhere
+        lines = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
+        if DEPENDING.search(lines):
+            return None
+        for own, standard in ANY_INCLUDED.findall(lines):
+            if own:
+                waiting.append(path.parent / os.fsdecode(own))
+            elif standard not in STANDARD:
+                return None
+        parts += [os.fsencode(name), b"\0", hashlib.sha256(content).digest()]
+    return b"".join(parts)
 
 
 def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:

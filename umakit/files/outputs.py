@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -237,24 +238,31 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
 def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> None:
     """Refuse an output that is an input, contains one, or lies in an input folder."""
     place = Path(os.path.realpath(output))
-    above: dict[Path, Path] = {}
+    is_output, real = _same_as(output), cache(os.path.realpath)
+    folders: dict[str, Path] = {}
     for one in inputs:
-        if _is_same(output, one) or _is_linked_into(one, output):
+        if is_output(one) or _is_linked_into(one, output):
             named = "an input of this command" if str(one) == str(output) else f"the input {one}"
             raise OutputError(
                 f"is {named}, and no input is replaced",
                 where=str(output),
                 fix="choose another output",
             )
-        if one.is_dir() and any(_is_same(one, folder) for folder in place.parents):
+        if one.is_dir() and any(map(_same_as(one), place.parents)):
             raise OutputError(
                 f"lies inside {one}, which is read", where=str(output), fix="choose another place"
             )
-        above |= dict.fromkeys(_folders_of(one), one)
+        # The folder of a file with links resolved, and as it is named.
+        for folder in (str(Path(real(str(one))).parent), real(str(one.parent))):
+            folders.pop(folder, None)
+            folders[folder] = one
     if not is_folder:
         return
-    for folder, one in above.items():
-        if _is_same(output, folder):
+    above: dict[Path, Path] = {}
+    for name, one in folders.items():
+        above |= dict.fromkeys((Path(name), *Path(name).parents), one)
+    for path, one in above.items():
+        if is_output(path):
             raise OutputError(
                 f"holds the input {one}", where=str(output), fix="choose another output folder"
             )
@@ -271,7 +279,7 @@ def _is_linked_into(folder: Path, output: Path) -> bool:
         return False
     if not folder.is_dir():
         return False
-    return any(_is_same(output, path) for path in folder.rglob("*"))
+    return any(map(_same_as(output), folder.rglob("*")))
 
 
 def _home() -> Path | None:
@@ -281,21 +289,24 @@ def _home() -> Path | None:
         return None
 
 
-def _folders_of(path: Path) -> Iterable[Path]:
-    """Return all parent folders of a file, both with links resolved and as named."""
-    yield from Path(os.path.realpath(path)).parents
-    yield from Path(os.path.realpath(path.parent), path.name).parents
+def _same_as(one: Path) -> Callable[[Path], bool]:
+    """Return whether a path is the same file: by links, hard links or names that differ in case."""
+    place, first = os.path.realpath(one), _known_status(one)
+
+    def is_same(other: Path) -> bool:
+        second = None if first is None else _known_status(other)
+        if first is None or second is None:
+            return place == os.path.realpath(other)
+        return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+    return is_same
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths are the same file, by links, hard links or names that differ in case."""
+def _known_status(path: Path) -> os.stat_result | None:
     try:
-        first, second = status_of(one), status_of(other)
+        return status_of(path)
     except OutputError:  # of an input, which will be refused when it is read
-        first = second = None
-    if first is None or second is None:
-        return os.path.realpath(one) == os.path.realpath(other)
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+        return None
 
 
 def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:

@@ -18,6 +18,9 @@ from umakit.errors import ModelError
 Array = npt.NDArray[Any]
 relax = tvm_api.relax
 
+SHAPES = ("reshape", "permute_dims", "expand_dims")
+"""Operators that give a tensor another shape or another order of its dimensions."""
+
 SIZES = ("shape_to_tensor", "take", "astype")
 """Operators that yield a size of a tensor, or take one to another."""
 
@@ -36,6 +39,20 @@ def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     folder = _Folder(module, _use_counts(main), where)
     folder.builder_.update_func(module.get_global_var("main"), folder.visit_expr(main))
     return tvm_api.relax_transform.DeadCodeElimination()(folder.builder_.get())
+
+
+def fold_shapes_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+    """Fold operators that only give a constant of `main` another shape, if there are any.
+
+    Args, raises: as of `fold_with_numpy`.
+    """
+    values = [binding.value for binding in tvm_api.bindings_of(module["main"])]
+    if any(
+        tvm_api.operator_name(value) in SHAPES and isinstance(value.args[0], tvm_api.GenericConst)
+        for value in values
+    ):
+        return fold_with_numpy(module, where)
+    return module
 
 
 def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
@@ -75,7 +92,7 @@ class _Folder(tvm_api.PyExprMutator):
     def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
-        if operator in ("reshape", "permute_dims", "expand_dims"):
+        if operator in SHAPES:
             return self._fold_shape(operator, call)
         if operator in SIZES:
             return self._fold_size(call)

@@ -15,7 +15,7 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import constant_rules
 from umakit.floats.rules import Rule
-from umakit.frontend.constant_folding import fold_with_numpy
+from umakit.frontend.constant_folding import fold_shapes_with_numpy, fold_with_numpy
 from umakit.frontend.isolation import failing_call, operand_types
 
 DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
@@ -33,24 +33,29 @@ def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     """
     _refuse_zero_divisors(module, where)
     transform = tvm_api.relax_transform
-    passes = [
+    decomposing = [
         transform.CanonicalizeBindings(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
     ]
-    if not any("quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)):
-        # Folding dequantize(weight) would destroy the islands that quantization looks for.
-        passes.append(transform.FoldConstant())
-    passes.append(transform.DeadCodeElimination())
+    # Folding dequantize(weight) would destroy the islands that quantization looks for.
+    is_folded = not any(
+        "quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)
+    )
+    folding = [transform.FoldConstant()] if is_folded else []
+    folding.append(transform.DeadCodeElimination())
     scatter = _unless_narrow(tvm_api.legalization(SCATTER))
     rules = {**constant_rules(), SCATTER: scatter, TAKE: _take_of_constants}
     with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
             module = transform.ConvertToDataflow(min_size=1)(module)
             folded = fold_with_numpy(module, where)
-            simplified = tvm_api.Sequential(passes)(folded)
+            decomposed = tvm_api.Sequential(decomposing)(folded)
+            if is_folded:
+                decomposed = fold_shapes_with_numpy(decomposed, where)
+            simplified = tvm_api.Sequential(folding)(decomposed)
         except tvm_api.TVM_ERRORS as error:
-            raise _not_supported(module, passes, where) from error
+            raise _not_supported(module, [*decomposing, *folding], where) from error
     _refuse_zero_divisors(simplified, where)
     return simplified
 

@@ -111,6 +111,9 @@ class Tiles:
         self.tiling = tiling
         self._block = columns
         self._machine = machine or OneMemory(columns, bank_bytes)
+        # Spans by axis and number of the tile: an axis has few, and commands ask for each often.
+        self._output_spans: dict[tuple[str, int], _Span] = {}
+        self._input_spans: dict[tuple[str, int], tuple[_Span, Number]] = {}
         self._depths: dict[str, int] = {}
 
     # --- axes and loops -------------------------------------------------------------------------
@@ -229,18 +232,33 @@ class Tiles:
         copy: Number = 0
         for axis in self.loops[: self.depth(tensor)]:
             copy = copy * self.extents[axis] + position[axis]
+        if isinstance(copy, int):
+            return copy % buffer.tiles * buffer.tile_bytes
         number = floor_mod(copy, buffer.tiles)
         size = f"{tensor}_place_bytes".upper()
         return named(f"{tensor}_place", times(number, size, buffer.tile_bytes))
 
     # --- parts of axes --------------------------------------------------------------------------
 
+    def _number(self, axis: str, position: Position) -> Number:
+        """Return the number of a tile along an axis, 0 if the axis is whole."""
+        size, tile = self._sizes[axis]
+        return 0 if tile >= size else position[axis]
+
     def _outputs(self, axis: str, position: Position) -> _Span:
+        number = self._number(axis, position)
+        if not isinstance(number, int):
+            return self._outputs_of(axis, number)
+        if (axis, number) not in self._output_spans:
+            self._output_spans[axis, number] = self._outputs_of(axis, number)
+        return self._output_spans[axis, number]
+
+    def _outputs_of(self, axis: str, number: Number) -> _Span:
         size, tile = self._sizes[axis]
         if tile >= size:
             return _Span(0, size)
         # A tile of one element starts at its own number.
-        start = position[axis] * tile
+        start = number * tile
         start = start if tile == 1 else named(f"first_{SINGULAR[axis]}", start)
         is_even = size % tile == 0
         return _Span(start, tile if is_even else named(axis, minimum(tile, size - start)), True)
@@ -254,6 +272,14 @@ class Tiles:
 
     def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
         """Return the rows or columns of the data that a tile's windows cover, and the padding."""
+        number = self._number(axis, position)
+        if not isinstance(number, int):
+            return self._inputs_of(axis, position)
+        if (axis, number) not in self._input_spans:
+            self._input_spans[axis, number] = self._inputs_of(axis, position)
+        return self._input_spans[axis, number]
+
+    def _inputs_of(self, axis: str, position: Position) -> tuple[_Span, Number]:
         number = (ROWS, COLUMNS).index(axis)
         layer, outputs = self.layer, self._outputs(axis, position)
         size, stride = layer.input_size[number], layer.strides[number]

@@ -25,12 +25,13 @@ def input_files(
     found += model
     for backend in backends:
         found += _files_of(backend)
-    return found
+    return list(dict.fromkeys(reversed(found)))[::-1]  # modules are files of the folder too
 
 
 def _files_of(backend: Backend) -> Iterator[Path]:
     """Return the files in a backend's folder, and C files and Python modules in its subfolders."""
-    yield from (path for path in backend.folder.iterdir() if path.is_file())
+    with os.scandir(backend.folder) as entries:
+        yield from [Path(entry) for entry in entries if entry.is_file()]
     yield from (backend.folder / name for name in backend.driver.sources)
     yield from (backend.folder / name for name in backend.driver.headers)
     yield from (backend.folder / name for name in backend.driver.compiled)
