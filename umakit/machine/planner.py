@@ -12,6 +12,7 @@ from typing import Self
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.bound import Bound, lower_bound
+from umakit.machine.calibration import Calibrated, Calibration
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
@@ -138,12 +139,23 @@ class TilePlanner:
         Raises:
             BackendError: the accelerator is another machine, which `machine` is.
         """
-        if not isinstance(self.machine, Hardware):
+        if not isinstance(self.described, Hardware):
             raise BackendError(
-                f"a planner for {type(self.machine).__name__} has no Hardware",
+                f"a planner for {type(self.described).__name__} has no Hardware",
                 fix="use its attribute machine",
             )
-        return self.machine
+        return self.described
+
+    @property
+    def described(self) -> TileMachine:
+        """The machine with the costs that the backend describes, also if others were measured."""
+        return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
+
+    def calibrate(self, calibration: Calibration | None) -> None:
+        """Predict from measured costs, or without them from those that the backend describes."""
+        described = self.described
+        self.machine = described if calibration is None else Calibrated(described, calibration)
+        self._defaults.clear()
 
     def accepts(self, composite: Composite) -> bool | str:
         """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
