@@ -2,17 +2,16 @@
 """Measured costs of commands, which take the place of the described ones.
 
 `uma calibrate` writes them as `calibration.json` beside `accel.toml`. A cost is a sum of terms: a
-number of cycles times counts such as `ceil(positions / 16)`, which were fitted to measured tiles.
+number of cycles times counts such as `ceil_div(m, 16)`, which were fitted to measured tiles.
 They hold for the machine that was measured: with other figures they are not used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +22,7 @@ from umakit.errors import AcceleratorConfigError, short_path
 from umakit.files.inputs import is_special
 from umakit.files.outputs import FileKind
 from umakit.machine.costs import Copy, Cost, TileSizes
+from umakit.machine.figures import Figure, flat
 from umakit.machine.layer import Kind
 from umakit.machine.systolic import Dataflow
 from umakit.machine.tile_machine import TileMachine, Wrapped
@@ -37,21 +37,19 @@ VERSION = 1
 
 AGAIN = "run `uma calibrate` again"
 
-JobVariable = Literal[
-    "rows",
-    "columns",
-    "positions",
-    "output_channels",
-    "input_channels",
-    "window",
-    "products",
-    "macs",
-]
-"""Sizes of a job: rows and columns of its result and their product, channels, positions of the
-kernel, products that each element of the result is the sum of, and all of these products."""
+JobVariable = Literal["m", "n", "k", "rows", "columns", "input_channels", "window", "macs"]
+"""Sizes of a job: the product's m positions, n output channels and k products for each result; rows
+and columns of the result, channels of the data, positions of the kernel, and m * n * k."""
 
 CopyVariable = Literal["planes", "rows", "lines", "row_bytes", "bytes"]
 """Sizes of a copy: planes, rows of each, their product, contiguous bytes of a row, all bytes."""
+
+WRITTEN = {
+    "window": "kernel_rows * kernel_columns",
+    "macs": "m * n * k",
+    "lines": "planes * rows",
+}
+"""How formulas of `accel.toml` say sizes that have no name there."""
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 
@@ -59,7 +57,7 @@ Positive = Annotated[int, Field(ge=1, le=2**31)]
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of parts that a size is cut into: max(least, ceil(size / part)).
+    """The number of parts that a size is cut into: max(ceil_div(size, part), least).
 
     Attributes:
         size: name of the size, or `described` for the cycles that the backend describes.
@@ -76,8 +74,10 @@ class Count:
         return max(self.least, -(-sizes[self.size] // self.part))
 
     def __str__(self) -> str:
-        text = self.size if self.part == 1 else f"ceil({self.size} / {self.part})"
-        return f"max({self.least}, {text})" if self.least > 1 else text
+        text = WRITTEN.get(self.size, self.size)
+        if self.part > 1:
+            text = f"ceil_div({text}, {self.part})"
+        return f"max({text}, {self.least})" if self.least > 1 else text
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -92,7 +92,11 @@ class Term:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A sum of terms, rounded to whole cycles."""
+    """A sum of terms, rounded to whole cycles.
+
+    As text it is a formula of `accel.toml`, if all its numbers are whole and it does not ask for
+    what the backend describes.
+    """
 
     terms: tuple[Term, ...]
 
@@ -105,11 +109,6 @@ class Formula:
                 product *= count.of(sizes)
             total += product
         return round(total)
-
-    @property
-    def asks_description(self) -> bool:
-        """Whether it depends on the cycles that the backend describes."""
-        return any(count.size == "described" for term in self.terms for count in term.counts)
 
     def __str__(self) -> str:
         texts = []
@@ -293,42 +292,26 @@ REPLACE = "remove it, then run `uma calibrate`, which writes one"
 
 
 def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Return what identifies a machine, by dotted name.
+    """Return what identifies a machine, by name.
 
     Args:
         machine: its description.
         configuration: contents of `accel.toml`.
     """
-    found: dict[str, str] = {}
-    _flatten("accel.toml: ", configuration, found)
-    _flatten("the machine: ", machine.figures(), found)
-    found.pop("accel.toml: accelerator.description", None)
+    given = _by_name({**configuration, "accelerator": None})
+    found = {f"accel.toml: {name[1:]}": str(value) for name, value in flat("", given)}
+    for name, value in machine.figures().items():
+        found[f"the machine: {name}"] = str(value)
     return found
 
 
-def _flatten(name: str, value: Any, found: dict[str, str]) -> None:
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
+def _by_name(value: Any) -> Any:
+    """Return tables of `accel.toml` with lists of tables as tables by name."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
-            _flatten(_below(name, key), each, found)
-    elif isinstance(value, (list, tuple)) and any(
-        isinstance(each, (Mapping, list, tuple)) or is_dataclass(each) for each in value
-    ):
-        for number, each in enumerate(value):
-            _flatten(_below(name, number), each, found)
-    else:
-        found[name] = _text(value)
-
-
-def _below(name: str, key: object) -> str:
-    return f"{name}{key}" if name.endswith(" ") else f"{name}.{key}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value))
-    return str(value.value if isinstance(value, Enum) else value)
+        return {key: _by_name(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Mapping) for each in value):
+        return {each.get("name", number): _by_name(each) for number, each in enumerate(value)}
+    return value
 
 
 def changed_figure(calibration: Calibration, figures: Mapping[str, str]) -> str:
@@ -371,43 +354,39 @@ class Calibrated(Wrapped):
         if costs is None and sizes.layer.is_pool:
             same = (each for each in self._jobs.values() if each.kind is sizes.layer.kind)
             costs = next(same, None)
-        if costs is None:
-            return self.other.job(sizes)
-        macs = 0 if sizes.layer.is_pool else sizes.product.macs
-        return _cost(costs, job_sizes(sizes), lambda: self.other.job(sizes), macs)
+        described = self.other.job(sizes)
+        return described if costs is None else _cost(costs, job_sizes(sizes), described)
 
     def copy(self, copied: Copy) -> Cost:
         """Return the measured cycles of a copy; of a tensor that was not measured those of others
         of its stream."""
         stream = self.stream_of(copied.tensor)
         costs = self._copies.get((stream, copied.tensor)) or self._by_stream.get(stream)
-        if costs is None:
-            return self.other.copy(copied)
-        return _cost(costs, copy_sizes(copied), lambda: self.other.copy(copied))
+        described = self.other.copy(copied)
+        return described if costs is None else _cost(costs, copy_sizes(copied), described)
 
     @cached_property
     def digest(self) -> str:
         """What tells these costs from others."""
         return f"{self.calibration.device}, {self.calibration.measured.isoformat()}"
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Figure]:
         """Return what identifies the machine, with the measurement."""
         return {**self.other.figures(), "calibration": self.digest}
 
 
 def job_sizes(sizes: TileSizes) -> dict[str, int]:
     """Return the sizes that the cycles of a job may depend on, by `JobVariable`."""
-    layer = sizes.layer
-    inputs = 1 if layer.per_channel else sizes.input_channels
+    layer, product = sizes.layer, sizes.product
     return {
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
         "rows": sizes.rows,
         "columns": sizes.columns,
-        "positions": sizes.positions,
-        "output_channels": sizes.output_channels,
-        "input_channels": inputs,
+        "input_channels": 1 if layer.per_channel else sizes.input_channels,
         "window": layer.window,
-        "products": layer.window * inputs,
-        "macs": sizes.positions * sizes.output_channels * layer.window * inputs,
+        "macs": product.macs,
     }
 
 
@@ -423,12 +402,7 @@ def copy_sizes(copied: Copy) -> dict[str, int]:
     }
 
 
-def _cost(
-    costs: JobCosts | CopyCosts, sizes: dict[str, int], describe: Callable[[], Cost], macs: int = 0
-) -> Cost:
-    busy_sizes = tail_sizes = sizes
-    if costs.busy.asks_description or costs.tail.asks_description:
-        described = describe()
-        busy_sizes = {**sizes, "described": described.busy}
-        tail_sizes = {**sizes, "described": described.tail}
-    return Cost(max(1, costs.busy.of(busy_sizes)), max(0, costs.tail.of(tail_sizes)), macs)
+def _cost(costs: JobCosts | CopyCosts, sizes: dict[str, int], described: Cost) -> Cost:
+    busy = costs.busy.of({**sizes, "described": described.busy})
+    tail = costs.tail.of({**sizes, "described": described.tail})
+    return replace(described, busy=max(1, busy), tail=max(0, tail))

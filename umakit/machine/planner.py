@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -102,6 +103,7 @@ class TilePlanner:
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
         self._estimates: Estimates | None = None
+        self._given: Mapping[Layer, Tiling] = {}
 
     @classmethod
     def of(
@@ -150,6 +152,15 @@ class TilePlanner:
     def described(self) -> TileMachine:
         """The machine with the costs that the backend describes, also if others were measured."""
         return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
+
+    @contextmanager
+    def with_defaults(self, tilings: Mapping[Layer, Tiling]) -> Iterator[None]:
+        """Take these tilings as defaults of their layers in the block, without a search."""
+        before, self._given = self._given, tilings
+        try:
+            yield
+        finally:
+            self._given = before
 
     def calibrate(self, calibration: Calibration | None) -> None:
         """Predict from measured costs, or without them from those that the backend describes."""
@@ -217,6 +228,9 @@ class TilePlanner:
 
     def default(self, layer: Layer) -> Tiling | None:
         """Return the default tiling, selected by estimate and simulation; None if none fits."""
+        given = self._given.get(layer)
+        if given is not None:
+            return given
         if layer not in self._defaults:
             refused = refusal(layer, self.machine)
             self._defaults[layer] = None if refused else self._selected(layer)

@@ -247,13 +247,13 @@ class Wrapped(TileMachine):
 
     def refusal(self, layer: Layer) -> str:
         """Return the other machine's reason."""
-        return self._other.refusal(layer)
+        return self.other.refusal(layer)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of sums of a tile."""
         return self.other.sums(sizes, steps)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Figure]:
         """Return what identifies the other machine."""
         return self.other.figures()
 

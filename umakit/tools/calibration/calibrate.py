@@ -223,6 +223,8 @@ def _measure_kinds(
             # The backend leaves such layers to the CPU, or none of them runs.
             _forget(found, failed)
             continue
+        if not any(layer.commands for layer in found.layers):
+            raise _nothing(backend, device, found)
 
         def report(ran: int, what: str = what, total: int = done + len(rest)) -> None:
             nonlocal done
@@ -341,14 +343,28 @@ def _copies(
     return alone if worst < together.evidence.worst_percent else [together]
 
 
-def _fit(
-    samples: Sequence[_Sample], choices: Sequence[tuple[str, ...]], figures: Sequence[int]
-) -> tuple[Formula, Formula, Evidence]:
+def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
+    """Return the samples that are fitted, and those that are held out.
+
+    Equal ones count once. The largest of each size are fitted, so that each size varies there.
+    """
     different = {repr(each): each for each in samples}
     ordered = [different[key] for key in sorted(different)]
     random.Random(0).shuffle(ordered)
-    held_out = ordered[HELD_OUT - 1 :: HELD_OUT]
-    given = [each for number, each in enumerate(ordered) if number % HELD_OUT != HELD_OUT - 1]
+    largest = {name: max(each.sizes[name] for each in ordered) for name in ordered[0].sizes}
+    given: list[_Sample] = []
+    held_out: list[_Sample] = []
+    for number, each in enumerate(ordered):
+        is_largest = any(each.sizes[name] == largest[name] > 1 for name in largest)
+        is_given = is_largest or number % HELD_OUT != HELD_OUT - 1
+        (given if is_given else held_out).append(each)
+    return given, held_out
+
+
+def _fit(
+    samples: Sequence[_Sample], choices: Sequence[tuple[str, ...]], figures: Sequence[int]
+) -> tuple[Formula, Formula, Evidence]:
+    given, held_out = _divided(samples)
     busy = fitted([each.of_busy() for each in given], choices, figures)
     tails = [each.of_tail() for each in given if each.tail is not None]
     tail = fitted(tails, choices, figures) if tails else Formula((Term(0),))

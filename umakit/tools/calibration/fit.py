@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fitting a sum of terms to measured cycles.
 
-A term is a coefficient times counts, `max(least, ceil(size / part))`, at most one of each size. The
-coefficients are those of least squares of relative deviations. Parts are found one size at a time,
-over and over, until no other part is better. If the sum is right for every tile, coefficients are
-made whole numbers where that keeps it so, and terms that are not needed are left out.
+A term is a coefficient times counts, `max(ceil_div(size, part), least)`, at most one of each size.
+The coefficients are those of least squares of relative deviations. Parts are found one size at a
+time, over and over, until no other part is better; then two at a time. If the sum is right for
+every tile, coefficients are made whole numbers where that keeps it so, and terms that are not
+needed are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from math import log
 
 import numpy as np
@@ -28,11 +29,11 @@ Floats = npt.NDArray[np.float64]
 JOB_SIZES: tuple[tuple[str, ...], ...] = (
     ("described",),
     ("macs",),
-    ("positions", "output_channels", "products"),
-    ("rows", "columns", "output_channels", "products"),
-    ("positions", "output_channels", "window", "input_channels"),
-    ("rows", "columns", "output_channels", "window", "input_channels"),
-    ("described", "positions", "output_channels", "products"),
+    ("m", "n", "k"),
+    ("rows", "columns", "n", "k"),
+    ("m", "n", "window", "input_channels"),
+    ("rows", "columns", "n", "window", "input_channels"),
+    ("described", "m", "n", "k"),
 )
 """Sizes that the cycles of a job are fitted with, the simplest first."""
 
@@ -48,6 +49,9 @@ COPY_SIZES: tuple[tuple[str, ...], ...] = (
 PARTS = (*range(1, 33), 36, 40, 48, 56, 64, 80, 96, 112, 128, 192, 256, 512, 1024)
 """Parts that are tried, besides the figures of the machine."""
 
+LIKELY = (1, 2, 4, 8, 16, 32, 64)
+"""Parts and least counts that are tried for two sizes at a time."""
+
 ROUNDS = 4
 """Maximum number of times that the part of each size is looked for."""
 
@@ -60,7 +64,10 @@ BETTER = 0.9
 CLOSE = 1e-6
 """Relative deviation of a sum that is right, by the precision of floating point."""
 
-TILES_PER_TERM = 3
+FEW_TERMS = 3
+"""No simpler formula is looked for once one of so many terms is exact."""
+
+TILES_PER_TERM = 2
 """Least number of tiles for each coefficient."""
 
 STEPS = (1, 2, 4, 8, 16, 32, 64)
@@ -90,18 +97,22 @@ def fitted(
     if len(cycles) == 1:
         return Formula((Term(cycles.pop()),))
     parts = sorted({*PARTS, *(each for each in figures if each > 0)})
-    best: tuple[float, _Search] | None = None
+    best: tuple[tuple[bool, float], Formula] | None = None
     for names in choices:
         search = _Search(samples, names, parts)
         search.run()
-        if search.found.is_exact:
-            return search.formula()
-        # Bayesian information criterion: a coefficient has to earn its place.
-        score = len(samples) * log(search.found.deviation) + search.terms * log(len(samples))
-        if best is None or score < best[0]:
-            best = score, search
+        formula, deviation = search.formula()
+        terms = len(formula.terms)
+        # Bayesian information criterion: a coefficient has to earn its place. What is exact with
+        # few of them is no accident; with many it may be, where tiles vary too little.
+        score = len(samples) * log(deviation) + terms * log(len(samples))
+        key = not search.found.is_exact, float(terms) if search.found.is_exact else score
+        if search.found.is_exact and terms <= FEW_TERMS:
+            return formula
+        if best is None or key < best[0]:
+            best = key, formula
     assert best is not None
-    return best[1].formula()
+    return best[1]
 
 
 class _Search:
@@ -120,13 +131,10 @@ class _Search:
         varying = [name for name, values in self._sizes.items() if len(set(values.tolist())) > 1]
         self.found = self._tried({name: (Count(name),) for name in varying})  # type: ignore[arg-type]
 
-    @property
-    def terms(self) -> int:
-        """The number of coefficients."""
-        return sum(1 for _ in _products(self.found.counts))
-
     def run(self) -> None:
-        """Look for the counts of each size, then for second counts of a size."""
+        """Look for the counts of each size, of two sizes, and for second counts of a size."""
+        self._refine()
+        self._take_best(self._other_pairs(), 1 - 1e-9)
         self._refine()
         for _ in range(MOST_SECOND_COUNTS):
             before = self.found
@@ -167,6 +175,18 @@ class _Search:
                 for least in sorted({*found.tolist(), *self._parts}):
                     if int(found.min()) < least < int(found.max()):
                         yield self._with(name, number, replace(count, part=part, least=least))
+
+    def _other_pairs(self) -> Iterator[Counts]:
+        """Yield the counts with likely other ones of two sizes."""
+        names = [name for name in self.found.counts if name != "described"]
+        for one, other in combinations(names, 2):
+            for first, second in product(self._likely(one), self._likely(other)):
+                yield {**self.found.counts, one: (first,), other: (second,)}
+
+    def _likely(self, name: str) -> list[Count]:
+        size, largest = self.found.counts[name][0].size, int(self._sizes[name].max())
+        parts = [Count(size, part) for part in LIKELY if part < largest]
+        return parts + [Count(size, 1, least) for least in LIKELY[1:] if least < largest]
 
     def _second_counts(self) -> Iterator[Counts]:
         for name, counts in self.found.counts.items():
@@ -209,24 +229,58 @@ class _Search:
         relative: Floats = (columns @ coefficients - self._cycles) * self._weights
         return relative
 
-    def formula(self) -> Formula:
-        """Return the formula that was found, without terms that it does not need."""
-        terms = list(_products(self.found.counts))
-        allowed = CLOSE if self.found.is_exact else None
-        for term in sorted(terms, key=len, reverse=True):
-            fewer = [each for each in terms if each is not term]
-            relative = self._deviations(fewer, self._solved(fewer)) if fewer else np.ones(1)
-            rms = float(np.sqrt(np.mean(relative**2)))
-            if (np.abs(relative).max() < allowed) if allowed else rms < 1.01 * self.found.deviation:
-                terms = fewer
-        coefficients = self._solved(terms)
-        return Formula(
+    def formula(self) -> tuple[Formula, float]:
+        """Return the formula that was found, without terms that it does not need, and its root
+        mean square of relative deviations."""
+        everything = list(_products(self.found.counts))
+        chosen = [self._needed(everything)]
+        # What is added first, one after the other, may be fewer than what cannot be left out.
+        added = self._added(everything)
+        if added:
+            chosen.append(self._needed(added))
+        terms = min(chosen, key=len)
+        coefficients = self._whole(terms, self._solved(terms))
+        found = Formula(
             tuple(
                 Term(cycles, tuple(term))
-                for cycles, term in zip(self._whole(terms, coefficients), terms, strict=True)
+                for cycles, term in zip(coefficients, terms, strict=True)
                 if cycles
             )
         )
+        return found, self._rms(terms)
+
+    def _rms(self, terms: Sequence[Sequence[Count]]) -> float:
+        relative = self._deviations(terms, self._solved(terms))
+        return max(float(np.sqrt(np.mean(relative**2))), 1e-12)
+
+    def _is_good(self, terms: Sequence[Sequence[Count]]) -> bool:
+        """Whether some terms are as good as all of them."""
+        if not terms:
+            return False
+        if self.found.is_exact:
+            return bool(np.abs(self._deviations(terms, self._solved(terms))).max() < CLOSE)
+        return self._rms(terms) < 1.01 * self.found.deviation
+
+    def _needed(self, terms: Sequence[tuple[Count, ...]]) -> list[tuple[Count, ...]]:
+        """Leave out one term after the other, those of most counts first."""
+        left = list(terms)
+        for term in sorted(terms, key=len, reverse=True):
+            fewer = [each for each in left if each is not term]
+            if self._is_good(fewer):
+                left = fewer
+        return left
+
+    def _added(self, terms: Sequence[tuple[Count, ...]]) -> list[tuple[Count, ...]]:
+        """Add one term after the other, each time the best one."""
+        chosen: list[tuple[Count, ...]] = []
+        left = list(terms)
+        while left:
+            best = min(left, key=lambda term: self._rms([*chosen, term]))
+            chosen.append(best)
+            left = [each for each in left if each is not best]
+            if self._is_good(chosen):
+                return chosen
+        return []
 
     def _whole(self, terms: Sequence[Sequence[Count]], coefficients: Floats) -> list[int | float]:
         """Return coefficients as whole numbers or simple fractions if the sum stays right."""

@@ -32,7 +32,7 @@ POOL_KERNELS = ((2, 2), (3, 3), (2, 2), (4, 4), (3, 2))
 MOST_MACS = 4_000_000
 """Largest number of multiply-accumulates of a measured layer: simulators are slow."""
 
-CUT_SHARE = 4
+CUT_SHARE = 3
 """One of so many layers is cut."""
 
 ATTEMPTS = 200
@@ -97,7 +97,7 @@ def _proposed(
     kernels = POOL_KERNELS if kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS
     for number in range(count * ATTEMPTS):
         sizes = {axis: chosen.choice(grid) for axis, grid in grids.items()}
-        if number % 2 and swept:
+        if number % 4 == 1 and swept:
             axis, size = swept.pop()
             sizes = {**base, axis: size}
         parts = dict.fromkeys(sizes, 1)
