@@ -167,6 +167,7 @@ class TilePlanner:
         described = self.described
         self.machine = described if calibration is None else Calibrated(described, calibration)
         self._defaults.clear()
+        self._estimates = None
 
     def accepts(self, composite: Composite) -> bool | str:
         """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
