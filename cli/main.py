@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from umakit.cli import calibrate as calibrate_command
 from umakit.cli import compile as compile_command
 from umakit.cli import diff as diff_command
 from umakit.cli import doctor as doctor_command
@@ -136,6 +137,9 @@ app.command(name="compile", epilog=compile_command.EPILOG)(compile_command.compi
 app.command(epilog=run_library_command.EPILOG)(run_library_command.run)
 app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
+app.command(help=calibrate_command.HELP, epilog=calibrate_command.EPILOG)(
+    calibrate_command.calibrate
+)
 app.command(help=doctor_command.HELP, epilog=doctor_command.EPILOG)(doctor_command.doctor)
 app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,9 @@ from umakit.devices.build import file_argument
 from umakit.errors import AcceleratorConfigError
 from umakit.library.packages.formats import FORMATS
 from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.machine.calibration import Calibration
+from umakit.tools.calibration import Outcome
+from umakit.version import __version__
 
 START = [sys.executable, "-m", "umakit.cli.start"]
 PRODUCT = ["sim", "--gemm", "1,2,3"]
@@ -94,6 +98,7 @@ WRITING = {
     },
     "diff": "diff model.onnx -o out",
     "report": "report model.onnx -o out.html",
+    "calibrate": "calibrate chocolate_accelerator -o out.json",
     "tune": f"tune {TUNED} -b chocolate_accelerator --clock 1 --simulate 0 --records out.json",
 }
 READING = {
@@ -102,6 +107,9 @@ READING = {
     "sim": "sim --gemm 1,2,3",
     "backends": "backends",
 }
+NOTHING_MEASURED = Outcome(
+    Calibration("chocolate_accelerator", "host", datetime.now(UTC), __version__, {}, (), ()), 0, ()
+)
 EACH = {**WRITING, **READING}
 """Command lines of all commands: those that write files, and those that print only."""
 
@@ -142,6 +150,7 @@ def test_a_file_that_cannot_be_written(
         "umakit.tools.page.make_page",
         "umakit.pipeline.lower",
     )
+    monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO):
         error = refused(*EACH[command].split())
         assert f"cannot be written: {os.strerror(number)}" in error
@@ -391,6 +400,7 @@ def test_an_output_that_takes_nothing(
         "umakit.tools.page.make_page",
         "umakit.pipeline.lower",
     )
+    monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     code = None
     with (
         contextlib.suppress(OSError),  # when it is closed

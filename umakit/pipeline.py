@@ -201,7 +201,9 @@ def partition_model(
     network = import_network(
         source, name=name, parameters=parameters, input_shapes=input_shapes, rounding=rounding
     )
-    for sentence in network.model.notices:
+    notices = (*network.model.notices, *(each for one in backends for each in one.notices))
+    network = replace(network, model=replace(network.model, notices=notices))
+    for sentence in notices:
         notice(sentence)
     progress("partitioning")
     return network, partition(network.model.module, backends)

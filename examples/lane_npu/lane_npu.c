@@ -30,16 +30,20 @@ static int closed(int status)
     return status;
 }
 
-static int issue(const uint32_t *words, uint32_t count)
+static int issue(const uint32_t *words, size_t count)
 {
     umakit_device *const device = lane_npu_device();
-    uint32_t word;
+    size_t word;
 
     for (word = 0u; word < count; ++word) {
         umakit_device_write32(device, LANE_NPU_INSTRUCTION, words[word]);
     }
     return UMAKIT_OK;
 }
+
+/* An instruction of these words. */
+#define ISSUE(...)                                                                                 \
+    issue((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / 4u)
 
 static uint32_t pair(int32_t height, int32_t width)
 {
@@ -77,33 +81,27 @@ int lane_npu_bind(enum lane_npu_tensor tensor, const void *memory, int32_t bytes
 }
 
 int lane_npu_configure(int32_t is_depthwise, int32_t rounding, int32_t kernel_height,
-                       int32_t kernel_width, int32_t stride_y, int32_t stride_x,
-                       int32_t dilation_y, int32_t dilation_x, int32_t input_zero_point,
-                       int32_t output_zero_point, int32_t lowest, int32_t highest)
+                       int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
+                       int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point,
+                       int32_t lowest, int32_t highest)
 {
-    const uint32_t words[LANE_NPU_CONFIGURE_WORDS] = {
-        LANE_NPU_CONFIGURE | flag(is_depthwise, LANE_NPU_DEPTHWISE) | flag(rounding, LANE_NPU_FLOAT),
-        pair(kernel_height, kernel_width), pair(stride_y, stride_x), pair(dilation_y, dilation_x),
-        (uint32_t)input_zero_point, (uint32_t)output_zero_point, (uint32_t)lowest,
-        (uint32_t)highest};
-
     umakit_device_barrier(lane_npu_device());
-    return issue(words, LANE_NPU_CONFIGURE_WORDS);
+    return ISSUE(LANE_NPU_CONFIGURE | flag(is_depthwise, LANE_NPU_DEPTHWISE) |
+                     flag(rounding, LANE_NPU_FLOAT),
+                 pair(kernel_height, kernel_width), pair(stride_y, stride_x),
+                 pair(dilation_y, dilation_x), (uint32_t)input_zero_point,
+                 (uint32_t)output_zero_point, (uint32_t)lowest, (uint32_t)highest);
 }
 
-int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift,
-                           int32_t result_multiplier, int32_t result_shift,
-                           int32_t addend_multiplier, int32_t addend_shift,
+int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+                           int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift,
                            int32_t sum_multiplier, int32_t sum_shift, int32_t sum_zero_point,
                            int32_t sum_lowest, int32_t sum_highest)
 {
-    const uint32_t words[LANE_NPU_ADD_WORDS] = {
-        LANE_NPU_ADD, (uint32_t)addend_zero_point, (uint32_t)left_shift,
-        (uint32_t)result_multiplier, (uint32_t)result_shift, (uint32_t)addend_multiplier,
-        (uint32_t)addend_shift, (uint32_t)sum_multiplier, (uint32_t)sum_shift,
-        (uint32_t)sum_zero_point, (uint32_t)sum_lowest, (uint32_t)sum_highest};
-
-    return issue(words, LANE_NPU_ADD_WORDS);
+    return ISSUE(LANE_NPU_ADD, (uint32_t)addend_zero_point, (uint32_t)left_shift,
+                 (uint32_t)result_multiplier, (uint32_t)result_shift, (uint32_t)addend_multiplier,
+                 (uint32_t)addend_shift, (uint32_t)sum_multiplier, (uint32_t)sum_shift,
+                 (uint32_t)sum_zero_point, (uint32_t)sum_lowest, (uint32_t)sum_highest);
 }
 
 int lane_npu_copy(enum lane_npu_tensor tensor, int32_t channel, int32_t by_planes, int32_t line,
@@ -111,15 +109,12 @@ int lane_npu_copy(enum lane_npu_tensor tensor, int32_t channel, int32_t by_plane
                   int32_t row_bytes, int32_t plane_stride, int32_t row_stride)
 {
     const int is_weights = tensor >= LANE_NPU_WEIGHTS && tensor <= LANE_NPU_SHIFTS;
-    const uint32_t words[LANE_NPU_COPY_WORDS] = {
-        (tensor == LANE_NPU_RESULT ? LANE_NPU_STORE : LANE_NPU_LOAD) |
-            flag(is_weights, LANE_NPU_OF_WEIGHTS) | flag(by_planes, LANE_NPU_BY_PLANES) |
-            (uint32_t)channel << LANE_NPU_CHANNEL_SHIFT,
-        layer.addresses[tensor] + (uint32_t)offset, buffer + (uint32_t)place, (uint32_t)planes,
-        (uint32_t)rows, (uint32_t)row_bytes, (uint32_t)plane_stride, (uint32_t)row_stride,
-        (uint32_t)line};
-
-    return issue(words, LANE_NPU_COPY_WORDS);
+    return ISSUE((tensor == LANE_NPU_RESULT ? LANE_NPU_STORE : LANE_NPU_LOAD) |
+                     flag(is_weights, LANE_NPU_OF_WEIGHTS) | flag(by_planes, LANE_NPU_BY_PLANES) |
+                     (uint32_t)channel << LANE_NPU_CHANNEL_SHIFT,
+                 layer.addresses[tensor] + (uint32_t)offset, buffer + (uint32_t)place,
+                 (uint32_t)planes, (uint32_t)rows, (uint32_t)row_bytes, (uint32_t)plane_stride,
+                 (uint32_t)row_stride, (uint32_t)line);
 }
 
 int lane_npu_compute(uint32_t data_buffer, uint32_t weights_buffer, uint32_t parameters_buffer,
@@ -130,16 +125,14 @@ int lane_npu_compute(uint32_t data_buffer, uint32_t weights_buffer, uint32_t par
                      int32_t pad_top, int32_t pad_left, int32_t scales, int32_t continues,
                      int32_t keeps)
 {
-    const uint32_t words[LANE_NPU_JOB_WORDS] = {
-        LANE_NPU_JOB | flag(continues, LANE_NPU_CONTINUES) | flag(keeps, LANE_NPU_KEEPS),
-        data_buffer + (uint32_t)data, weights_buffer + (uint32_t)weights,
-        parameters_buffer + (uint32_t)bias, parameters_buffer + (uint32_t)multipliers,
-        parameters_buffer + (uint32_t)shifts, result_buffer + (uint32_t)result,
-        addend_buffer + (uint32_t)addend, pair(height, width), (uint32_t)input_channels,
-        pair(output_height, output_width), (uint32_t)output_channels, pair(pad_top, pad_left)};
-
     (void)scales; /* one for each channel, by expand_scales */
-    return issue(words, LANE_NPU_JOB_WORDS);
+    return ISSUE(LANE_NPU_JOB | flag(continues, LANE_NPU_CONTINUES) | flag(keeps, LANE_NPU_KEEPS),
+                 data_buffer + (uint32_t)data, weights_buffer + (uint32_t)weights,
+                 parameters_buffer + (uint32_t)bias, parameters_buffer + (uint32_t)multipliers,
+                 parameters_buffer + (uint32_t)shifts, result_buffer + (uint32_t)result,
+                 addend_buffer + (uint32_t)addend, pair(height, width), (uint32_t)input_channels,
+                 pair(output_height, output_width), (uint32_t)output_channels,
+                 pair(pad_top, pad_left));
 }
 
 int lane_npu_finish(void)

@@ -34,14 +34,13 @@ int lane_npu_bind(enum lane_npu_tensor tensor, const void *memory, int32_t bytes
 
 /* What all tiles have in common; `rounding` is an enum umakit_rounding, 0 or 1. */
 int lane_npu_configure(int32_t is_depthwise, int32_t rounding, int32_t kernel_height,
-                       int32_t kernel_width, int32_t stride_y, int32_t stride_x,
-                       int32_t dilation_y, int32_t dilation_x, int32_t input_zero_point,
-                       int32_t output_zero_point, int32_t lowest, int32_t highest);
+                       int32_t kernel_width, int32_t stride_y, int32_t stride_x, int32_t dilation_y,
+                       int32_t dilation_x, int32_t input_zero_point, int32_t output_zero_point,
+                       int32_t lowest, int32_t highest);
 
 /* Behind configure: add another tensor to the result. */
-int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift,
-                           int32_t result_multiplier, int32_t result_shift,
-                           int32_t addend_multiplier, int32_t addend_shift,
+int lane_npu_configure_add(int32_t addend_zero_point, int32_t left_shift, int32_t result_multiplier,
+                           int32_t result_shift, int32_t addend_multiplier, int32_t addend_shift,
                            int32_t sum_multiplier, int32_t sum_shift, int32_t sum_zero_point,
                            int32_t sum_lowest, int32_t sum_highest);
 

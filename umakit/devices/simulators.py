@@ -139,8 +139,8 @@ def simulator_objects(
             *FLAGS,
             *of_no_model(flags),
             *(f"-D{define}" for define in simulator.files.defines),
-            *(f"-I{folder}" for folder in (*folders, simulator.headers)),
         ]
+        includes = [f"-I{folder}" for folder in (*folders, simulator.headers)]
         for name in simulator.files.sources:
             if name in adapter:
                 continue
@@ -148,9 +148,11 @@ def simulator_objects(
                 adapter.add(name)
             is_cxx = name.endswith(CXX_SUFFIXES)
             compiler = device.cxx_compiler(name) if is_cxx else device.compiler()
-            arguments = [*given, "-c", str((simulator.folder / name).absolute())]
+            arguments = [*given, *includes, "-c", str((simulator.folder / name).absolute())]
             of_kit = name in adapter
-            depends = [*FLAGS, *of_no_model(flags)] if of_kit else given
+            # Folders are those of one library; what lies in them is in the digest.
+            own = [*given, *simulator.files.include]
+            depends = [*FLAGS, *of_no_model(flags)] if of_kit else own
             key = repr([compiler, version_of(compiler[0]), depends, name]).encode()
             used = simulator.adapter_digest() if of_kit else content
             digest = hashlib.sha256(key + used).hexdigest()[:24]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -21,8 +21,8 @@ from pydantic_core import PydanticCustomError
 from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
-from umakit.machine.machine_config import Context, MachineSection, Tensor
-from umakit.machine.simulator_config import SimulatorSection, integer_macros, simulator_files
+from umakit.machine.machine_config import MachineSection, Tensor
+from umakit.machine.simulator_config import SimulatorSection, simulator_files
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
@@ -274,13 +274,6 @@ def _check_power_of_two(number: int) -> int:
     return number
 
 
-def _context(data: dict[str, Any], folder: Path) -> Context:
-    """Return what formulas of `[machine]` may use besides that section."""
-    section = data.get("simulator")
-    defines = section.get("defines") if isinstance(section, dict) else None
-    return Context(folder, integer_macros(defines if isinstance(defines, list) else []))
-
-
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
@@ -299,7 +292,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
         raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
     try:
-        configuration = AcceleratorConfig.model_validate(data, context=_context(data, path.parent))
+        configuration = AcceleratorConfig.model_validate(data, context=path.parent)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

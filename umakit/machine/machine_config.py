@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -46,19 +45,6 @@ FOOTPRINT_NAMES = (*JOB_NAMES, "input_rows", "input_columns")
 """Names in the bytes of a tile: those of a job, and the size of the data that windows cover."""
 
 RESERVED = frozenset((*FOOTPRINT_NAMES, *COPY_NAMES, *FUNCTIONS))
-
-
-@dataclass(frozen=True)
-class Context:
-    """What formulas may use besides the section.
-
-    Attributes:
-        folder: the backend's folder, for tables.
-        macros: integers among the macros of its simulator.
-    """
-
-    folder: Path
-    macros: Mapping[str, int]
 
 
 def _check_amount(amount: int | str) -> int | str:
@@ -163,7 +149,7 @@ class MachineSection(_Section):
         macs_per_cycle: largest number of multiply-accumulates in a cycle, for bound and roofline.
         bytes_per_cycle: largest number of bytes that all engines together copy in a cycle.
         figures: numbers with names of your own, for formulas; a later one may use earlier ones.
-            Integers among the `defines` of `[simulator]`, such as `LANES=16`, are figures too.
+            Macros of `[simulator]` may name them: `defines = ["LANES={lanes}"]`.
         tables: CSV files that formulas look up, by the name of the function: with the columns m, n
             and cycles `name(m, n)` is the cycles of a row, `name(m, n, 5)` 5 where there is none.
         units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
@@ -240,11 +226,9 @@ class MachineSection(_Section):
 
     @model_validator(mode="after")
     def _whole(self, info: ValidationInfo) -> Self:
-        if isinstance(info.context, Context):
-            self._figures.update(info.context.macros)
         self._read(info.context)
         for name, figure in self.figures.items():
-            if name in RESERVED or name in self.tables or name in self._figures:
+            if name in RESERVED or name in self.tables:
                 raise ValueError(f"machine.figures.{name}: formulas have this name already")
             self._figures[name] = self.amount(f"figures.{name}", figure)
         for key, number, least in self._amounts():
@@ -257,12 +241,12 @@ class MachineSection(_Section):
 
     def _read(self, context: Any) -> None:
         for name, file in self.tables.items():
-            if not isinstance(context, Context):
+            if not isinstance(context, Path):
                 raise ValueError(f"machine.tables.{name}: only an accel.toml can name files")
             if name in RESERVED:
                 raise ValueError(f"machine.tables.{name}: formulas have this name already")
             try:
-                self._tables[name] = read_table(context.folder, file)
+                self._tables[name] = read_table(context, file)
             except ValueError as error:
                 raise ValueError(f"machine.tables.{name}: {error}") from None
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -12,6 +13,7 @@ from typing import Self
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.bound import Bound, lower_bound
+from umakit.machine.calibration import Calibrated, Calibration
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
@@ -101,6 +103,7 @@ class TilePlanner:
         self.most_buffers = most_buffers
         self._defaults: dict[Layer, Tiling | None] = {}
         self._estimates: Estimates | None = None
+        self._given: Mapping[Layer, Tiling] = {}
 
     @classmethod
     def of(
@@ -138,12 +141,33 @@ class TilePlanner:
         Raises:
             BackendError: the accelerator is another machine, which `machine` is.
         """
-        if not isinstance(self.machine, Hardware):
+        if not isinstance(self.described, Hardware):
             raise BackendError(
-                f"a planner for {type(self.machine).__name__} has no Hardware",
+                f"a planner for {type(self.described).__name__} has no Hardware",
                 fix="use its attribute machine",
             )
-        return self.machine
+        return self.described
+
+    @property
+    def described(self) -> TileMachine:
+        """The machine with the costs that the backend describes, also if others were measured."""
+        return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
+
+    @contextmanager
+    def with_defaults(self, tilings: Mapping[Layer, Tiling]) -> Iterator[None]:
+        """Take these tilings as defaults of their layers in the block, without a search."""
+        before, self._given = self._given, tilings
+        try:
+            yield
+        finally:
+            self._given = before
+
+    def calibrate(self, calibration: Calibration | None) -> None:
+        """Predict from measured costs, or without them from those that the backend describes."""
+        described = self.described
+        self.machine = described if calibration is None else Calibrated(described, calibration)
+        self._defaults.clear()
+        self._estimates = None
 
     def accepts(self, composite: Composite) -> bool | str:
         """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
@@ -205,6 +229,9 @@ class TilePlanner:
 
     def default(self, layer: Layer) -> Tiling | None:
         """Return the default tiling, selected by estimate and simulation; None if none fits."""
+        given = self._given.get(layer)
+        if given is not None:
+            return given
         if layer not in self._defaults:
             refused = refusal(layer, self.machine)
             self._defaults[layer] = None if refused else self._selected(layer)

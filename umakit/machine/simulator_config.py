@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
@@ -199,16 +199,6 @@ def _check_program(section: SimulatorSection, folder: Path) -> None:
             where=str(folder / "accel.toml"),
             fix=f"install it; a file of the backend's folder is written ./{name}",
         )
-
-
-def integer_macros(defines: Iterable[object]) -> dict[str, int]:
-    """Return the macros that are defined as integers."""
-    found: dict[str, int] = {}
-    for define in defines:
-        name, _, value = str(define).partition("=")
-        if re.fullmatch(r"[0-9]{1,15}", value) and (len(value) == 1 or value[0] != "0"):
-            found[name] = int(value)
-    return found
 
 
 def library_files(section: SimulatorSection) -> list[str]:

@@ -220,35 +220,52 @@ class TileMachine(Placement, ABC):
         return {**plain, **costs(self)}
 
 
-class WithoutQueues(TileMachine):
-    """Another machine, whose driver waits for the end of each command."""
+class Wrapped(TileMachine):
+    """Another machine, of which subclasses change some answers."""
 
     def __init__(self, other: TileMachine) -> None:
-        self._other, self._machine = other, other.machine.without_queues()
+        self.other = other
         for name in PLAIN:
             setattr(self, name, getattr(other, name))
 
     @property
     def machine(self) -> Machine:
-        """The other machine's, without queues."""
-        return self._machine
+        """The other machine's memories, engines and queues."""
+        return self.other.machine
 
     def job(self, sizes: TileSizes) -> Cost:
         """Return the cycles of a job."""
-        return self._other.job(sizes)
+        return self.other.job(sizes)
 
     def copy(self, copied: Copy) -> Cost:
         """Return the cycles of a copy."""
-        return self._other.copy(copied)
+        return self.other.copy(copied)
 
     def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
         """Return the bytes of a tile."""
-        return self._other.footprint(tensor, sizes, covered)
+        return self.other.footprint(tensor, sizes, covered)
 
     def refusal(self, layer: Layer) -> str:
         """Return the other machine's reason."""
-        return self._other.refusal(layer)
+        return self.other.refusal(layer)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of sums of a tile."""
-        return self._other.sums(sizes, steps)
+        return self.other.sums(sizes, steps)
+
+    def figures(self) -> dict[str, Figure]:
+        """Return what identifies the other machine."""
+        return self.other.figures()
+
+
+class WithoutQueues(Wrapped):
+    """Another machine, whose driver waits for the end of each command."""
+
+    def __init__(self, other: TileMachine) -> None:
+        super().__init__(other)
+        self._machine = other.machine.without_queues()
+
+    @property
+    def machine(self) -> Machine:
+        """The other machine's, without queues."""
+        return self._machine

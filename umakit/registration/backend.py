@@ -12,6 +12,7 @@ that call stages.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from abc import ABC, abstractmethod
@@ -21,9 +22,17 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.errors import AcceleratorConfigError, BackendError
+from umakit.errors import AcceleratorConfigError, BackendError, short_path
 from umakit.files.compiled_files import is_compiled
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
+from umakit.machine.calibration import (
+    AGAIN,
+    FILE_NAME,
+    changed_figure,
+    figures_of,
+    read_calibration,
+)
+from umakit.machine.simulator_config import simulator_files
 from umakit.registration.target import AttributeValue, check_attribute
 
 if TYPE_CHECKING:
@@ -153,6 +162,7 @@ class Backend(ABC):
         self.driver = Driver()
         self.transfers: Transfers | None = None
         self.tiling: TilePlanner | None = None
+        self.notices: tuple[str, ...] = ()
         self.completion: str | None = None
         self.board_notes: Callable[[DeviceUse], BoardNotes] | None = None
         self._configuration: AcceleratorConfig | None = None
@@ -347,9 +357,38 @@ class Backend(ABC):
     def _register_tiling(self, planner: TilePlanner) -> None:
         """Register the planner that cuts layers into tiles, for tuning and cycle predictions.
 
-        The backend's TIR pass must use the same planner.
+        The backend's TIR pass must use the same planner. Costs that `uma calibrate` measured take
+        the place of those that the planner's machine describes, unless figures have changed since,
+        which is one of the backend's `notices`.
+
+        Raises:
+            AcceleratorConfigError: `calibration.json` beside `accel.toml` cannot be read.
         """
         self.tiling = planner
+        path = self.folder / FILE_NAME
+        if not path.exists():
+            return
+        calibration = read_calibration(path)
+        changed = changed_figure(calibration, self.figures())
+        if calibration.backend != self.target_name:
+            changed = f"it is of {calibration.backend}"
+        if changed:
+            self.notices += (f"{short_path(path)} is not used: {changed}; {AGAIN}",)
+        else:
+            planner.calibrate(calibration)
+
+    def figures(self) -> dict[str, str]:
+        """Return what identifies the machine that layers are cut for, by dotted name; empty if
+        there is none."""
+        if self.tiling is None:
+            return {}
+        figures = figures_of(self.tiling.described, self.configuration.model_dump())
+        section = self.configuration.simulator
+        if section is not None:
+            files = simulator_files(section, self.folder)
+            digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
+            figures["[simulator]: digest of the files"] = digest.hexdigest()[:16]
+        return figures
 
     def _register_board_notes(self, notes: Callable[[DeviceUse], BoardNotes]) -> None:
         """Say what a library needs of the device of a board, in the library's README.

@@ -46,7 +46,7 @@
 /* Flags of LOAD and STORE. */
 #define LANE_NPU_OF_WEIGHTS (1u << 4) /* the memory of weights, not that of data */
 #define LANE_NPU_BY_PLANES (1u << 5)  /* the host has channels x positions, not the reverse */
-#define LANE_NPU_CHANNEL_SHIFT 8u  /* number of the DMA channel */
+#define LANE_NPU_CHANNEL_SHIFT 8u     /* number of the DMA channel */
 
 /* Flags of CONFIGURE. */
 #define LANE_NPU_DEPTHWISE (1u << 4)

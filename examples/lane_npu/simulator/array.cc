@@ -7,9 +7,13 @@
 
 #include "lane_npu_isa.h"
 
-namespace {
+namespace
+{
 
-std::int32_t sign(std::uint32_t word) { return static_cast<std::int32_t>(word); }
+std::int32_t sign(std::uint32_t word)
+{
+    return static_cast<std::int32_t>(word);
+}
 
 // Sums wrap around, as those of the adders do.
 std::int32_t plus(std::int32_t left, std::int32_t right)

@@ -32,7 +32,8 @@ struct Configuration {
 
 Configuration configuration_of(const std::uint32_t *words);
 
-class Job {
+class Job
+{
 public:
     Job(const Configuration &configuration, const std::uint32_t *words);
     std::uint64_t cycles() const;

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-constexpr std::uint32_t ROW_BYTES = 32; // of the memories of data and weights
-constexpr std::uint32_t STEP = INPUT_STEP; // input channels of a pass
+constexpr std::uint32_t ROW_BYTES = 32;       // of the memories of data and weights
+constexpr std::uint32_t STEP = INPUT_STEP;    // input channels of a pass
 constexpr std::uint32_t LANES = OUTPUT_LANES; // output channels of a pass
 
 struct MemoryFigures {
@@ -26,7 +26,7 @@ constexpr ChannelFigures CHANNELS[] = {
 constexpr std::uint32_t CHANNEL_COUNT = DMA_CHANNELS;
 
 constexpr std::uint32_t PIPELINE = PIPELINE_CYCLES; // from the last product to its result
-constexpr std::uint32_t QUEUE = QUEUE_ENTRIES; // instructions of an engine that wait or run
+constexpr std::uint32_t QUEUE = QUEUE_ENTRIES;      // instructions of an engine that wait or run
 
 static_assert(DATA_BANKS + WEIGHT_BANKS <= 64, "a bit for each bank");
 static_assert(DATA_BYTES % DATA_BANKS == 0 && WEIGHT_BYTES % WEIGHT_BANKS == 0, "equal banks");

@@ -4,7 +4,8 @@
 
 #include "machine.h"
 
-namespace {
+namespace
+{
 
 // There is one machine; a reset makes a new one.
 struct Instance {
@@ -12,7 +13,10 @@ struct Instance {
     std::unique_ptr<Machine> machine;
 };
 
-Machine &machine_of(void *simulator) { return *static_cast<Instance *>(simulator)->machine; }
+Machine &machine_of(void *simulator)
+{
+    return *static_cast<Instance *>(simulator)->machine;
+}
 
 void *create(umakit_host *host)
 {
@@ -37,7 +41,10 @@ void write32(void *simulator, std::uint32_t offset, std::uint32_t value)
     machine_of(simulator).write(offset, value);
 }
 
-bool wait(void *simulator, std::uint64_t cycles) { return machine_of(simulator).wait(cycles); }
+bool wait(void *simulator, std::uint64_t cycles)
+{
+    return machine_of(simulator).wait(cycles);
+}
 
 void counters(void *simulator, umakit_own_counters *counters)
 {

@@ -6,7 +6,8 @@
 
 #include "lane_npu_isa.h"
 
-namespace {
+namespace
+{
 
 constexpr std::uint64_t NEVER = UINT64_MAX;
 const char *const ENGINES[] = {"array", "dma0", "dma1"};
@@ -249,8 +250,7 @@ bool Machine::can_start(std::deque<Instruction>::const_iterator wanted) const
         if (!is_other_engine && older->is_store == wanted->is_store && !older->has_started) {
             return false;
         }
-        std::uint64_t shared =
-            (older->reads & wanted->writes) | (older->writes & wanted->reads);
+        std::uint64_t shared = (older->reads & wanted->writes) | (older->writes & wanted->reads);
         if (is_other_engine) {
             shared |= (older->reads | older->writes) & (wanted->reads | wanted->writes);
         }

@@ -21,7 +21,8 @@ struct Instruction {
     std::uint64_t start = 0, end_of_busy = 0, end = 0;
 };
 
-class Machine {
+class Machine
+{
 public:
     explicit Machine(umakit_host *host) : host_(host) {}
 
@@ -47,7 +48,7 @@ private:
     umakit_host *host_;
     Memories memories_;
     Configuration configuration_;
-    std::vector<std::uint32_t> words_; // of the instruction that is being written
+    std::vector<std::uint32_t> words_;     // of the instruction that is being written
     std::deque<Instruction> instructions_; // those that have not ended, in order
     int error_ = 0;
 };

@@ -13,12 +13,19 @@ struct Fault {
     int status;
 };
 
-inline std::uint64_t divided_up(std::uint64_t value, std::uint64_t by) { return (value + by - 1) / by; }
+inline std::uint64_t divided_up(std::uint64_t value, std::uint64_t by)
+{
+    return (value + by - 1) / by;
+}
 
 // The distance of lines of so many bytes: whole rows.
-inline std::uint64_t pitch_of(std::uint64_t line) { return divided_up(line, ROW_BYTES) * ROW_BYTES; }
+inline std::uint64_t pitch_of(std::uint64_t line)
+{
+    return divided_up(line, ROW_BYTES) * ROW_BYTES;
+}
 
-class Memory {
+class Memory
+{
 public:
     Memory(MemoryFigures figures, unsigned first_bank)
         : bytes_(figures.bytes), bank_(figures.bytes / figures.banks), first_(first_bank)

@@ -6,8 +6,7 @@
 Transfer::Transfer(const std::uint32_t *words)
     : is_store((words[0] & 15u) == LANE_NPU_STORE),
       is_weights((words[0] & LANE_NPU_OF_WEIGHTS) != 0),
-      channel(words[0] >> LANE_NPU_CHANNEL_SHIFT),
-      by_planes((words[0] & LANE_NPU_BY_PLANES) != 0),
+      channel(words[0] >> LANE_NPU_CHANNEL_SHIFT), by_planes((words[0] & LANE_NPU_BY_PLANES) != 0),
       address(words[1]), place(words[2]), planes(words[3]), rows(words[4]), row_bytes(words[5]),
       plane_stride(words[6]), row_stride(words[7]), line(words[8])
 {
@@ -25,7 +24,10 @@ std::uint64_t Transfer::cycles() const
     return std::uint64_t(planes) * rows * divided_up(row_bytes, CHANNELS[channel].width);
 }
 
-std::uint64_t Transfer::extent() const { return (bytes() / line - 1) * pitch_of(line) + line; }
+std::uint64_t Transfer::extent() const
+{
+    return (bytes() / line - 1) * pitch_of(line) + line;
+}
 
 std::uint64_t Transfer::banks(Memories &memories) const
 {

@@ -7,7 +7,8 @@
 
 #include "memories.h"
 
-class Transfer {
+class Transfer
+{
 public:
     explicit Transfer(const std::uint32_t *words);
     std::uint64_t cycles() const;
@@ -19,7 +20,10 @@ public:
     unsigned channel;
 
 private:
-    Memory &memory(Memories &memories) const { return is_weights ? memories.weights : memories.data; }
+    Memory &memory(Memories &memories) const
+    {
+        return is_weights ? memories.weights : memories.data;
+    }
     std::uint64_t extent() const; // bytes of the memory from the first to the last
     std::uint64_t place_of(std::uint64_t byte) const;
     void copy_row(Memories &memories, umakit_host *host, std::uint32_t from, std::uint64_t first,

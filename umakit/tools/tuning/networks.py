@@ -6,6 +6,7 @@ Cycles depend only on sizes, so weights are random and any arithmetic is used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,37 @@ def network_of(layer: Layer) -> Any:
     Raises:
         ValueError: the layer adds a second tensor.
     """
-    if layer.adds:
+    return network_of_layers([layer])
+
+
+def network_of_layers(layers: Sequence[Layer]) -> Any:
+    """A Relax module whose `main` takes the data of several layers and computes each of them.
+
+    Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
+
+    Raises:
+        ValueError: a layer adds a second tensor.
+    """
+    if any(layer.adds for layer in layers):
         raise ValueError("a layer with an addition is more than one operator")
-    operator, constants = _pool(layer) if layer.is_pool else _convolution(layer)
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
-    shape = _shape(layer, layer.input_size, layer.input_channels)
-    data = relax.Var("data", relax.TensorType(shape, "int8"))
-    with builder.function("main", [data]):
+    names = ["data"] if len(layers) == 1 else [f"data{number}" for number in range(len(layers))]
+    inputs = [
+        relax.Var(
+            name, relax.TensorType(_shape(layer, layer.input_size, layer.input_channels), "int8")
+        )
+        for name, layer in zip(names, layers, strict=True)
+    ]
+    with builder.function("main", inputs):
         with builder.dataflow():
-            operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
-            result = builder.emit_output(operator.call(operands, None))
+            results = []
+            for layer, data in zip(layers, inputs, strict=True):
+                operator, constants = _pool(layer) if layer.is_pool else _convolution(layer)
+                operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
+                results.append(builder.emit(operator.call(operands, None)))
+            whole = results[0] if len(layers) == 1 else relax.Tuple(results)
+            result = builder.emit_output(whole)
         builder.emit_func_output(result)
     return builder.get()
 

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma calibrate`: measured costs of an accelerator's commands."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.options import DeviceOption, ForceOption, JsonOption
+from umakit.cli.tables import new_table
+
+from umakit.devices import find_device
+from umakit.files.outputs import check_file, check_parent
+from umakit.text.escaping import shell_word, shown
+
+if TYPE_CHECKING:
+    from umakit.tools.calibration import Calibrating, Outcome
+
+HELP = """Measure what the commands of an accelerator cost, for predictions.
+
+Small layers, each cut into tiles of chosen sizes, are compiled for the backend and run by its own \
+driver on its simulator. The simulator's timeline says how long each job and each copy took. \
+Formulas are fitted to three of four of these commands and compared with the fourth.
+
+The result, calibration.json beside accel.toml, takes the place of the costs that the backend \
+describes: in default tilings, `uma tune`, `uma report` and predictions of `uma run --profile`. It \
+holds for the figures that were measured: when accel.toml, the description of the machine or the \
+simulator change, it is not used, and a note says so. Without the file, the described costs are \
+used again.
+
+Exit code: 0 if costs were measured, 1 if no layer runs on the device, 2 for a mistake of the \
+call, or if nothing counts the cycles of commands; 130 after Ctrl-C."""
+
+EPILOG = """Examples:  uma calibrate ./my_npu
+
+uma calibrate ./my_npu --tiles 200 --json
+
+uma calibrate ./my_npu -o measured.json"""
+
+DEFAULT_TILES = 120
+
+CalibratedBackendArgument = Annotated[
+    str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The file to write; default: calibration.json beside accel.toml, from which "
+        "predictions are made. An earlier calibration is replaced.",
+        show_default=False,
+    ),
+]
+TilesOption = Annotated[
+    int,
+    typer.Option(
+        min=12,
+        max=10_000,
+        help="Layers that are measured for each kind of layers and each dataflow.",
+    ),
+]
+
+
+def calibrate(
+    backend: CalibratedBackendArgument,
+    device: DeviceOption = "host",
+    output: OutputOption = None,
+    tiles: TilesOption = DEFAULT_TILES,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Registered with the help text above."""
+    find_device(device)
+    if output is not None:
+        check_parent(output)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.backend.registry import find_backend
+        from umakit.machine.calibration import CALIBRATION
+        from umakit.registration.inputs import input_files
+        from umakit.tools.calibration import calibrate as measured
+        from umakit.tools.calibration import destination_of
+
+        found = find_backend(backend)
+        used = destination_of(found)
+        destination = output or used
+        read = [path for path in input_files(backends=[found]) if path.name != used.name]
+        check_file(destination, CALIBRATION, read, force=force)
+    with _shown() as show:
+        outcome = measured(found, device=device, tiles=tiles, tell=show)
+    _write(outcome, destination, read, force)
+    is_used = destination.resolve() == used.resolve()
+    if as_json:
+        print_json({"output": str(destination), "is_used": is_used, **outcome.as_json()})
+        return 0
+    for note in outcome.notes:
+        say(f"note: {note}", error=True)
+    console().print(_table(outcome))
+    _say_layers(outcome)
+    say(f"Wrote {destination}")
+    if not is_used:
+        say(f"Next: cp {shell_word(str(destination))} {shell_word(str(used))} lets it be used")
+    return 0
+
+
+def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -> None:
+    from umakit.files.staging import write_file
+    from umakit.machine.calibration import CALIBRATION
+
+    write_file(destination, outcome.calibration.content(), CALIBRATION, read, force=force)
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[Calibrating], None]]:
+    """Show a progress bar on a terminal; elsewhere the same lines as other commands."""
+    if not sys.stderr.isatty():
+        with progress() as tell:
+            yield lambda at: tell(f"{at.what}: {at.done} of {at.count} layers")
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (MofNCompleteColumn(), BarColumn(20), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console(error=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda at: bar.update(
+            task, total=at.count, completed=at.done, description=shown(at.what)
+        )
+
+
+def _table(outcome: Outcome) -> Any:
+    """Return a table of each cost: the formula, and how it agrees with commands held out."""
+    numbers = ["fitted", "held out", "exact", "worst"]
+    table = new_table("cost", *numbers, "cycles", right=numbers)
+    for each in outcome.costs:
+        evidence = each.evidence
+        tail = "" if str(each.tail) == "0" else f"; then {each.tail}"
+        table.add_row(
+            each.name, str(evidence.fitted), str(evidence.held_out), str(evidence.exact),
+            f"{evidence.worst_percent:.2f} %", f"{_formula(str(each.busy))}{_formula(tail)}",
+        )  # fmt: skip
+    return table
+
+
+def _formula(text: str) -> str:
+    return text.replace("described", "as described")
+
+
+def _say_layers(outcome: Outcome) -> None:
+    worst = "" if outcome.exact == outcome.held_out else f", worst {outcome.worst_percent:.2f} %"
+    say_wrapped(
+        f"exact on {outcome.exact} of {outcome.held_out} commands that were held out{worst}"
+    )
+    layers = outcome.calibration.layers
+    if layers:
+        off = max(layers, key=lambda each: abs(each.difference_percent))
+        exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
+        rest = (
+            "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"
+        )
+        say_wrapped(f"whole layers: exact on {exact} of {len(layers)}{rest}")

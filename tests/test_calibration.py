@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured costs: of a machine whose description says nothing right, by its own simulator."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from umakit.cli.main import run_command
+
+from umakit.backend import UMABackend, load_backend_folder
+from umakit.machine import Copy, Kind, Layer, TileSizes
+from umakit.machine.calibration import Calibrated, copy_sizes
+from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
+from umakit.tools.page import make_page
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "lane_npu"
+DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+RIGHT_BUSY = re.compile(r'^busy = (""".*?"""|".*?")$', re.MULTILINE | re.DOTALL)
+RIGHT_TAIL = re.compile(r'tail = "(pipeline|latency0|latency1)"')
+RIGHT_DEPTHWISE = 'busy = "1 + ceil_div(n, lanes) * k * m"'
+TILES = "44"
+
+
+def wrong_backend(folder: Path) -> Path:
+    """The example with a description whose costs have nothing to do with the simulator."""
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "accel.toml"
+    text, busy = RIGHT_BUSY.subn('busy = "100"', path.read_text(encoding="utf-8"))
+    text, tails = RIGHT_TAIL.subn('tail = "3"', text)
+    assert (busy, tails, text.count(RIGHT_DEPTHWISE)) == (3, 4, 1)
+    path.write_text(text.replace(RIGHT_DEPTHWISE, 'busy = "7"'), encoding="utf-8")
+    return folder
+
+
+Answers = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+    """The folder of the wrong backend after `uma calibrate`, and what that printed as JSON."""
+    folder = wrong_backend(tmp_path_factory.mktemp("measured") / "lane_npu")
+    output = folder.parent / "printed.json"
+    with pytest.MonkeyPatch.context() as patch, output.open("w", encoding="utf-8") as stream:
+        patch.setattr("sys.stdout", stream)
+        assert run_command(["calibrate", str(folder), "--tiles", TILES, "--json"]) == 0
+    return folder, json.loads(output.read_text(encoding="utf-8"))
+
+
+def machine_of(backend: UMABackend) -> Any:
+    assert backend.tiling is not None
+    return backend.tiling.machine
+
+
+def test_costs_are_those_of_the_simulator(calibrated: tuple[Path, Answers]) -> None:
+    """What the example describes by hand, and its simulator does, on sizes that were not tried."""
+    measured = machine_of(load_backend_folder(calibrated[0]))
+    by_hand = machine_of(load_backend_folder(EXAMPLE))
+    assert isinstance(measured, Calibrated)
+    for kind in (Kind.CONVOLUTION, Kind.DEPTHWISE):
+        layer = Layer(kind, 1, (30, 30), (28, 28), 80, 80, (3, 3), stored_channels=80, scales=80)
+        for rows, columns, outputs, inputs in ((1, 1, 1, 16), (2, 9, 80, 80), (14, 28, 40, 48)):
+            sizes = TileSizes(layer, measured.dataflows[0], rows, columns, outputs, inputs)
+            right = by_hand.job(sizes)
+            found = measured.job(sizes)
+            assert (found.busy, found.tail) == (right.busy, right.tail), sizes
+    for tensor in ("data", "weights", "parameters", "result"):
+        for copied in (Copy(tensor, 1, 1, 1000), Copy(tensor, 3, 11, 49), Copy(tensor, 1, 6, 256)):
+            right, found = by_hand.copy(copied), measured.copy(copied)
+            assert (found.busy, found.tail) == (right.busy, right.tail), copied
+
+
+def test_it_says_how_far_it_is_right(calibrated: tuple[Path, Answers]) -> None:
+    folder, printed = calibrated
+    assert printed["output"] == str(folder / "calibration.json") and printed["is_used"]
+    assert printed["exact_commands"] == printed["held_out_commands"] > 20
+    assert printed["worst_percent"] == 0
+    assert len(printed["layers"]) == 5
+    for layer in printed["layers"]:
+        assert layer["clock_cycles"] == layer["predicted_cycles"]
+    assert [each["kind"] for each in printed["jobs"]] == ["convolution", "depthwise"]
+    assert printed["device"] == "host" and printed["backend"] == "lane_npu"
+    (note,) = printed["notes"]
+    assert "lane_npu took no max pool, no average pool" in note
+
+
+def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_path: Path) -> None:
+    """Tilings of several buffers and loops, and an addition, none of which was measured."""
+    network = QuantizedNetwork(18, 15, 24).conv2d(24).residual().conv2d(24, depthwise=True)
+    model = network.conv2d(70, 1).model("held_out")
+    page = make_page(model.module, [load_backend_folder(calibrated[0])], inputs=model.inputs)
+    assert [layer.kind for layer in page.tiled][0] == "convolution with a sum"
+    assert len(page.tiled) == 3
+    for layer in page.tiled:
+        assert layer.tiled is not None and layer.difference == 0
+    wrong = wrong_backend(tmp_path / "lane_npu")
+    page = make_page(model.module, [load_backend_folder(wrong)], inputs=model.inputs)
+    assert all(abs(layer.difference or 0) > 2 for layer in page.tiled)
+
+
+Change = Callable[[Path], object]
+
+
+def edit(name: str, old: str, new: str) -> Change:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.count(old) >= 1
+        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (edit("accel.toml", "65536", "32768"), "was 65536, and is 32768 now"),
+        (
+            edit("accel.toml", "width1 = 8", "width1 = 4"),
+            "width1 of accel.toml was 8, and is 4 now",
+        ),
+        (edit("simulator/machine.cc", "\n", "\n\n"), "digest of the files"),
+        (edit("calibration.json", '"backend": "lane_npu"', '"backend": "other"'), "is of other"),
+    ],
+)
+def test_costs_of_another_machine_are_not_used(
+    change: Change, words: str, calibrated: tuple[Path, Answers], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder = tmp_path / "lane_npu"
+    shutil.copytree(calibrated[0], folder)
+    assert load_backend_folder(folder).notices == ()
+    change(shutil.move(folder, tmp_path / "changed"))
+    backend = load_backend_folder(tmp_path / "changed")
+    assert not isinstance(machine_of(backend), Calibrated)
+    (notice,) = backend.notices
+    assert words in notice and "calibration.json is not used: " in notice
+    assert run_command(["partition", str(DIGITS), "-b", str(tmp_path / "changed")]) == 0
+    assert f"note: {notice}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "calibration.json: is not valid JSON"),
+        ("[]", "holds no measured costs"),
+        ('{"format": "umakit calibration", "version": 9}', "is of version 9, this umakit reads 1"),
+        ('{"format": "umakit calibration", "version": 1}', "backend: Field required"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "lane_npu"
+    shutil.copytree(EXAMPLE, folder)
+    (folder / "calibration.json").write_text(content, encoding="utf-8")
+    assert run_command(["calibrate", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and "uma calibrate" in error
+
+
+def test_what_cannot_be_measured_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(folder: str | Path, words: str) -> None:
+        assert run_command(["calibrate", str(folder), "--tiles", "12"]) == 2
+        error = capsys.readouterr().err
+        assert words in error and error.splitlines()[-1].startswith("error: ")
+        assert not list(tmp_path.glob("*/calibration.json"))
+
+    refused("vanilla_accelerator", "does not cut layers into tiles")
+    silent = shutil.copytree(EXAMPLE, tmp_path / "silent")
+    text = (silent / "simulator" / "machine.cc").read_text(encoding="utf-8")
+    assert "umakit_host_event(" in text
+    text = text.replace("umakit_host_event(", "(void)(")
+    (silent / "simulator" / "machine.cc").write_text(text, encoding="utf-8")
+    refused(silent, "the simulator of lane_npu on the device host reports no timeline")
+    renamed = shutil.copytree(EXAMPLE, tmp_path / "renamed")
+    text = (renamed / "accel.toml").read_text(encoding="utf-8")
+    for name in ("array", "dma0", "dma1"):
+        text = text.replace(f'name = "{name}"', f'name = "my_{name}"')
+    (renamed / "accel.toml").write_text(text, encoding="utf-8")
+    refused(renamed, "commands cannot be told apart")
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+SIZE = st.integers(1, 70)
+PART = st.sampled_from((1, 3, 4, 7, 8, 12, 16, 24, 32))
+
+
+@settings(max_examples=6)
+@given(
+    st.lists(st.tuples(SIZE, SIZE, SIZE), min_size=90, max_size=120, unique=True),
+    PART, PART, PART, st.integers(0, 50), st.integers(1, 9), st.sampled_from((0, 5)),
+)  # fmt: skip
+def test_costs_of_an_array_are_found(
+    tiles: list[tuple[int, int, int]], rows: int, columns: int, depth: int, start: int, each: int,
+    per_fold: int,
+) -> None:  # fmt: skip
+    def cycles(m: int, n: int, k: int) -> int:
+        folds = ((m + rows - 1) // rows) * ((n + columns - 1) // columns)
+        return start + folds * (per_fold + each * ((k + depth - 1) // depth))
+
+    def sizes(m: int, n: int, k: int) -> dict[str, int]:
+        others = {"rows": m, "columns": 1, "input_channels": k, "window": 1, "described": 1}
+        return {"m": m, "n": n, "k": k, "macs": m * n * k, **others}
+
+    fitted_ones, held_out = tiles[:75], tiles[75:]
+    formula = fitted([(sizes(*tile), cycles(*tile)) for tile in fitted_ones], JOB_SIZES)
+    right = sum(formula.of(sizes(*tile)) == cycles(*tile) for tile in held_out)
+    assert right >= len(held_out) - 2, str(formula)
+
+
+@pytest.mark.parametrize(("width", "latency", "burst"), [(4, 0, 64), (32, 16, 64), (8, 20, 256)])
+def test_costs_of_bursts_are_found(width: int, latency: int, burst: int) -> None:
+    def cycles(copied: Copy) -> int:
+        bursts = (copied.row_bytes + burst - 1) // burst
+        words = (copied.row_bytes + width - 1) // width
+        return copied.planes * copied.rows * (bursts * latency + words)
+
+    copies = [
+        Copy("data", planes, rows, row_bytes)
+        for planes, rows in ((1, 1), (1, 2), (3, 1), (2, 5))
+        for row_bytes in (1, 3, 4, 5, 8, 9, 31, 32, 33, 63, 64, 65, 100, 128, 129, 255, 257, 700)
+    ]
+    samples = [({**copy_sizes(each), "described": 1}, cycles(each)) for each in copies]
+    formula = fitted(samples, COPY_SIZES)
+    for each in (Copy("data", 4, 7, 500), Copy("data", 1, 9, 77), Copy("data", 2, 2, 1024)):
+        assert formula.of({**copy_sizes(each), "described": 1}) == cycles(each), str(formula)
+
+
+def test_described_costs_that_are_right_stay() -> None:
+    samples = [
+        ({**copy_sizes(Copy("data", 1, 1, n)), "described": n * n}, n * n) for n in range(1, 40)
+    ]
+    assert str(fitted(samples, COPY_SIZES)) == "described"
+    late = [(sizes, cycles + 5) for sizes, cycles in samples]
+    assert str(fitted(late, COPY_SIZES)) == "5 + described"

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured costs of commands, which take the place of the described ones.
+
+`uma calibrate` writes them as `calibration.json` beside `accel.toml`. A cost is a sum of terms: a
+number of cycles times counts such as `ceil_div(m, 16)`, which were fitted to measured tiles.
+They hold for the machine that was measured: with other figures they are not used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+
+from umakit.errors import AcceleratorConfigError, short_path
+from umakit.files.inputs import is_special
+from umakit.files.outputs import FileKind
+from umakit.machine.costs import Copy, Cost, TileSizes
+from umakit.machine.figures import Figure, flat
+from umakit.machine.layer import Kind
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tile_machine import TileMachine, Wrapped
+
+FILE_NAME = "calibration.json"
+"""Name of the file beside `accel.toml` that predictions are made from."""
+
+FORMAT = "umakit calibration"
+CALIBRATION = FileKind("calibration of umakit", FORMAT.encode())
+VERSION = 1
+"""Version of the file format."""
+
+AGAIN = "run `uma calibrate` again"
+
+JobVariable = Literal["m", "n", "k", "rows", "columns", "input_channels", "window", "macs"]
+"""Sizes of a job: the product's m positions, n output channels and k products for each result; rows
+and columns of the result, channels of the data, positions of the kernel, and m * n * k."""
+
+CopyVariable = Literal["planes", "rows", "lines", "row_bytes", "bytes"]
+"""Sizes of a copy: planes, rows of each, their product, contiguous bytes of a row, all bytes."""
+
+WRITTEN = {
+    "window": "kernel_rows * kernel_columns",
+    "macs": "m * n * k",
+    "lines": "planes * rows",
+}
+"""How formulas of `accel.toml` say sizes that have no name there."""
+
+Positive = Annotated[int, Field(ge=1, le=2**31)]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of parts that a size is cut into: max(ceil_div(size, part), least).
+
+    Attributes:
+        size: name of the size, or `described` for the cycles that the backend describes.
+        part: size of a part.
+        least: smallest number of parts that counts.
+    """
+
+    size: JobVariable | CopyVariable | Literal["described"]
+    part: Positive = 1
+    least: Annotated[int, Field(ge=0, le=2**31)] = 0
+
+    def of(self, sizes: Mapping[str, int]) -> int:
+        """Return the number of parts."""
+        return max(self.least, -(-sizes[self.size] // self.part))
+
+    def __str__(self) -> str:
+        text = WRITTEN.get(self.size, self.size)
+        if self.part > 1:
+            text = f"ceil_div({text}, {self.part})"
+        return f"max({text}, {self.least})" if self.least > 1 else text
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A number of cycles, times the product of counts."""
+
+    cycles: int | float
+    counts: tuple[Count, ...] = ()
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A sum of terms, rounded to whole cycles.
+
+    As text it is a formula of `accel.toml`, if all its numbers are whole and it does not ask for
+    what the backend describes.
+    """
+
+    terms: tuple[Term, ...]
+
+    def of(self, sizes: Mapping[str, int]) -> int:
+        """Return the cycles of a command of these sizes."""
+        total: float = 0
+        for term in self.terms:
+            product = term.cycles
+            for count in term.counts:
+                product *= count.of(sizes)
+            total += product
+        return round(total)
+
+    def __str__(self) -> str:
+        texts = []
+        for term in self.terms:
+            factors = [str(count) for count in term.counts]
+            if term.cycles != 1 or not factors:
+                factors.insert(0, f"{term.cycles:g}" if term.cycles < 10**6 else str(term.cycles))
+            texts.append(" * ".join(factors))
+        return " + ".join(texts).replace("+ -", "- ") or "0"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Evidence:
+    """How a formula agrees with measured tiles.
+
+    Attributes:
+        fitted: number of measured commands of different sizes that it was fitted to.
+        held_out: number of other ones that it was compared with.
+        exact: number of these on which it is right to the cycle.
+        worst_percent: largest deviation on these, in percent of what was measured.
+    """
+
+    fitted: int
+    held_out: int
+    exact: int
+    worst_percent: float
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class JobCosts:
+    """Measured cycles of jobs.
+
+    Attributes:
+        kind, dataflow: the jobs.
+        busy, tail: their cycles, as in `Cost`.
+        evidence: how they agree with what was measured, busy cycles and tail together.
+    """
+
+    kind: Kind
+    dataflow: Dataflow
+    busy: Formula
+    tail: Formula
+    evidence: Evidence
+
+    @property
+    def name(self) -> str:
+        """What it is about."""
+        flow = self.dataflow.value.replace("_", " ")
+        kind = self.kind.value.replace("_", " ")
+        pools = (Kind.MAX_POOL, Kind.AVERAGE_POOL)
+        return f"job, {kind}" if self.kind in pools else f"job, {kind}, {flow}"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class CopyCosts:
+    """Measured cycles of copies.
+
+    Attributes:
+        stream: name of the stream of the copies.
+        tensors: tensors that were copied.
+        busy, tail, evidence: as in `JobCosts`.
+    """
+
+    stream: str
+    tensors: tuple[str, ...]
+    busy: Formula
+    tail: Formula
+    evidence: Evidence
+
+    @property
+    def name(self) -> str:
+        """What it is about."""
+        return f"copy, {self.stream}: {', '.join(self.tensors)}"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class MeasuredLayer:
+    """A layer of several tiles that was measured, as predicted from the measured costs.
+
+    Attributes:
+        layer: the layer in words.
+        clock_cycles: measured cycles.
+        predicted_cycles: predicted ones.
+    """
+
+    layer: str
+    clock_cycles: Positive
+    predicted_cycles: Positive
+
+    @property
+    def difference_percent(self) -> float:
+        """Predicted cycles above the measured ones, in percent."""
+        return 100 * (self.predicted_cycles / self.clock_cycles - 1)
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Calibration:
+    """Measured costs of a machine.
+
+    Attributes:
+        backend: name of the backend.
+        device: name of the device that ran its driver.
+        measured: date and time of the measurement.
+        umakit: version that measured.
+        figures: by name, what identifies the machine that was measured; see `figures_of`.
+        jobs, copies: the costs.
+        layers: layers that were measured for comparison.
+    """
+
+    backend: str
+    device: str
+    measured: datetime
+    umakit: str
+    figures: dict[str, str]
+    jobs: tuple[JobCosts, ...]
+    copies: tuple[CopyCosts, ...]
+    layers: tuple[MeasuredLayer, ...] = ()
+    format: Literal["umakit calibration"] = FORMAT  # type: ignore[assignment]
+    version: int = VERSION
+
+    def content(self) -> bytes:
+        """Return the content of the file."""
+        view = _ADAPTER.dump_python(self, mode="json")
+        head = {name: view.pop(name) for name in ("format", "version")}
+        return (json.dumps({**head, **view}, indent=2) + "\n").encode()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything, with formulas as text."""
+        view: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        for group in ("jobs", "copies"):
+            for costs, shown in zip(getattr(self, group), view[group], strict=True):
+                shown["name"] = costs.name
+                shown["busy"], shown["tail"] = str(costs.busy), str(costs.tail)
+        for layer, shown in zip(self.layers, view["layers"], strict=True):
+            shown["difference_percent"] = layer.difference_percent
+        return view
+
+
+_ADAPTER = TypeAdapter(Calibration)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read a file of measured costs.
+
+    Raises:
+        AcceleratorConfigError: it cannot be read, holds no measured costs, or is of another
+            version.
+    """
+    where = short_path(path)
+    if is_special(path):
+        raise AcceleratorConfigError("is not a regular file", where=where, fix="remove it")
+    try:
+        text = path.read_text(encoding="utf-8")
+        header = json.loads(text)
+    except OSError as error:
+        raise AcceleratorConfigError(f"cannot be read: {error.strerror}", where=where) from None
+    except (ValueError, RecursionError):
+        raise AcceleratorConfigError("is not valid JSON", where=where, fix=REPLACE) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise AcceleratorConfigError("holds no measured costs", where=where, fix=REPLACE)
+    if header.get("version") != VERSION:
+        raise AcceleratorConfigError(
+            f"is of version {header.get('version')}, this umakit reads {VERSION}",
+            where=where,
+            fix=REPLACE,
+        )
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise AcceleratorConfigError(f"{key}: {first['msg']}", where=where, fix=REPLACE) from None
+
+
+REPLACE = "remove it, then run `uma calibrate`, which writes one"
+
+
+def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:
+    """Return what identifies a machine, by name.
+
+    Args:
+        machine: its description.
+        configuration: contents of `accel.toml`.
+    """
+    given = _by_name({**configuration, "accelerator": None})
+    found = {f"accel.toml: {name[1:]}": str(value) for name, value in flat("", given)}
+    for name, value in machine.figures().items():
+        found[f"the machine: {name}"] = str(value)
+    return found
+
+
+def _by_name(value: Any) -> Any:
+    """Return tables of `accel.toml` with lists of tables as tables by name."""
+    if isinstance(value, Mapping):
+        return {key: _by_name(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Mapping) for each in value):
+        return {each.get("name", number): _by_name(each) for number, each in enumerate(value)}
+    return value
+
+
+def changed_figure(calibration: Calibration, figures: Mapping[str, str]) -> str:
+    """Return the first figure that is not as it was measured, in words; empty if all are."""
+    for name in {**calibration.figures, **figures}:
+        was, now = calibration.figures.get(name), figures.get(name)
+        if was != now:
+            place, _, rest = name.partition(": ")
+            return f"{rest} of {place} was {_or_absent(was)}, and is {_or_absent(now)} now"
+    return ""
+
+
+def _or_absent(figure: str | None) -> str:
+    return "absent" if figure is None else figure or "empty"
+
+
+class Calibrated(Wrapped):
+    """A machine whose commands cost what was measured.
+
+    Commands that were not measured cost what the machine describes.
+
+    Args:
+        other: the machine as it is described.
+        calibration: measured costs.
+    """
+
+    def __init__(self, other: TileMachine, calibration: Calibration) -> None:
+        super().__init__(other)
+        self.calibration = calibration
+        self._jobs = {(each.kind, each.dataflow): each for each in calibration.jobs}
+        self._copies = {
+            (each.stream, tensor): each for each in calibration.copies for tensor in each.tensors
+        }
+        self._by_stream = {each.stream: each for each in reversed(calibration.copies)}
+
+    def job(self, sizes: TileSizes) -> Cost:
+        """Return the measured cycles of a job."""
+        flow = sizes.dataflow
+        costs = self._jobs.get((sizes.layer.kind, flow))
+        if costs is None and sizes.layer.is_pool:
+            same = (each for each in self._jobs.values() if each.kind is sizes.layer.kind)
+            costs = next(same, None)
+        described = self.other.job(sizes)
+        return described if costs is None else _cost(costs, job_sizes(sizes), described)
+
+    def copy(self, copied: Copy) -> Cost:
+        """Return the measured cycles of a copy; of a tensor that was not measured those of others
+        of its stream."""
+        stream = self.stream_of(copied.tensor)
+        costs = self._copies.get((stream, copied.tensor)) or self._by_stream.get(stream)
+        described = self.other.copy(copied)
+        return described if costs is None else _cost(costs, copy_sizes(copied), described)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells these costs from others."""
+        return f"{self.calibration.device}, {self.calibration.measured.isoformat()}"
+
+    def figures(self) -> dict[str, Figure]:
+        """Return what identifies the machine, with the measurement."""
+        return {**self.other.figures(), "calibration": self.digest}
+
+
+def job_sizes(sizes: TileSizes) -> dict[str, int]:
+    """Return the sizes that the cycles of a job may depend on, by `JobVariable`."""
+    layer, product = sizes.layer, sizes.product
+    return {
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "rows": sizes.rows,
+        "columns": sizes.columns,
+        "input_channels": 1 if layer.per_channel else sizes.input_channels,
+        "window": layer.window,
+        "macs": product.macs,
+    }
+
+
+def copy_sizes(copied: Copy) -> dict[str, int]:
+    """Return the sizes that the cycles of a copy may depend on, by `CopyVariable`."""
+    lines = copied.planes * copied.rows
+    return {
+        "planes": copied.planes,
+        "rows": copied.rows,
+        "lines": lines,
+        "row_bytes": copied.row_bytes,
+        "bytes": lines * copied.row_bytes,
+    }
+
+
+def _cost(costs: JobCosts | CopyCosts, sizes: dict[str, int], described: Cost) -> Cost:
+    busy = costs.busy.of({**sizes, "described": described.busy})
+    tail = costs.tail.of({**sizes, "described": described.tail})
+    return replace(described, busy=max(1, busy), tail=max(0, tail))

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma calibrate`: costs of commands that are measured on a simulator or device.
+
+::
+
+    tiles.py      tiles_of_kind  which tiles are measured
+    measure.py    measure        their commands, by the backend's driver
+    fit.py        fitted         a formula of measured cycles
+    calibrate.py  calibrate      all of it
+    (machine/calibration.py: the file, and the machine that costs what was measured)
+"""
+
+from umakit.tools.calibration.calibrate import Calibrating, Outcome, calibrate, destination_of
+
+__all__ = ["Calibrating", "Outcome", "calibrate", "destination_of"]

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring tiles: networks of layers run by the backend's driver, whose commands are timed.
+
+The simulator's timeline says when each engine did what; the description of the machine says which
+commands there are and in which order. Both together are the cycles of each command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from umakit.backend.base import UMABackend
+from umakit.devices.run import CommandTimes, LayerProfile, run_library
+from umakit.errors import BuildError, UmakitError
+from umakit.files.staging import temporary_folder
+from umakit.library.export import Library
+from umakit.machine import Copy, Cost, Layer, Tiles, TileSizes, Tiling
+from umakit.machine.commands import commands_of
+from umakit.machine.description import Machine
+from umakit.machine.planner import TilePlanner
+from umakit.machine.tile_machine import Wrapped
+from umakit.pipeline import ExportOptions, compile_model
+from umakit.tools.calibration.tiles import Tile
+from umakit.tools.tuning.networks import network_of_layers
+
+LAYERS_PER_NETWORK = 40
+"""Number of layers that are compiled and run at a time."""
+
+NOTHING_RECORDED = "nothing is recorded"
+"""Why the commands of a layer cannot be told apart if the simulator reports none."""
+
+Sizes = TileSizes | Copy
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A command that was measured.
+
+    Attributes:
+        stream: name of its stream.
+        sizes: the sizes that its cycles depend on.
+        busy: cycles in which it occupied its engine.
+        tail: cycles after these until its effect was complete; None if that cannot be told, because
+            it had to wait for the end of the command before.
+    """
+
+    stream: str
+    sizes: Sizes
+    busy: int
+    tail: int | None
+
+
+@dataclass(frozen=True)
+class MeasuredTiles:
+    """A layer that was measured.
+
+    Attributes:
+        tiles: how it was cut.
+        clock_cycles: its cycles; None if the simulator has no clock.
+        commands: its commands; empty if they cannot be told apart, or there are several buffers.
+    """
+
+    tiles: Tiles
+    clock_cycles: int | None
+    commands: tuple[Timed, ...]
+
+
+@dataclass
+class Measurement:
+    """What was measured.
+
+    Attributes:
+        layers: measured layers.
+        refused: number of layers that the backend leaves to the CPU.
+        failures: layers that could not be compiled or run.
+        mismatches: why the commands of layers could not be told apart, with their number.
+    """
+
+    layers: list[MeasuredTiles] = field(default_factory=list)
+    refused: int = 0
+    failures: list[UmakitError] = field(default_factory=list)
+    mismatches: dict[str, int] = field(default_factory=dict)
+
+
+class _ByShape(Mapping[Layer, Tiling]):
+    """Tilings by layer, whatever arrangement of weights and scales the backend chooses."""
+
+    def __init__(self, tiles: Sequence[Tile]) -> None:
+        self._tilings = {_shape(tile.layer): tile.tiling for tile in tiles}
+
+    def __getitem__(self, layer: Layer) -> Tiling:
+        return self._tilings[_shape(layer)]
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self._tilings)
+
+    def __len__(self) -> int:
+        return len(self._tilings)
+
+
+def _shape(layer: Layer) -> Layer:
+    return replace(layer, scales=0, stored_channels=0)
+
+
+class _Numbered(Wrapped):
+    """A machine in which the cycles of a command are the number of its sizes, from 1."""
+
+    def __init__(self, planner: TilePlanner) -> None:
+        super().__init__(planner.machine)
+        self.sizes: list[Sizes] = []
+
+    def job(self, sizes: TileSizes) -> Cost:
+        return self._number(sizes)
+
+    def copy(self, copied: Copy) -> Cost:
+        return self._number(copied)
+
+    def _number(self, sizes: Sizes) -> Cost:
+        self.sizes.append(sizes)
+        return Cost(len(self.sizes), 0)
+
+
+def measure(
+    backend: UMABackend,
+    tiles: Sequence[Tile],
+    device: str,
+    found: Measurement,
+    tell: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Compile and run layers, and add what was measured.
+
+    Args:
+        backend: backend that cuts layers into tiles.
+        tiles: layers with the tilings that are used.
+        device: name of the device that runs the driver.
+        found: gets the result.
+        tell: told the number of layers that are done after each network.
+
+    Raises:
+        BuildError: a compiler or an emulator is missing.
+    """
+    for batch in _batches(tiles):
+        _measure_batch(backend, batch, device, found)
+        tell(len(batch))
+
+
+def _batches(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
+    """Yield tiles in groups of layers that differ in shape."""
+    left = list(tiles)
+    while left:
+        batch: dict[Layer, Tile] = {}
+        rest = []
+        for tile in left:
+            shape = _shape(tile.layer)
+            if shape in batch or len(batch) == LAYERS_PER_NETWORK:
+                rest.append(tile)
+            else:
+                batch[shape] = tile
+        yield list(batch.values())
+        left = rest
+
+
+def _measure_batch(
+    backend: UMABackend, batch: Sequence[Tile], device: str, found: Measurement
+) -> None:
+    try:
+        _run(backend, batch, device, found)
+    except BuildError:
+        raise
+    except UmakitError as error:
+        if len(batch) == 1:
+            found.failures.append(error)
+            return
+        half = len(batch) // 2
+        _measure_batch(backend, batch[:half], device, found)
+        _measure_batch(backend, batch[half:], device, found)
+
+
+def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measurement) -> None:
+    target, planner, tilings = backend.target_name, backend.tiling, _ByShape(batch)
+    assert planner is not None
+    options = ExportOptions(tilings={target: tilings}, overlap="never")
+    with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
+        module = network_of_layers([tile.layer for tile in batch])
+        library = compile_model(module, [backend], temporary / "tiles", options=options)
+        inputs = {
+            item["name"]: np.zeros(item["shape"], item["dtype"])
+            for item in library.metadata["umakit"]["inputs"]
+        }
+        ran = run_library(library.path, inputs, profile=True, record_commands=True, device=device)
+    for tiles, profile in _tiled_layers(backend, library, ran.layers):
+        _add(backend, tiles, profile, found)
+
+
+def _tiled_layers(
+    backend: UMABackend, library: Library, profiles: Sequence[LayerProfile]
+) -> Iterator[tuple[Tiles | None, LayerProfile]]:
+    program, planner, target = library.program, backend.tiling, backend.target_name
+    assert program is not None and planner is not None  # compiled, for a backend that tiles
+    for call, profile in zip(program.calls, profiles, strict=True):
+        composite = program.kernels[call.kernel].composite if call.kernel else None
+        if composite is None or call.target != target:
+            yield None, profile
+        else:
+            yield planner.tiles_of(composite, program.planned[target].tilings), profile
+
+
+def _add(
+    backend: UMABackend, tiles: Tiles | None, profile: LayerProfile, found: Measurement
+) -> None:
+    planner = backend.tiling
+    assert planner is not None
+    if tiles is None:
+        found.refused += 1
+        return
+    commands: tuple[Timed, ...] = ()
+    reason = ""
+    if tiles.tiling.buffers > 1:
+        pass  # one engine may run commands of several streams in another order than the driver's
+    elif profile.commands_left_out:
+        reason = "there are more commands than are recorded"
+    else:
+        try:
+            commands = tuple(_timed(tiles, planner, profile.commands))
+        except _Mismatch as error:
+            reason = str(error)
+    if reason:
+        found.mismatches[reason] = found.mismatches.get(reason, 0) + 1
+    found.layers.append(MeasuredTiles(tiles, profile.clock_cycles, commands))
+
+
+class _Mismatch(Exception):
+    """What was recorded is not what the description expects."""
+
+
+def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes]) -> Iterator[Timed]:
+    """Yield the commands of a layer with their times.
+
+    Raises:
+        _Mismatch: recorded and described commands differ.
+    """
+    if not recorded:
+        raise _Mismatch(NOTHING_RECORDED)
+    machine = _Numbered(planner)
+    described = commands_of(tiles, machine, planner.driver)
+    names = _names_by_stream(planner.machine.machine, recorded)
+    for name in dict.fromkeys(names[command.stream] for command in described):
+        expected = [command for command in described if names[command.stream] == name]
+        times = [each for each in recorded if each.stream == name]
+        if len(expected) != len(times):
+            raise _Mismatch(
+                f"{name} ran {len(times)} commands, the description of the machine expects "
+                f"{len(expected)}"
+            )
+        before = -1
+        for command, each in zip(expected, times, strict=True):
+            tail = each.completion - each.busy_end if each.completion > before else None
+            before = each.completion
+            sizes = machine.sizes[command.busy - 1]
+            yield Timed(command.stream, sizes, each.busy_end - each.start, tail)
+
+
+def _names_by_stream(machine: Machine, recorded: Sequence[CommandTimes]) -> dict[str, str]:
+    """Return by stream the name that the simulator's timeline gives to what serves it.
+
+    That is the name of the stream, or of its engine.
+    """
+    there = {each.stream for each in recorded}
+    names = {}
+    for engine in machine.engines:
+        for stream in engine.streams:
+            names[stream.name] = stream.name if stream.name in there else engine.name
+    if not there & set(names.values()):
+        raise _Mismatch(
+            f"the timeline of the simulator has the engines {', '.join(sorted(there))}, the "
+            f"description of the machine {', '.join(each.name for each in machine.engines)}"
+        )
+    return names

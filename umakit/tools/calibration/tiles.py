@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiles that are measured: layers of one kind and dataflow with a tiling each.
+
+Most layers are one tile, whose size is taken from a grid of each axis: units, one less and one
+more, and limits. Others are cut into a few tiles, so that copies have several rows and planes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from umakit.machine import Dataflow, Kind, Layer, TileMachine, Tiling
+from umakit.machine.space import axis_limit, invalid
+from umakit.machine.tiles import AXES, COLUMNS, INPUT_CHANNELS, OUTPUT_CHANNELS, ROWS
+
+GRID = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65)
+"""Sizes along an axis that are measured on every machine: about likely units."""
+
+IMAGE_GRID = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20)
+"""The same for rows and columns, whose product counts too."""
+
+BASE = {ROWS: 3, COLUMNS: 5, OUTPUT_CHANNELS: 16, INPUT_CHANNELS: 8}
+"""Sizes along the other axes while one axis is varied."""
+
+KERNELS = ((1, 1), (3, 3), (1, 1), (3, 3), (5, 5), (1, 3))
+"""Kernels, in turns."""
+
+POOL_KERNELS = ((2, 2), (3, 3), (2, 2), (4, 4), (3, 2))
+
+MOST_MACS = 4_000_000
+"""Largest number of multiply-accumulates of a measured layer: simulators are slow."""
+
+CUT_SHARE = 3
+"""One of so many layers is cut."""
+
+ATTEMPTS = 200
+"""Number of attempts for each tile: many sizes do not fit."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A layer and how it is cut."""
+
+    layer: Layer
+    tiling: Tiling
+
+
+def flows_of(machine: TileMachine, kind: Kind) -> tuple[Dataflow, ...]:
+    """Return the dataflows that are measured for a kind of layers; pools have none that counts."""
+    return (
+        machine.dataflows[:1] if kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else machine.dataflows
+    )
+
+
+def grid_of(machine: TileMachine, axis: str) -> list[int]:
+    """Return the sizes along an axis that are measured: about units and limits."""
+    marks = {machine.unit(axis), machine.limits.get(axis, 1)}
+    if axis in (OUTPUT_CHANNELS, INPUT_CHANNELS):
+        marks |= {machine.block_channels, machine.row_bytes_of("data")}
+    found = set(GRID if axis in (OUTPUT_CHANNELS, INPUT_CHANNELS) else IMAGE_GRID)
+    for mark in marks:
+        found |= {mark - 1, mark, mark + 1, 2 * mark, 2 * mark + 1}
+    return sorted(size for size in found if 0 < size <= 4096)
+
+
+def tiles_of_kind(
+    machine: TileMachine, kind: Kind, flow: Dataflow, count: int, *, channels_first: bool = False
+) -> list[Tile]:
+    """Return tiles of a kind of layers that fit the machine; the same ones every time.
+
+    Args:
+        machine: its description.
+        kind: kind of the layers.
+        flow: dataflow of their jobs.
+        count: maximum number of layers.
+        channels_first: whether images have the layout NCHW.
+    """
+    found: dict[Tile, None] = {}
+    for tile in _proposed(machine, kind, flow, count, channels_first):
+        if len(found) == count:
+            break
+        if tile.layer.macs <= MOST_MACS and not invalid(tile.layer, tile.tiling, machine):
+            found[tile] = None
+    return list(found)
+
+
+def _proposed(
+    machine: TileMachine, kind: Kind, flow: Dataflow, count: int, channels_first: bool
+) -> Iterator[Tile]:
+    chosen = random.Random(f"{kind.value} {flow.value} {channels_first}")
+    grids = {axis: grid_of(machine, axis) for axis in BASE}
+    base = {axis: _multiple(size, machine.unit(axis)) for axis, size in BASE.items()}
+    swept = [(axis, size) for axis, grid in grids.items() for size in grid]
+    chosen.shuffle(swept)
+    kernels = POOL_KERNELS if kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS
+    for number in range(count * ATTEMPTS):
+        sizes = {axis: chosen.choice(grid) for axis, grid in grids.items()}
+        if number % 4 == 1 and swept:
+            axis, size = swept.pop()
+            sizes = {**base, axis: size}
+        parts = dict.fromkeys(sizes, 1)
+        if number % CUT_SHARE == 0:
+            for axis in chosen.sample(sorted(sizes), 2):
+                sizes[axis] = _multiple(sizes[axis], machine.unit(axis))
+                parts[axis] = chosen.choice((2, 3))
+        rest = chosen.choice((0, 0, 1, 2))
+        kernel = kernels[number % len(kernels)]
+        yield _tile(machine, kind, flow, sizes, parts, kernel, rest, channels_first)
+
+
+def _multiple(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _tile(
+    machine: TileMachine,
+    kind: Kind,
+    flow: Dataflow,
+    sizes: dict[str, int],
+    parts: dict[str, int],
+    kernel: tuple[int, int],
+    rest: int,
+    channels_first: bool,
+) -> Tile:
+    """Return a layer of parts of these sizes, the last of which may be larger by `rest`."""
+    extents = {axis: sizes[axis] * parts[axis] for axis in sizes}
+    for axis in (ROWS, COLUMNS):
+        extents[axis] += rest if parts[axis] > 1 else 0
+    if kind is not Kind.CONVOLUTION:
+        extents[INPUT_CHANNELS] = extents[OUTPUT_CHANNELS]
+    is_pool = kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL)
+    outputs = extents[OUTPUT_CHANNELS]
+    block = machine.block_channels if kind is Kind.CONVOLUTION else 1
+    layer = Layer(
+        kind,
+        images=1,
+        input_size=(extents[ROWS] + kernel[0] - 1, extents[COLUMNS] + kernel[1] - 1),
+        output_size=(extents[ROWS], extents[COLUMNS]),
+        input_channels=extents[INPUT_CHANNELS],
+        output_channels=outputs,
+        kernel=kernel,
+        channels_first=channels_first,
+        scales=0 if is_pool else outputs,
+        stored_channels=_multiple(outputs, block),
+    )
+    inputs = sizes[INPUT_CHANNELS] if kind is Kind.CONVOLUTION else extents[INPUT_CHANNELS]
+    tiling = Tiling(
+        flow,
+        min(sizes[ROWS], axis_limit(layer, machine, ROWS)),
+        min(sizes[COLUMNS], axis_limit(layer, machine, COLUMNS)),
+        min(sizes[OUTPUT_CHANNELS], axis_limit(layer, machine, OUTPUT_CHANNELS)),
+        min(inputs, axis_limit(layer, machine, INPUT_CHANNELS)),
+        AXES,
+        buffers=1,
+    )
+    return Tile(layer, tiling)
