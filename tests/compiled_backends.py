@@ -80,10 +80,15 @@ def write_backend(folder: Path, sources: Sequence[str]) -> Path:
     return folder
 
 
-def compile_object(folder: Path, source: str, compiler: Sequence[str] = ("cc",)) -> Path:
+def compile_object(
+    folder: Path,
+    source: str,
+    compiler: Sequence[str] = ("cc",),
+    flags: Sequence[str] = ("-O1", "-fPIC"),
+) -> Path:
     """Compile a file of `c`, next to it."""
     path = folder / "c" / Path(source).with_suffix(".o")
-    command = [*compiler, "-O1", "-fPIC", "-c", str(folder / "c" / source), "-o", str(path)]
+    command = [*compiler, *flags, "-c", str(folder / "c" / source), "-o", str(path)]
     subprocess.run(command, check=True, capture_output=True)
     return path
 

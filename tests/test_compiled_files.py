@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from umakit.cli.main import run_command
 
 from umakit import compile_model, find_backend, run_library
 from umakit.devices import HOST
+from umakit.devices.build import compile_c, library_sources
 from umakit.errors import BuildError, LibraryError, UmakitError
 from umakit.files.compiled_files import is_compiled, is_shared, members, read_compiled
 from umakit.library.packages.convert import package_library
@@ -176,6 +178,23 @@ def test_c_plus_plus_in_them_is_linked(tmp_path: Path) -> None:
     (line,) = re.findall(r"^    (cc .*runtime.*)#", (library / "README.md").read_text(), re.M)
     subprocess.run(line, shell=True, cwd=library, check=True)
     check_program(library / "a.out", tmp_path)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors may take it")
+def test_code_that_no_shared_library_can_have_is_named(tmp_path: Path) -> None:
+    backend = write_backend(tmp_path / "clip_npu", ["c/driver.c", "part.a"])
+    (backend / "c" / "part.c").write_text(
+        '#include "part.h"\nfloat clip_npu_least = 0.0f;\n'
+        "float clip_npu_part(float value)\n{\n"
+        "    return value > clip_npu_least ? value : clip_npu_least;\n}\n"
+    )
+    part = compile_object(backend, "part.c", ["cc", "-fno-pic"], ["-O1"])
+    archive(backend / "part.a", part)
+    library = exported(tmp_path, backend)
+    check_run(library)
+    with pytest.raises(BuildError, match="recompile with -fPIC") as caught:
+        compile_c(library_sources(library), tmp_path / "shared.so", ["-shared", "-fPIC"])
+    assert "compile the objects and libraries of the driver" in caught.value.fix
 
 
 # --- other processors ---------------------------------------------------------------------------

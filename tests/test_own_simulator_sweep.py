@@ -219,6 +219,20 @@ def test_reports_and_differences(
     check_report(place, words.split(), capsys)
 
 
+@pytest.mark.skipif(
+    not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
+    reason="there is no emulator",
+)
+def test_emulators_count_the_same(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", place / "library", "-i", place / "in.npz", "--profile", "--json"]
+    counted = []
+    for device in ("host", "qemu-cortex-m3"):
+        code, out, err = said(capsys, [*command, "--device", device])
+        assert code == 0, err
+        counted.append([[layer[figure] for figure in SHOWN] for layer in json.loads(out)["layers"]])
+    assert counted[0] == counted[1] and counted[0][0] == [SIZE] * 4 + [4 * SIZE, 8 * SIZE]
+
+
 @pytest.mark.soak
 def test_sweep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(int(os.environ.get("SOAK_SEED", "1")))

@@ -37,7 +37,9 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 KEPT_PROGRAMS = 4
 """Number of builds per library that are kept; older ones are deleted."""
 
-DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+DIAGNOSTIC = re.compile(
+    r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
+)
 """Form of the lines with which compilers and linkers report an error."""
 
 MISSING_HEADER = re.compile(r"\.h: No such file|\.h' file not found")
@@ -171,6 +173,8 @@ def _missing(device: Device, messages: str) -> str:
         return "if it is a driver's, name it in _register_driver of the backend, and compile again"
     if device.packages and MISSING_PACKAGE.search(messages):
         return f"on Debian: apt-get install {' '.join(device.packages)}"
+    if "recompile with -fPIC" in messages:
+        return "compile the objects and libraries of the driver and the simulator with -fPIC"
     if missing_table(messages):
         return missing_table(messages)
     if UNDEFINED_IN_DRIVER.search(messages):
