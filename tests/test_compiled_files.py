@@ -92,6 +92,8 @@ def test_they_are_linked_by_every_build_of_the_host(kind: str, tmp_path: Path) -
         text=True, check=True,
     ).stdout  # fmt: skip
     names = json.loads((library / "metadata.json").read_text())["umakit"]["sources"]["compiled"]
+    (layer,) = run_library(library, {"x": X}, profile=True).layers
+    assert layer.clock_cycles is None and layer.cycles is None  # there is no simulator
     assert all(f"codegen/host/lib/{name}: OK" in sums for name in names["clip_npu"])
     # The line of the README.
     text = (library / "README.md").read_text()

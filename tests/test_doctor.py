@@ -245,7 +245,7 @@ def test_sweep_of_mutations(tmp_path: Path) -> None:
     assert not missed, "\n".join(missed)
 
 
-@pytest.mark.parametrize("name", [STRAWBERRY, CHOCOLATE])
+@pytest.mark.parametrize("name", [pytest.param(STRAWBERRY, marks=pytest.mark.soak), CHOCOLATE])
 def test_healthy_backends_are_healthy(name: str, tmp_path: Path) -> None:
     place = copied(name, tmp_path)
     before = contents(place)
@@ -398,6 +398,16 @@ def test_programs_are_started(
     check = started(tmp_path, changes)
     assert check.status is status and re.search(shown, check.message), shown_check(check)
     assert bool(check.mend) == (status is Status.ERROR)
+
+
+def test_a_program_is_started_whatever_the_driver_lacks(tmp_path: Path) -> None:
+    place = tmp_path / "relu_npu"
+    shutil.copytree(PROGRAMS / "relu_npu", place)
+    text = (place / "relu_npu.c").read_text(encoding="utf-8")
+    (place / "relu_npu.c").write_text(text.replace("int32_t relu_npu_relu(", "int32_t other("))
+    faults = errors(examine_backend(str(place), HOST))  # its module is not next to model.py
+    assert [fault.name for fault in faults] == ["link", "simulator"]
+    assert "No module named 'simulator_program'" in faults[1].message
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,12 @@ def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -
         checks += calls.declared()
         tell("linking the driver")
         checks += calls.linked()
-        if not any_error(checks):
+        section = backend.configuration.simulator
+        is_program = section is not None and bool(section.program)
+        # A program has nothing to do with what is wrong with the driver.
+        if device is HOST and (is_program or not any_error(checks)):
             tell("starting the simulator")
-            checks += start_checks(staged) if device is HOST else []
+            checks += start_checks(staged)
         if any_error(checks):
             return [*checks, skipped(FIRST, "was not tried: see the errors above")]
         return [*checks, _first_network(backend, device, probes, folder / "library", tell)]
