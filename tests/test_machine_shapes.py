@@ -41,6 +41,7 @@ class Shape:
         depths: commands that the array and each DMA engine hold.
         widths, tails: of each DMA engine.
         accesses: of a load of weights.
+        ends: cycles that the first and the last job of a tile take longer.
         queues: entries, and what happens without a free one: of the array and of all copies.
     """
 
@@ -54,6 +55,7 @@ class Shape:
     widths: tuple[int, int] = (4, 8)
     tails: tuple[int, int] = (9, 20)
     accesses: int = 5
+    ends: tuple[int, int] = (0, 0)
     queues: tuple[tuple[int, str], tuple[int, str]] = ((4, "interrupt"), (6, "stall"))
 
     @property
@@ -65,6 +67,7 @@ class Shape:
             copies = [[*copies[0], *second]]
         memories = [["data", "addend", "result"], second] if self.own_memory else [[]]
         sums = {"memory": "sum_bytes = 8192", "result": "sums_in_result = true", "": ""}[self.sums]
+        ends = "+ {} * first + {} * last".format(*self.ends) if any(self.ends) else ""
         windows = f'footprints.data = "m * ceil_div(k, {ROW}) * {ROW}"' if self.windows else ""
         return (
             f"""
@@ -96,7 +99,7 @@ class Shape:
         [[machine.engine]]
         name = "array"
         does = ["convolution"]
-        busy = "m * ceil_div(n, {LANES}) * ceil_div(k, {LANES})"
+        busy = "m * ceil_div(n, {LANES}) * ceil_div(k, {LANES}) {ends}"
         tail = 7
         depth = {self.depths[0]}
         """
@@ -314,6 +317,7 @@ def events_of(shape: Shape, layer: Layer, cut: Tiling) -> list[Event]:
         reads |= slot("result") if keeps and not is_first else frozenset()
         writes = slot("result") if keeps or is_last else frozenset()
         busy = rows * columns * -(-outputs // LANES) * -(-kernel * kernel * inputs // LANES)
+        busy += shape.ends[0] * is_first + shape.ends[1] * is_last
         events.append(Event("array", "job", busy, 7, reads, writes, 6))
         if is_last:
             copy("result", slot("result"), rows * columns * outputs)
@@ -384,7 +388,7 @@ SHAPES: st.SearchStrategy[Any] = st.builds(
     Shape, st.integers(1, 2), st.booleans(), st.sampled_from(["", "result", "memory"]),
     st.booleans(), st.booleans(), st.booleans(), st.tuples(*[st.integers(1, 3)] * 3),
     st.tuples(*[st.integers(1, 16)] * 2), st.tuples(*[st.integers(0, 60)] * 2),
-    st.integers(1, 30), QUEUES,
+    st.integers(1, 30), st.tuples(*[st.sampled_from([0, 9, 40])] * 2), QUEUES,
 )  # fmt: skip
 
 

@@ -156,7 +156,8 @@ class _Commands:
 
     def _cost_of(self, job: Job) -> Cost:
         channels = (job.output_channels, job.input_channels)
-        key = (*job.output_size, *channels)
+        ends = (not job.continues, not job.keeps) if self._machine.jobs_by_step else ()
+        key = (*job.output_size, *channels, *ends)
         if key not in self._jobs:
             layer, dataflow = self._tiles.layer, self._tiles.tiling.dataflow
             self._jobs[key] = self._machine.job(TileSizes(layer, dataflow, *key))

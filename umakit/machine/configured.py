@@ -21,6 +21,7 @@ from umakit.machine.machine_config import (
     FOOTPRINT_NAMES,
     JOB_NAMES,
     JOBS,
+    STEP_NAMES,
     EngineSection,
 )
 from umakit.machine.tile_machine import TileMachine
@@ -77,6 +78,12 @@ class ConfiguredMachine(TileMachine):
         self._costs: dict[str, _Costs] = {
             name: self._cost_of(engine, name) for engine in section.engine for name in engine.does
         }
+        self.jobs_by_step = any(
+            {*STEP_NAMES} & formula.names
+            for name, costs in self._costs.items()
+            for formula in (costs.busy, costs.tail, costs.accesses)
+            if name in JOBS and formula is not None
+        )
         self._footprints = {
             str(name): section.formula(f"footprints.{name}", text, FOOTPRINT_NAMES)
             for name, text in section.footprints.items()
@@ -126,7 +133,8 @@ class ConfiguredMachine(TileMachine):
 
     def job(self, sizes: TileSizes) -> Cost:
         """Return the cycles of a job."""
-        return self._cost(self._costs[sizes.layer.kind.value], _job_values(sizes))
+        values = {**_size_values(sizes), "first": int(sizes.first), "last": int(sizes.last)}
+        return self._cost(self._costs[sizes.layer.kind.value], values)
 
     def copy(self, copied: Copy) -> Cost:
         """Return the cycles of a copy."""
@@ -193,7 +201,7 @@ class ConfiguredMachine(TileMachine):
 
     def _bytes(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
         height, width = covered
-        values = {**_job_values(sizes), "input_rows": height, "input_columns": width}
+        values = {**_size_values(sizes), "input_rows": height, "input_columns": width}
         least = 0 if tensor == "sums" else 1
         return self._value(f"machine.footprints.{tensor}", self._footprints[tensor], values, least)
 
@@ -222,7 +230,7 @@ def _tile_alignment(memory: MemorySection) -> int:
     return lcm((memory.size or 0) // memory.banks, memory.alignment)
 
 
-def _job_values(sizes: TileSizes) -> dict[str, int]:
+def _size_values(sizes: TileSizes) -> dict[str, int]:
     layer, product = sizes.layer, sizes.product
     return {
         "m": product.m,

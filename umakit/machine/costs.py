@@ -45,6 +45,8 @@ class TileSizes:
         rows, columns: height and width of the result.
         output_channels: channels of the result.
         input_channels: channels of the data.
+        first, last: whether the job is the first or the last of those that compute a tile, each
+            from a part of the input channels. Only machines with `jobs_by_step` are told.
     """
 
     layer: Layer
@@ -53,6 +55,8 @@ class TileSizes:
     columns: int
     output_channels: int
     input_channels: int
+    first: bool = True
+    last: bool = True
 
     @property
     def positions(self) -> int:

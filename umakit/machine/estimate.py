@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 from umakit.machine.commands import DriverCosts
 from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
@@ -31,6 +32,8 @@ from umakit.machine.tiles import (
     Tiles,
     Tiling,
 )
+
+_Ends = tuple[()] | tuple[bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Estimates:
         self.layer = self._layer = layer
         self._hardware = hardware
         self._driver = driver
-        self._costs: dict[tuple[Dataflow, int, int, int, int], Cost] = {}
+        self._costs: dict[tuple[Dataflow | int, ...], Cost] = {}
         self._moves: dict[tuple[str | int, ...], _Moves] = {}
         self._extents = {axis: axis_extent(layer, axis) for axis in SIZED}
         self._engines = {name: hardware.engine_of(name).name for name in TENSORS}
@@ -235,32 +238,34 @@ class Estimates:
         result = self._tiles_of(tiling, "result")
         return result.last + result.tail + self._driver.finish
 
-    def _parts(self, tiling: Tiling) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield rows, columns, output channels, input channels and count of each job size."""
+    def _parts(self, tiling: Tiling) -> Iterator[tuple[tuple[int, int, int, int], _Ends, int]]:
+        """Yield rows, columns, output and input channels of each job size, whether such jobs begin
+        and finish sums if that matters, and their number."""
         layer, sizes = self._layer, sizes_of(tiling)
-        kinds = []
+        kinds: list[list[tuple[Any, ...]]] = []
         for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):
             extent, size = self._extents[axis], min(sizes[axis], self._extents[axis])
             if axis == INPUT_CHANNELS and layer.per_channel:
                 kinds.append([(0, 1)])  # those of the output channels
+                continue
+            if axis == INPUT_CHANNELS and self._hardware.jobs_by_step:
+                kinds.append(_steps(extent, size))
                 continue
             full, rest = divmod(extent, size)
             kinds.append([(size, full), (rest, 1)] if rest else [(size, full)])
         for rows, columns, outputs, inputs in product(*kinds):
             times = rows[1] * columns[1] * outputs[1] * inputs[1]
             size = outputs[0] // layer.multiplier if layer.per_channel else inputs[0]
-            yield rows[0], columns[0], outputs[0], size, times
+            yield (rows[0], columns[0], outputs[0], size), inputs[2:], times
 
     def _jobs(self, tiling: Tiling) -> _Jobs:
         busy = count = tails = issue = 0
         tail = least = NEVER
-        for rows, columns, outputs, inputs, times in self._parts(tiling):
-            key = (tiling.dataflow, rows, columns, outputs, inputs)
+        for sizes, ends, times in self._parts(tiling):
+            key = (tiling.dataflow, *sizes, *ends)
             cost = self._costs.get(key)
             if cost is None:
-                cost = self._hardware.job(
-                    TileSizes(self._layer, tiling.dataflow, rows, columns, outputs, inputs)
-                )
+                cost = self._hardware.job(TileSizes(self._layer, tiling.dataflow, *sizes, *ends))
                 self._costs[key] = cost
             busy += times * cost.busy
             count += times
@@ -315,6 +320,16 @@ class Estimates:
         busy, tails = sum(cost.busy for cost in costs), sum(cost.tail for cost in costs)
         accesses = [self._accesses_of(cost) for cost in costs]
         return _Moves(busy, len(sizes), 0, 0, 0, tails, sum(accesses), min(accesses))
+
+
+def _steps(extent: int, size: int) -> list[tuple[int, int, bool, bool]]:
+    """Return size and number of the steps over input channels that begin sums, of those between,
+    and of those that finish them; one step does both."""
+    count, last = -(-extent // size), (extent - 1) % size + 1
+    if count == 1:
+        return [(extent, 1, True, True)]
+    between = [(size, count - 2, False, False)] if count > 2 else []
+    return [(size, 1, True, False), *between, (last, 1, False, True)]
 
 
 def _repeats(tiles: Tiles, name: str) -> int:

@@ -31,20 +31,27 @@ Axis = Literal["rows", "columns", "output_channels", "input_channels"]
 JOBS: tuple[JobKind, ...] = ("convolution", "depthwise", "max_pool", "average_pool")
 COPIES: tuple[Tensor, ...] = ("data", "weights", "parameters", "addend", "result")
 
-JOB_NAMES = (
+SIZE_NAMES = (
     "m", "n", "k", "rows", "columns", "channels", "input_channels", "kernel_rows",
     "kernel_columns", "stride_rows", "stride_columns",
 )  # fmt: skip
-"""Names in the cost of a job: the product's m positions, n output channels and k products for each
-result; the result's rows, columns and channels; the data's channels; kernel and strides."""
+"""The product's m positions, n output channels and k products for each result; the result's rows,
+columns and channels; the data's channels; kernel and strides."""
+
+STEP_NAMES = ("first", "last")
+"""1 for the first or the last job of those that compute a tile, each from a part of the input
+channels; else 0."""
+
+JOB_NAMES = (*SIZE_NAMES, *STEP_NAMES)
+"""Names in the cost of a job."""
 
 COPY_NAMES = ("planes", "rows", "row_bytes", "bytes")
 """Names in the cost of a copy: planes of rows of contiguous bytes, and all of these bytes."""
 
-FOOTPRINT_NAMES = (*JOB_NAMES, "input_rows", "input_columns")
-"""Names in the bytes of a tile: those of a job, and the size of the data that windows cover."""
+FOOTPRINT_NAMES = (*SIZE_NAMES, "input_rows", "input_columns")
+"""Names in the bytes of a tile: its sizes, and that of the data that windows cover."""
 
-RESERVED = frozenset((*FOOTPRINT_NAMES, *COPY_NAMES, *FUNCTIONS))
+RESERVED = frozenset((*FOOTPRINT_NAMES, *STEP_NAMES, *COPY_NAMES, *FUNCTIONS))
 
 
 def _check_amount(amount: int | str) -> int | str:

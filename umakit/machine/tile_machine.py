@@ -32,6 +32,7 @@ PLAIN = (
     "dataflows",
     "sum_bytes",
     "sums_in_result",
+    "jobs_by_step",
     "alignment",
     "macs_per_cycle",
     "bytes_per_cycle",
@@ -123,6 +124,8 @@ class TileMachine(Placement, ABC):
         sum_bytes: size of the memory of sums that one job keeps for the next, which is none of the
             machine's memories; 0 for none, so that input channels are not cut.
         sums_in_result: whether such sums are kept in the tile of the result instead.
+        jobs_by_step: whether the cost of a job depends on `TileSizes.first` and `last`, because
+            sums are begun or finished there.
         alignment: required alignment of the addresses of copies on the bus, in bytes.
         macs_per_cycle: largest number of multiply-accumulates in a cycle, for the bound; a
             subclass has to set it.
@@ -138,6 +141,7 @@ class TileMachine(Placement, ABC):
     dataflows: tuple[Dataflow, ...] = (Dataflow.OUTPUT_STATIONARY,)
     sum_bytes: int = 0
     sums_in_result: bool = False
+    jobs_by_step: bool = False
     alignment: int = 1
     macs_per_cycle: int = 0
     bytes_per_cycle: int = 0
@@ -252,6 +256,18 @@ class Wrapped(TileMachine):
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of sums of a tile."""
         return self.other.sums(sizes, steps)
+
+    def memory_of(self, tensor: str) -> str:
+        """Return the name of the memory of a tensor's tiles."""
+        return self.other.memory_of(tensor)
+
+    def stream_of(self, tensor: str) -> str:
+        """Return the name of the stream of a tensor's copies."""
+        return self.other.stream_of(tensor)
+
+    def stream_of_jobs(self, layer: Layer) -> str:
+        """Return the name of the stream of a layer's jobs."""
+        return self.other.stream_of_jobs(layer)
 
     def figures(self) -> dict[str, Figure]:
         """Return what identifies the other machine."""
