@@ -67,7 +67,7 @@ tail = "latency1"
 def written(folder: Path, changes: Mapping[str, str]) -> Path:
     """A copy of the backend's folder with another text of `accel.toml`, and no other change."""
     copy = folder / "lane_npu"
-    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "calibration.json"))
     text = (copy / "accel.toml").read_text(encoding="utf-8")
     for old, new in changes.items():
         assert old in text
@@ -231,3 +231,44 @@ def test_commands_of_its_page(tmp_path: Path, pytestconfig: pytest.Config) -> No
         update=pytestconfig.getoption("--update-golden"),
     )
     assert count == 8
+
+
+BUSY = """busy = \"\"\"step + ceil_div(n, lanes) * kernel_rows * kernel_columns * \
+ceil_div(input_channels, step)
+    * max(m, step)\"\"\"
+"""
+ROUGH = {
+    BUSY: 'busy = "ceil_div(m * n * k, lanes * step)"\n',
+    "1 + ceil_div(n, lanes) * k * m": "ceil_div(m * n * k, lanes * step)",
+    'tail = "pipeline"': "tail = 0",
+    'tail = "latency0"': "tail = 0",
+    "planes * rows * ceil_div(row_bytes, width0)": "ceil_div(bytes, width0)",
+}
+"""What a team knows of the costs on the first day."""
+
+
+@pytest.mark.skipif(not SOAK, reason="measures hundreds of tiles: make soak")
+@pytest.mark.parametrize("changes", [{}, SMALL], ids=["large", "small"])
+def test_whole_networks_are_predicted_within_2_percent_after_calibration(
+    changes: Mapping[str, str], tmp_path: Path
+) -> None:
+    folder = written(tmp_path, {**ROUGH, **changes})
+    printed = run("uma calibrate lane_npu", tmp_path)
+    backend = load_backend_folder(folder)
+    for network in NETWORKS:
+        path = trained_model(f"{network}.tflite")
+        library = umakit.compile_model(path, [backend], tmp_path / network)
+        (view,) = library.metadata["umakit"]["inputs"]
+        values = {view["name"]: np.zeros(view["shape"], np.int8)}
+        ran = umakit.run_library(library.path, values, profile=True)
+        assert check_predictions(library, ran, backend, rel=0.02) == TILED, printed
+
+
+@pytest.mark.skipif(not SOAK, reason="measures hundreds of tiles: make soak")
+def test_calibration_of_its_page(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER.parent, tmp_path / "examples")
+    printed = run("uma calibrate examples/lane_npu", tmp_path)
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert "$ uma calibrate examples/lane_npu\n" in page
+    for line in printed.splitlines():
+        assert f"    {line}\n" in page or not line or line.startswith("Wrote ")
