@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from umakit.tools.doctor import (
     Diagnosis,
     Status,
     environment,
+    examination,
     examine_backend,
     examine_machine,
 )
@@ -191,6 +193,19 @@ SHORT = {
     "an include does not exist", "the source calls what is not there", "a pass is a function",
 }  # fmt: skip
 """Labels of mutations that are tried in each run of the tests."""
+
+
+CHECKED = {
+    name: functools.cache(getattr(environment, name)) for name in ("device_check", "cxx_check")
+}
+
+
+@pytest.fixture(autouse=True)
+def compilers_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilers are tried by the first diagnosis; all others take its results."""
+    for name, check in CHECKED.items():
+        if request.node.name != "test_the_machine":
+            monkeypatch.setattr(examination, name, check)
 
 
 def copied(name: str, folder: Path) -> Path:
