@@ -227,7 +227,8 @@ class AcceleratorConfig(_Section):
     @model_validator(mode="after")
     def _simulated(self) -> Self:
         is_own = self.device.simulator == "own"
-        if not self.has_array and not is_own and self.machine is None:
+        is_simulated = self.device.simulator in sim.KINDS
+        if not self.has_array and (is_simulated or (self.machine is None and not is_own)):
             raise ValueError("array: Field required")
         if is_own and self.simulator is None:
             raise ValueError('simulator = "own" needs a section [simulator] with its sources')

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     ValidationInfo,
     model_validator,
@@ -26,6 +26,15 @@ NAME = r"^[a-z][a-z0-9_]*$"
 
 Tensor = Literal["data", "weights", "parameters", "addend", "result"]
 JobKind = Literal["convolution", "depthwise", "max_pool", "average_pool"]
+Doing = Literal[
+    "data", "weights", "parameters", "addend", "result",
+    "convolution", "depthwise", "max_pool", "average_pool",
+]  # fmt: skip
+"""What an engine may do: copy tiles of a tensor, or compute layers of a kind."""
+
+Placed = Literal["data", "weights", "parameters", "addend", "result", "sums"]
+"""What takes bytes of a memory."""
+
 Axis = Literal["rows", "columns", "output_channels", "input_channels"]
 
 JOBS: tuple[JobKind, ...] = ("convolution", "depthwise", "max_pool", "average_pool")
@@ -54,13 +63,17 @@ FOOTPRINT_NAMES = (*SIZE_NAMES, "input_rows", "input_columns")
 RESERVED = frozenset((*FOOTPRINT_NAMES, *STEP_NAMES, *COPY_NAMES, *FUNCTIONS))
 
 
-def _check_amount(amount: int | str) -> int | str:
-    if isinstance(amount, int) and not 0 <= amount <= 2**48:
+def _check_amount(amount: Any) -> int | str:
+    if isinstance(amount, str):
+        return amount
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise ValueError(f"{amount!r} is neither an integer nor a formula in quotes")
+    if not 0 <= amount <= 2**48:
         raise ValueError(f"{amount} is not 0 to 2**48")
     return amount
 
 
-Amount = Annotated[int | str, AfterValidator(_check_amount)]
+Amount = Annotated[int | str, PlainValidator(_check_amount)]
 """A number, or a formula of the machine's figures."""
 
 
@@ -101,11 +114,11 @@ class EngineSection(_Section):
     """
 
     name: str = Field(pattern=NAME)
-    does: list[Tensor | JobKind] = Field(min_length=1)
+    does: list[Doing] = Field(min_length=1)
     busy: Amount | None = None
     tail: Amount = 0
     accesses: Amount | None = None
-    costs: dict[Tensor | JobKind, CostSection] = Field(default={})
+    costs: dict[Doing, CostSection] = Field(default={})
     queue: str | None = None
     depth: Amount = 1
     in_order: bool = False
@@ -185,7 +198,7 @@ class MachineSection(_Section):
     block_channels: Amount = 1
     sum_bytes: Amount = 0
     sums_in_result: bool = False
-    footprints: dict[Tensor | Literal["sums"], Amount] = Field(default={})
+    footprints: dict[Placed, Amount] = Field(default={})
     engine: list[EngineSection] = Field(min_length=1)
     queue: list[QueueSection] = Field(default=[])
     driver: DriverSection = DriverSection()
