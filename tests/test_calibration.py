@@ -97,7 +97,7 @@ def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_pa
     network = QuantizedNetwork(18, 15, 24).conv2d(24).residual().conv2d(24, depthwise=True)
     model = network.conv2d(70, 1).model("held_out")
     page = make_page(model.module, [load_backend_folder(calibrated[0])], inputs=model.inputs)
-    assert [layer.kind for layer in page.tiled][0] == "convolution with a sum"
+    assert next(layer.kind for layer in page.tiled) == "convolution with a sum"
     assert len(page.tiled) == 3
     for layer in page.tiled:
         assert layer.tiled is not None and layer.difference == 0

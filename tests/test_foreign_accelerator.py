@@ -28,13 +28,14 @@ from tflite_networks import tflite_micro, trained_model
 import sim
 import umakit
 from umakit.backend import UMABackend, load_backend_folder
-from umakit.devices import build
+from umakit.devices import build, simulators
 from umakit.machine import Layer, Tiling, misfit, tiles_on
 from umakit.machine.space import axis_unit
 from umakit.machine.tiles import AXES
 from umakit.partition.partitioner import partition
 from umakit.testing import QuantizedNetwork
 
+SANITIZERS = [flag for flag in SANITIZED if "sanitize" in flag]
 FOLDER = Path(__file__).parents[1] / "examples" / "lane_npu"
 
 SMALL = {
@@ -101,8 +102,15 @@ def test_layers_of_all_kinds(name: str, request: pytest.FixtureRequest, tmp_path
     network.conv2d(37, (3, 5), (2, 1)).conv2d(74, 3, depthwise=True, per_channel=False)
     network.conv2d(17, 1).conv2d(17, 3, dilation=2, per_channel=False).residual()
     network.conv2d(1, (2, 3), padding="valid").dense(33, per_channel=True)
-    # Once as fast as it is, once with any undefined behaviour ending the program.
-    with mock.patch.object(build, "FLAGS", build.FLAGS if name == "large" else SANITIZED):
+    if name == "large":
+        check_exactly(network, request.getfixturevalue(name), tmp_path)
+        return
+    # Any undefined behaviour and any access outside of an array end the program.
+    flags = (*simulators.FLAGS, *SANITIZERS)
+    with (
+        mock.patch.object(build, "FLAGS", SANITIZED),
+        mock.patch.object(simulators, "FLAGS", flags),
+    ):
         check_exactly(network, request.getfixturevalue(name), tmp_path)
 
 
@@ -272,3 +280,12 @@ def test_calibration_of_its_page(tmp_path: Path) -> None:
     assert "$ uma calibrate examples/lane_npu\n" in page
     for line in printed.splitlines():
         assert f"    {line}\n" in page or not line or line.startswith("Wrote ")
+
+
+@pytest.mark.skipif(not SOAK, reason="measures tilings: make soak")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_whole_networks_are_tuned(network: str, tmp_path: Path) -> None:
+    written(tmp_path, {})
+    given = f"{trained_model(network + '.tflite')} --backend lane_npu --records records.json"
+    assert "The best are measured in the simulator" in run(f"uma tune {given}", tmp_path)
+    assert f"tuned tilings for {TILED} of {TILED}" in run(f"uma compile {given} -o it", tmp_path)
