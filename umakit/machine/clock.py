@@ -144,9 +144,11 @@ class _Running:
     ) -> None:
         self._busy = [command.busy for command in commands]
         self._tail = [command.tail for command in commands]
-        self._schedule, self._queue, self._depth = schedule, queue, engine.depth
+        # It never holds more than there are.
+        self._schedule, self._queue = schedule, queue
+        self._depth = min(engine.depth, len(commands) + 1)
         self._order = schedule.orders[engine.name]
-        self._ends = [0] * engine.depth
+        self._ends = [0] * self._depth
         self.free = 0
 
     def take(self, index: int, start: int) -> None:

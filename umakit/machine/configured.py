@@ -211,10 +211,9 @@ class ConfiguredMachine(TileMachine):
         except FormulaError as error:
             raise self._refusal(f"{key}: {error}") from None
         if found < least:
-            used = ", ".join(
-                f"{name} = {values[name]}" for name in sorted(formula.names) if name in values
-            )
-            raise self._refusal(f"{key}: {formula.text!r} is {found} for {used}, less than {least}")
+            used = [f"{name} = {values[name]}" for name in sorted(formula.names) if name in values]
+            sizes = f" for {', '.join(used)}" if used else ""
+            raise self._refusal(f"{key}: {formula.text!r} is {found}{sizes}, less than {least}")
         return found
 
     def _refusal(self, message: str) -> AcceleratorConfigError:
