@@ -19,7 +19,7 @@ from umakit.cli.options import (
     find_backends,
     parse_shapes,
 )
-from umakit.cli.tables import NOT_MEASURED, Table, new_table, offload_summary
+from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
 
 from umakit.files.outputs import PAGE, check_file, check_parent
 
@@ -106,6 +106,11 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
+    if page.includes:
+        say_wrapped(f"total of cycles: {page.includes}")
+    for each in page.accelerators:
+        if each.calibrated:
+            say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
     say_wrapped(offload_summary(page.offload))
     say(f"Wrote {destination}")
 
@@ -133,11 +138,11 @@ def layer_table(page: Page) -> Table:
     table.add_section()
     for total in page.totals:
         table.add_row(
-            total.name,
+            total.label,
             *_counts(total.macs),
-            NOT_MEASURED if total.clock_cycles is None else f"{total.clock_cycles:,}",
-            *_counts(total.predicted_cycles),
-            _percent(total.difference),
+            known_count(total.cycles.clock_cycles),
+            known_count(total.predicted_cycles),
+            known_percent(total.difference),
             *_counts(total.bound),
             _ratio(total.ratio),
             style="bold",
@@ -147,25 +152,23 @@ def layer_table(page: Page) -> Table:
 
 def _tiled_cells(layer: LayerFigures) -> list[str]:
     tiled = layer.tiled
+    if layer.on_cpu:
+        return ["", "", "", "", "CPU"]
     if tiled is None:
-        return ["", "", "", "", "CPU" if layer.on_cpu else ""]
+        return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
     held = tiled.spent.bottleneck if tiled.spent and layer.explanation else ""
     predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    return [predicted, _percent(layer.difference), bound, _ratio(layer.ratio), held]
+    return [predicted, known_percent(layer.difference), bound, _ratio(layer.ratio), held]
 
 
 def _measured(layer: LayerFigures) -> str:
     if layer.on_cpu:
         return ""
-    return NOT_MEASURED if layer.clock_cycles is None else f"{layer.clock_cycles:,}"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f} %"
+    return known_count(layer.clock_cycles)
 
 
 def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return UNKNOWN if value is None else f"{value:.3f}"
 
 
 def _counts(*values: int) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import DeviceOption, ForceOption, JsonOption
 
 from umakit.devices import find_device
+from umakit.devices.totals import CycleTotals
 from umakit.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,9 +100,20 @@ def run(
     if outputs is not None:
         say(f"Wrote {outputs}")
     if profile:
-        console().print(tables.profile_table(result.layers))
+        _print_profile(result.layers)
     if print_time:
         console().print(tables.time_table(result.times))
+
+
+def _print_profile(layers: Sequence[LayerProfile]) -> None:
+    console().print(tables.profile_table(layers))
+    includes = tables.total_includes(layers)
+    if includes:
+        say(includes)
+    predictions = tables.prediction_table(layers)
+    if predictions is not None:
+        say("")
+        console().print(predictions)
 
 
 def _run_json(result: RunResult) -> dict[str, Any]:
@@ -115,6 +128,9 @@ def _run_json(result: RunResult) -> dict[str, Any]:
         report["mean_instructions"] = statistics.fmean(result.instructions)
     report["runs"] = result.runs
     report["layers"] = [_layer_json(layer) for layer in result.layers]
+    if result.layers:
+        cycles = [layer.measured_and_predicted for layer in result.layers]
+        report["totals"] = CycleTotals.of(cycles).as_json()
     return report
 
 
@@ -126,6 +142,9 @@ def _layer_json(layer: LayerProfile) -> dict[str, Any]:
         "macs": layer.macs,
         "device_macs": layer.device_macs,
         "clock_cycles": layer.clock_cycles,
+        "predicted_cycles": layer.predicted_cycles,
+        "difference_percent": layer.measured_and_predicted.difference_percent,
+        "source": layer.measured_and_predicted.source,
         "cycles": layer.cycles,
         "array_cycles": layer.array_cycles,
         "dma_cycles": layer.dma_cycles,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
+from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU
 from umakit.text.escaping import shown
 
@@ -32,8 +33,8 @@ class Table(RichTable):
         super().add_row(*safe, **options)
 
 
-NOT_MEASURED = "not measured"
-"""Text for a figure of an accelerator that was not measured."""
+UNKNOWN = "-"
+"""Text for a figure of an accelerator that is not known."""
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
@@ -117,15 +118,22 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     columns = ["MACs", "cycles", *engines, "MACs/cycle", *([measured] if measured else [])]
     table = new_table("layer", "where", *columns, right=columns)
 
+    own = [layer for layer in layers if layer.where != CPU]
+    counted = [layer for layer in own if layer.cycles is not None]
+
     def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
-        """Return the total over layers on accelerators; None if there is none or one is unknown."""
-        figures = [getattr(layer, name) for layer in some if layer.where != CPU]
+        """Return the sum over layers on accelerators whose cycles are known; None if there is none,
+        or this figure of one of them is not known."""
+        figures = [getattr(layer, name) for layer in some if layer in counted]
         return sum(figures) if figures and None not in figures else None
 
     def cell(some: Sequence[LayerProfile], name: str) -> str:
+        if len(some) == 1 and some[0] in own:
+            figure = getattr(some[0], name)
+            return UNKNOWN if figure is None else _count(figure)
         figure = sum_of(some, name)
-        if figure is None and any(layer.where != CPU for layer in some):
-            return NOT_MEASURED
+        if figure is None and any(layer in own for layer in some):
+            return UNKNOWN
         return _count(figure)
 
     def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
@@ -144,8 +152,55 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     for layer in layers:
         table.add_row(layer.name, layer.where, *cells([layer]))
     table.add_section()
-    table.add_row("total", "", *cells(layers, is_total=True), style="bold")
+    name = "total" if len(counted) == len(own) else f"total of {len(counted)} of {len(own)} layers"
+    table.add_row(name, "", *cells(layers, is_total=True), style="bold")
     return table
+
+
+def total_includes(layers: Sequence[LayerProfile]) -> str:
+    """Return what the total of cycles of a profile includes; empty without accelerators."""
+    own = [layer for layer in layers if layer.where != CPU]
+    counted = sum(layer.cycles is not None for layer in own)
+    text = included(counted, len(own), len(layers) - len(own))
+    return f"total of cycles: {text}" if text else ""
+
+
+def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
+    """Return a table of measured and predicted cycles of the device's clock; None if no cost model
+    predicted any."""
+    if all(layer.predicted_cycles is None for layer in layers):
+        return None
+    numbers = ["measured", "predicted", "difference"]
+    table = new_table("clock cycles", *numbers, right=numbers)
+    compared = [layer.measured_and_predicted for layer in layers]
+    for layer, cycles in zip(layers, compared, strict=True):
+        if not cycles.on_cpu:
+            table.add_row(layer.name, *_compared(cycles))
+    total = CycleTotals.of(compared)
+    table.add_section()
+    known = (total.measured_layers, total.predicted_layers)
+    all_known = known == (total.layers, total.layers)
+    name = "total" if all_known else "total of {} measured, {} predicted layers".format(*known)
+    table.add_row(name, *_compared(total), style="bold")
+    return table
+
+
+def _compared(cycles: LayerCycles | CycleTotals) -> list[str]:
+    return [
+        known_count(cycles.clock_cycles),
+        known_count(cycles.predicted_cycles),
+        known_percent(cycles.difference_percent),
+    ]
+
+
+def known_count(value: int | None) -> str:
+    """Return a number as text."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def known_percent(value: float | None) -> str:
+    """Return a deviation in percent as text."""
+    return UNKNOWN if value is None else f"{value:+.2f} %"
 
 
 def _count(value: int | None) -> str:

@@ -13,7 +13,7 @@ import pytest
 from integer_backend import DRIVERS, Npu, conv, integers, network, pool
 from umakit.cli.main import run_command
 from umakit.cli.report import layer_table
-from umakit.cli.tables import profile_table
+from umakit.cli.tables import profile_table, total_includes
 
 import umakit
 from umakit import find_backend, patterns
@@ -76,12 +76,18 @@ def test_reports_tell_predictions_from_measurements(tmp_path: Path) -> None:
     for total in page.totals:
         assert (total.clock_cycles, total.difference, total.ratio) == (None, None, None)
         assert total.predicted_cycles > total.bound > 0
-    assert "not measured" in texts(page)
+    assert "0 of 2 layers on accelerators measured, 1 layer on the CPU not included" in texts(page)
     table = layer_table(page)
-    assert cells(table, "simulated") == ["not measured", "", "not measured"] + [
-        "not measured" for _ in page.totals
-    ]
-    assert all(cells(table, "predicted")[number] for number in (0, 2))
+    assert cells(table, "simulated") == ["-", "", "-"] + ["-" for _ in page.totals]
+    assert all(cells(table, "predicted")[number] not in ("", "-") for number in (0, 2))
+    assert cells(table, "layer")[-1] == "all tiled layers (0 of 2 measured)"
+    view = page.as_json()
+    assert [layer["source"] for layer in view["layers"]] == ["predicted", "cpu", "predicted"]
+    totals = view["cycle_totals"]
+    assert (totals["measured_layers"], totals["clock_cycles"], totals["layers"]) == (0, None, 2)
+    own = [layer["predicted_cycles"] for layer in view["layers"]]
+    assert own[1] is None and totals["predicted_cycles"] == own[0] + own[2]
+    assert totals["predicted_layers"] == 2 and totals["difference_percent"] is None
 
 
 def test_networks_on_measured_and_other_accelerators_have_no_total(tmp_path: Path) -> None:
@@ -93,14 +99,22 @@ def test_networks_on_measured_and_other_accelerators_have_no_total(tmp_path: Pat
     assert first and last and between is None
     assert page.clock_cycles is None and page.unmeasured == (npu.target_name,)
     assert f"Not measured: {npu.target_name}" in texts(page)
-    assert cells(layer_table(page), "simulated") == [f"{first:,}", "not measured", f"{last:,}"]
+    assert cells(layer_table(page), "simulated") == [f"{first:,}", "-", f"{last:,}"]
+    view = page.as_json()
+    assert [each["source"] for each in view["layers"]] == ["measured", "unknown", "measured"]
+    assert view["cycle_totals"]["clock_cycles"] == first + last
+    assert (view["cycle_totals"]["measured_layers"], view["cycle_totals"]["layers"]) == (2, 3)
     library = umakit.compile_model(module(), backends, tmp_path / "library")
     layers = umakit.run_library(library.path, DATA, profile=True).layers
     for layer in layers:
         known = [getattr(layer, name) is not None for name in FIGURES]
         assert known == [layer.where == STRAWBERRY] * len(FIGURES)
     column = cells(profile_table(layers), "cycles")
-    assert column[1] == column[-1] == "not measured" != column[0]
+    assert column[1] == "-"
+    sums = [layer.cycles for layer in layers if layer.where == STRAWBERRY]
+    assert column[-1] == f"{sum(sums):,}"
+    assert cells(profile_table(layers), "layer")[-1] == "total of 2 of 3 layers"
+    assert total_includes(layers) == "total of cycles: 2 of 3 layers on accelerators measured"
 
 
 def test_networks_for_the_cpu_have_no_cycles(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.inputs import check_inputs
+from umakit.devices.totals import LayerCycles
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
 from umakit.files.outputs import NPZ_RESULTS, check_parent
@@ -81,6 +82,8 @@ class LayerProfile:
             None on devices that do not count them.
         commands: commands of the device in the first inference; empty unless recorded.
         commands_left_out: number of commands that were not recorded.
+        predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
+            the library was compiled; None if it has none for the layer.
     """
 
     name: str
@@ -96,6 +99,12 @@ class LayerProfile:
     instructions: int | None
     commands: tuple[CommandTimes, ...] = ()
     commands_left_out: int = 0
+    predicted_cycles: int | None = None
+
+    @property
+    def measured_and_predicted(self) -> LayerCycles:
+        """Its cycles of the device's clock."""
+        return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
 
 
 @dataclass(frozen=True)
@@ -317,6 +326,7 @@ def _profiles(
             else None,
             commands=kept,
             commands_left_out=left_out,
+            predicted_cycles=layer.get("predicted_cycles"),
         )
         for layer, figures, (kept, left_out) in zip(layers, report["layers"], commands, strict=True)
     )

@@ -17,8 +17,10 @@ from umakit.codegen.interface_comments import interface_alignments
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
+from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.partition.report import OffloadReport
+from umakit.program.descriptions import tiles_of
 from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import KernelCall, Program, Role, Tensor
@@ -60,7 +62,7 @@ def describe(
             "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
             "memory": _memory(program, plan),
             "tilings": _tilings(program),
-            "layers": _layers(program, plan, code),
+            "layers": _layers(program, plan, backends, code),
             "operators": report.as_json(),
             "notices": list(program.notices),
             "index_checks": program.index_checks,
@@ -197,7 +199,9 @@ def _pool(
     }
 
 
-def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dict[str, Any]]:
+def _layers(
+    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend], code: GeneratedCode
+) -> list[dict[str, Any]]:
     alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
     return [
         {
@@ -216,9 +220,19 @@ def _layers(program: Program, plan: MemoryPlan, code: GeneratedCode) -> list[dic
                 for name in dict.fromkeys(call.inputs)
                 if program.tensors[name].role is Role.CONSTANT
             ),
+            "predicted_cycles": _predicted_cycles(program, call, backends.get(call.target)),
         }
         for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
     ]
+
+
+def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | None) -> int | None:
+    """Return what a layer takes by the cost model of its backend; None if it has none for it."""
+    composite = program.kernels[call.kernel].composite if call.kernel else None
+    tiles = tiles_of(program, composite, backend)
+    if backend is None or backend.tiling is None or tiles is None:
+        return None
+    return prediction_of(backend.tiling, tiles).cycles
 
 
 def _alive_bytes(plan: MemoryPlan, alive: list[Lifetime], step: int) -> int:

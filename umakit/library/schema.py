@@ -174,6 +174,7 @@ class LayerView(Section):
     arena_bytes: Count
     scratch_bytes: Count
     constants_bytes: Count
+    predicted_cycles: Count | None = None
 
 
 class OperatorView(Section):

@@ -17,6 +17,7 @@ from umakit.devices.run import LayerProfile, RunResult, run_library, select_inpu
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner
+from umakit.machine.calibration import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
@@ -139,7 +140,16 @@ def _accelerator(backend: UMABackend) -> Accelerator:
         width if planner is None else planner.machine.bytes_per_cycle,
         planner is not None,
         cells if planner is None else planner.machine.macs_per_cycle or None,
+        _calibrated(planner),
     )
+
+
+def _calibrated(planner: TilePlanner | None) -> str:
+    """Return when and where the costs of a planner's machine were measured; empty if not."""
+    if planner is None or not isinstance(planner.machine, Calibrated):
+        return ""
+    calibration = planner.machine.calibration
+    return f"{calibration.measured:%Y-%m-%d %H:%M:%S} UTC on the device {calibration.device}"
 
 
 def _layer(

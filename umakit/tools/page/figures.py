@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from umakit.devices.run import CommandTimes
+from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU, OffloadReport
 
 NEAR_THE_BOUND = 1.15
@@ -28,6 +29,8 @@ class Accelerator:
         bytes_per_cycle: bandwidth of its DMA engines together; None if it has none or does not
             tile layers.
         tiles: whether a planner cuts its layers into tiles and predicts their cycles.
+        calibrated: when the costs were measured that cycles are predicted from; empty if they are
+            those that the backend describes.
         macs_per_cycle: peak multiply-accumulates per cycle; None if nothing says them.
     """
 
@@ -38,6 +41,7 @@ class Accelerator:
     bytes_per_cycle: int | None
     tiles: bool
     macs_per_cycle: int | None = None
+    calibrated: str = ""
 
     @property
     def cells(self) -> int | None:
@@ -160,11 +164,15 @@ class LayerFigures:
         return self.where == CPU
 
     @property
+    def cycles(self) -> LayerCycles:
+        """Its cycles, as measured and as predicted."""
+        predicted = None if self.tiled is None else self.tiled.predicted_cycles
+        return LayerCycles(self.on_cpu, self.clock_cycles, predicted)
+
+    @property
     def difference(self) -> float | None:
         """Predicted cycles above the simulated ones, in percent."""
-        if self.tiled is None or not self.clock_cycles:
-            return None
-        return 100 * (self.tiled.predicted_cycles / self.clock_cycles - 1)
+        return self.cycles.difference_percent
 
     @property
     def ratio(self) -> float | None:
@@ -189,6 +197,9 @@ class LayerFigures:
             "kind": self.kind,
             "macs": self.macs,
             "clock_cycles": self.clock_cycles,
+            "predicted_cycles": self.cycles.predicted_cycles,
+            "difference_percent": self.difference,
+            "source": self.cycles.source,
             "moved_bytes": self.moved_bytes,
             "macs_per_cycle": self.macs_per_cycle,
             "commands": [_command_json(command) for command in self.commands],
@@ -236,6 +247,7 @@ class Total:
         predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if
             one of the layers was not measured.
         spent: the predicted cycles by the state of the array; None if unknown for one of them.
+        cycles: sums over the layers that were measured, and how many these are.
     """
 
     name: str
@@ -246,6 +258,7 @@ class Total:
     bound: int
     moved_bytes: int | None
     spent: Spent | None
+    cycles: CycleTotals
 
     @classmethod
     def of(cls, name: str, layers: Sequence[LayerFigures]) -> Total:
@@ -261,12 +274,21 @@ class Total:
             bound=sum(each.bound for _, each in tiled),
             moved_bytes=_sum(layer.moved_bytes for layer, _ in tiled),
             spent=_all_spent([each for each in spent if each]) if None not in spent else None,
+            cycles=CycleTotals.of(layer.cycles for layer, _ in tiled),
         )
 
     @property
+    def label(self) -> str:
+        """Its name, and how many of its layers were measured if not all of them were."""
+        measured = self.cycles.measured_layers
+        if measured == self.layers:
+            return self.name
+        return f"{self.name} ({measured} of {self.layers} measured)"
+
+    @property
     def difference(self) -> float | None:
-        """Predicted cycles above the simulated ones, in percent."""
-        return 100 * (self.predicted_cycles / self.clock_cycles - 1) if self.clock_cycles else None
+        """Predicted cycles above the simulated ones of measured layers, in percent."""
+        return self.cycles.difference_percent
 
     @property
     def ratio(self) -> float | None:
@@ -343,6 +365,17 @@ class Page:
         return _sum(layer.clock_cycles for layer in self.offloaded)
 
     @property
+    def cycles(self) -> CycleTotals:
+        """Sums of measured and of predicted cycles, and what they include."""
+        return CycleTotals.of(layer.cycles for layer in self.layers)
+
+    @property
+    def includes(self) -> str:
+        """What totals of measured cycles include, as a clause; empty without accelerators."""
+        cycles = self.cycles
+        return included(cycles.measured_layers, cycles.layers, cycles.cpu_layers)
+
+    @property
     def moved_bytes(self) -> int | None:
         """The bytes that all accelerators move in an inference; None like `clock_cycles`."""
         return _sum(layer.moved_bytes for layer in self.offloaded)
@@ -379,6 +412,7 @@ class Page:
             "offloaded_macs": self.offload.offloaded_macs,
             "total_macs": self.offload.total_macs,
             "clock_cycles": self.clock_cycles,
+            "cycle_totals": self.cycles.as_json(),
             "moved_bytes": self.moved_bytes,
             "operators": [
                 {**row.as_json(), "macs": row.macs, "shape": list(row.shape), "dtype": row.dtype}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Totals over layers of which some are measured, some predicted, and some neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Source = Literal["measured", "predicted", "unknown", "cpu"]
+"""Where the cycles of a layer come from. Those of the CPU are neither simulated nor predicted."""
+
+
+@dataclass(frozen=True)
+class LayerCycles:
+    """The cycles of a layer.
+
+    Attributes:
+        on_cpu: whether no accelerator runs it.
+        clock_cycles: as a simulator or device counted them; None if nothing did.
+        predicted_cycles: by a cost model; None without one.
+    """
+
+    on_cpu: bool
+    clock_cycles: int | None
+    predicted_cycles: int | None
+
+    @property
+    def source(self) -> Source:
+        """Where its cycles come from; measured ones come first."""
+        if self.on_cpu:
+            return "cpu"
+        if self.clock_cycles is not None:
+            return "measured"
+        return "unknown" if self.predicted_cycles is None else "predicted"
+
+    @property
+    def difference_percent(self) -> float | None:
+        """Predicted cycles above the measured ones, in percent; None without one of them."""
+        if self.on_cpu or self.predicted_cycles is None:
+            return None
+        return percent_above(self.predicted_cycles, self.clock_cycles)
+
+
+def percent_above(predicted: int | None, measured: int | None) -> float | None:
+    """Return how far predicted cycles are above measured ones, in percent; None if unknown."""
+    return 100 * (predicted / measured - 1) if measured and predicted is not None else None
+
+
+@dataclass(frozen=True)
+class CycleTotals:
+    """Sums of the cycles of layers, and what they include.
+
+    Attributes:
+        layers: number of layers on accelerators.
+        cpu_layers: number of layers on the CPU, whose cycles are in no sum.
+        measured_layers: number of layers that `clock_cycles` includes.
+        clock_cycles: sum of the measured cycles; None if nothing was measured.
+        predicted_layers: number of layers that `predicted_cycles` includes.
+        predicted_cycles: sum of the predicted cycles; None if nothing was predicted.
+        compared_layers: number of layers with both.
+        difference_percent: the sum of predicted cycles of these above that of the measured ones.
+    """
+
+    layers: int
+    cpu_layers: int
+    measured_layers: int
+    clock_cycles: int | None
+    predicted_layers: int
+    predicted_cycles: int | None
+    compared_layers: int
+    difference_percent: float | None
+
+    @classmethod
+    def of(cls, layers: Iterable[LayerCycles]) -> CycleTotals:
+        """Return the totals over layers."""
+        found = list(layers)
+        own = [each for each in found if not each.on_cpu]
+        measured = [each.clock_cycles for each in own if each.clock_cycles is not None]
+        predicted = [each.predicted_cycles for each in own if each.predicted_cycles is not None]
+        both = [
+            (each.predicted_cycles, each.clock_cycles)
+            for each in own
+            if each.predicted_cycles is not None and each.clock_cycles is not None
+        ]
+        sums = (sum(one for one, _ in both), sum(other for _, other in both))
+        return cls(
+            layers=len(own),
+            cpu_layers=len(found) - len(own),
+            measured_layers=len(measured),
+            clock_cycles=sum(measured) if measured else None,
+            predicted_layers=len(predicted),
+            predicted_cycles=sum(predicted) if predicted else None,
+            compared_layers=len(both),
+            difference_percent=percent_above(*sums) if both else None,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields by name."""
+        return asdict(self)
+
+
+def included(measured: int, layers: int, cpu_layers: int) -> str:
+    """Return what a total of cycles includes, as a clause; empty without layers on accelerators."""
+    if not layers:
+        return ""
+    text = f"{measured} of {_layers(layers)} on accelerators measured"
+    return f"{text}, {_layers(cpu_layers)} on the CPU not included" if cpu_layers else text
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
