@@ -106,6 +106,7 @@ READING = {
     "size": "size lib",
     "sim": "sim --gemm 1,2,3",
     "backends": "backends",
+    "doctor": "doctor",
 }
 NOTHING_MEASURED = Outcome(
     Calibration("chocolate_accelerator", "host", datetime.now(UTC), __version__, {}, (), ()), 0, ()

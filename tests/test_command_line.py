@@ -716,7 +716,14 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
     code, text, _ = uma("run", digits, "--inputs", HELD_OUT, "--profile", "--json")
     report = json.loads(text)
     assert code == 0
-    assert list(report) == ["outputs", "mean_seconds", "runs", "layers"]
+    assert list(report) == ["outputs", "mean_seconds", "runs", "layers", "totals"]
+    totals = report["totals"]
+    own = [layer for layer in report["layers"] if layer["where"] == VANILLA]
+    assert totals["clock_cycles"] == sum(layer["clock_cycles"] for layer in own)
+    assert (totals["layers"], totals["measured_layers"]) == (len(own), len(own))
+    assert totals["cpu_layers"] == len(report["layers"]) - len(own)
+    assert totals["predicted_cycles"] is None and totals["predicted_layers"] == 0
+    assert {layer["source"] for layer in own} == {"measured"}
     assert report["runs"] == 540
     conv2 = next(layer for layer in report["layers"] if layer["name"] == "conv2")
     assert conv2["where"] == VANILLA

@@ -44,6 +44,7 @@ DECIDED: dict[str, dict[str, str]] = {
     # Records that exist are read as well, and replaced by more of them.
     "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
     "size": {"library": READ, "device": NEITHER},
+    "doctor": {"backend": READ, "device": NEITHER},
     "calibrate": {"backend": READ, "output": WRITTEN, "device": NEITHER},
 }  # fmt: skip
 """By command, every argument and option that is a path or a text."""

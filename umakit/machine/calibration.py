@@ -37,9 +37,12 @@ VERSION = 1
 
 AGAIN = "run `uma calibrate` again"
 
-JobVariable = Literal["m", "n", "k", "rows", "columns", "input_channels", "window", "macs"]
+JobVariable = Literal[
+    "m", "n", "k", "rows", "columns", "input_channels", "window", "macs", "first", "last"
+]
 """Sizes of a job: the product's m positions, n output channels and k products for each result; rows
-and columns of the result, channels of the data, positions of the kernel, and m * n * k."""
+and columns of the result, channels of the data, positions of the kernel, m * n * k, and 1 for the
+first or last job of a tile, else 0."""
 
 CopyVariable = Literal["planes", "rows", "lines", "row_bytes", "bytes"]
 """Sizes of a copy: planes, rows of each, their product, contiguous bytes of a row, all bytes."""
@@ -109,6 +112,11 @@ class Formula:
                 product *= count.of(sizes)
             total += product
         return round(total)
+
+    @property
+    def sizes(self) -> set[str]:
+        """The names of the sizes that it depends on."""
+        return {count.size for term in self.terms for count in term.counts}
 
     def __str__(self) -> str:
         texts = []
@@ -341,6 +349,11 @@ class Calibrated(Wrapped):
     def __init__(self, other: TileMachine, calibration: Calibration) -> None:
         super().__init__(other)
         self.calibration = calibration
+        self.jobs_by_step = other.jobs_by_step or any(
+            {"first", "last"} & each.sizes
+            for costs in calibration.jobs
+            for each in (costs.busy, costs.tail)
+        )
         self._jobs = {(each.kind, each.dataflow): each for each in calibration.jobs}
         self._copies = {
             (each.stream, tensor): each for each in calibration.copies for tensor in each.tensors
@@ -387,6 +400,8 @@ def job_sizes(sizes: TileSizes) -> dict[str, int]:
         "input_channels": 1 if layer.per_channel else sizes.input_channels,
         "window": layer.window,
         "macs": product.macs,
+        "first": int(sizes.first),
+        "last": int(sizes.last),
     }
 
 

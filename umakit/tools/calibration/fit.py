@@ -34,6 +34,8 @@ JOB_SIZES: tuple[tuple[str, ...], ...] = (
     ("m", "n", "window", "input_channels"),
     ("rows", "columns", "n", "window", "input_channels"),
     ("described", "m", "n", "k"),
+    ("m", "n", "k", "first", "last"),
+    ("described", "first", "last"),
 )
 """Sizes that the cycles of a job are fitted with, the simplest first."""
 

@@ -110,6 +110,7 @@ class _Numbered(Wrapped):
 
     def __init__(self, planner: TilePlanner) -> None:
         super().__init__(planner.machine)
+        self.jobs_by_step = True
         self.sizes: list[Sizes] = []
 
     def job(self, sizes: TileSizes) -> Cost:
