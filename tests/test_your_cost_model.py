@@ -25,8 +25,12 @@ def test_a_reader_who_types_along_sees_what_the_page_shows(
     (tmp_path / "npu").mkdir()
     shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
 
+    tried = []
+
     def save(match: re.Match[str]) -> None:
         (tmp_path / match["file"]).write_text(match["text"], encoding="utf-8")
+        if match["file"] == "npu/backend.py" and not tried:  # there is no driver yet
+            tried.append(run("uma doctor ./npu", tmp_path))
 
     update = bool(request.config.getoption("--update-golden"))
     count = check_commands(
@@ -37,3 +41,4 @@ def test_a_reader_who_types_along_sees_what_the_page_shows(
         on_other=save,
     )
     assert count == 8 and PAGE.read_text("utf-8").count("```") == 2 * (count + 7)
+    assert "error: " not in tried[0] and re.search(r"^ok +accel.toml", tried[0], re.MULTILINE)

@@ -86,6 +86,7 @@ class CallCheck:
         for _ in range(2):
             self._linked = [name for name in names if name not in undeclared]
             place = self._staged.folder / PROGRAM
+            place.parent.mkdir(exist_ok=True)  # a backend without a driver has no files there
             place.write_text(_table(includes, self._linked), encoding="utf-8")
             output, messages = compiled(place, self._staged.device, self._staged.folder)
             if not messages:
