@@ -106,6 +106,52 @@ def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_pa
     assert all(abs(layer.difference or 0) > 2 for layer in page.tiled)
 
 
+def test_profiles_say_how_far_predictions_were_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = wrong_backend(tmp_path / "lane_npu")
+    library = tmp_path / "library"
+    assert run_command(["compile", str(DIGITS), "-b", str(folder), "-o", str(library)]) == 0
+    names = json.loads((library / "metadata.json").read_text(encoding="utf-8"))["umakit"]["layers"]
+    promised = {layer["name"]: layer["predicted_cycles"] for layer in names}
+    command = ["run", str(library), "-i", str(DIGITS.parent / "held_out.npz"), "--profile"]
+    capsys.readouterr()
+    assert run_command([*command, "--json"]) == 0
+    view = json.loads(capsys.readouterr().out)
+    own = [layer for layer in view["layers"] if layer["where"] == "lane_npu"]
+    assert len(own) == 5
+    for layer in view["layers"]:
+        assert layer["predicted_cycles"] == promised[layer["name"]]
+        assert (layer["source"] == "cpu") == (layer["predicted_cycles"] is None)
+    for layer in own:
+        off = 100 * (layer["predicted_cycles"] - layer["clock_cycles"]) / layer["clock_cycles"]
+        assert abs(layer["difference_percent"] - off) < 1e-9 and abs(off) > 2
+    totals = view["totals"]
+    sums = [sum(layer[name] for layer in own) for name in ("clock_cycles", "predicted_cycles")]
+    assert [totals["clock_cycles"], totals["predicted_cycles"]] == sums
+    assert abs(totals["difference_percent"] - 100 * (sums[1] - sums[0]) / sums[0]) < 1e-9
+    assert run_command(command) == 0
+    text = capsys.readouterr().out
+    assert "5 of 5 layers on accelerators measured, 3 layers on the CPU not included" in text
+    (row,) = re.findall(r"^conv2 +([\d,]+) +([\d,]+) +([+-][\d.]+) %$", text, re.MULTILINE)
+    conv2 = next(layer for layer in own if layer["name"] == "conv2")
+    assert row[0] == f"{conv2['clock_cycles']:,}" and row[1] == f"{conv2['predicted_cycles']:,}"
+    assert row[2] == f"{conv2['difference_percent']:+.2f}"
+
+
+def test_costs_in_another_file_are_not_used(
+    calibrated: tuple[Path, Answers], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(calibrated[0], tmp_path / "lane_npu")
+    before = (folder / "calibration.json").read_bytes()
+    output = tmp_path / "measured.json"
+    assert run_command(["calibrate", str(folder), "--tiles", "12", "-o", str(output)]) == 0
+    printed = capsys.readouterr().out
+    assert "Next: cp " in printed and f"Wrote {output}" in printed
+    assert "copy, dma1.load: weights, parameters" in printed
+    assert output.is_file() and (folder / "calibration.json").read_bytes() == before
+
+
 Change = Callable[[Path], object]
 
 
@@ -244,3 +290,14 @@ def test_described_costs_that_are_right_stay() -> None:
     assert str(fitted(samples, COPY_SIZES)) == "described"
     late = [(sizes, cycles + 5) for sizes, cycles in samples]
     assert str(fitted(late, COPY_SIZES)) == "5 + described"
+
+
+def test_a_cost_that_has_no_such_form_is_not_called_exact() -> None:
+    tiles = [(m, n, k) for m in (1, 5, 9, 30) for n in (1, 7, 40) for k in (3, 16, 65)]
+    samples = [
+        ({"m": m, "n": n, "k": k, "macs": m * n * k, "described": 1}, 50 + (m * n * k) ** 2 % 97)
+        for m, n, k in tiles
+    ]
+    choices = [("described",), ("macs",), ("m", "n", "k")]
+    formula = fitted(samples, choices)
+    assert any(formula.of(sizes) != cycles for sizes, cycles in samples)

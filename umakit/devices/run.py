@@ -174,7 +174,7 @@ def run_library(
     *,
     repeat: int = 1,
     profile: bool = False,
-    record_commands: bool = False,
+    record_commands: bool | int = False,
     device: str = HOST.name,
     timeout: float | None = None,
 ) -> RunResult:
@@ -187,7 +187,8 @@ def run_library(
         repeat: how often each inference is run, for timing.
         profile: whether each layer is measured.
         record_commands: whether the times of the commands of each layer are recorded if its
-            accelerator is simulated and reports them; needs `profile`.
+            accelerator is simulated and reports them; needs `profile`. A number is the maximum for
+            each layer, for devices with little memory.
         device: name of the device in `umakit.devices.DEVICES`.
         timeout: time limit in seconds; default: 600 under emulation, none on the host.
 
@@ -206,7 +207,8 @@ def run_library(
     machine.check_emulator()
     if machine is HOST:
         check_memory(_memory_of(description))
-    most_commands = MOST_COMMANDS if profile and record_commands else 0
+    most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)
+    most_commands = most_commands if profile else 0
     runner = build_runner(library, description["interface"], profile, machine, most_commands)
     with temporary_folder("umakit-run-") as folder:
         with (folder / INPUTS).open("wb") as stream:

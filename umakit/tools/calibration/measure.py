@@ -29,6 +29,9 @@ from umakit.tools.tuning.networks import network_of_layers
 LAYERS_PER_NETWORK = 40
 """Number of layers that are compiled and run at a time."""
 
+MOST_COMMANDS = 512
+"""Maximum number of commands of a layer that are recorded: devices have little memory."""
+
 NOTHING_RECORDED = "nothing is recorded"
 """Why the commands of a layer cannot be told apart if the simulator reports none."""
 
@@ -169,9 +172,9 @@ def _measure_batch(
 ) -> None:
     try:
         _run(backend, batch, device, found)
-    except BuildError:
-        raise
     except UmakitError as error:
+        if len(batch) == 1 and isinstance(error, BuildError) and not found.layers:
+            raise  # a compiler is missing, for example, and would be for all others
         if len(batch) == 1:
             found.failures.append(error)
             return
@@ -191,7 +194,9 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
             item["name"]: np.zeros(item["shape"], item["dtype"])
             for item in library.metadata["umakit"]["inputs"]
         }
-        ran = run_library(library.path, inputs, profile=True, record_commands=True, device=device)
+        ran = run_library(
+            library.path, inputs, profile=True, record_commands=MOST_COMMANDS, device=device
+        )
     for tiles, profile in _tiled_layers(backend, library, ran.layers):
         _add(backend, tiles, profile, found)
 
