@@ -29,11 +29,12 @@ import sim
 import umakit
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.devices import build, simulators
-from umakit.machine import Layer, Tiling, misfit, tiles_on
+from umakit.machine import Kind, Layer, Tiling, misfit, tiles_on
 from umakit.machine.space import axis_unit
 from umakit.machine.tiles import AXES
 from umakit.partition.partitioner import partition
 from umakit.testing import QuantizedNetwork
+from umakit.tools.tuning.simulate import simulated_cycles
 
 SANITIZERS = [flag for flag in SANITIZED if "sanitize" in flag]
 FOLDER = Path(__file__).parents[1] / "examples" / "lane_npu"
@@ -193,6 +194,17 @@ def test_whole_networks(
     assert check_predictions(library, ran, backend, rel=0) == TILED
 
 
+def test_a_layer_that_adds_is_measured_alone(large: UMABackend) -> None:
+    layer = Layer(
+        Kind.CONVOLUTION, 2, (9, 8), (5, 8), 20, 33, (3, 3), (2, 1), (1, 1), scales=33,
+        stored_channels=64, adds=True,
+    )  # fmt: skip
+    planner: Any = large.tiling
+    tiling = planner.default(layer)
+    predicted = planner.predict(tiles_on(layer, tiling, planner.machine)).cycles
+    assert simulated_cycles(large, layer, tiling) == predicted
+
+
 def test_what_it_cannot_compute_is_refused_by_name(small: UMABackend, tmp_path: Path) -> None:
     wide = QuantizedNetwork(4, 4, 2, dtype="int16").conv2d(3)
     assert "int8" in reason(wide, small)
@@ -287,5 +299,5 @@ def test_calibration_of_its_page(tmp_path: Path) -> None:
 def test_whole_networks_are_tuned(network: str, tmp_path: Path) -> None:
     written(tmp_path, {})
     given = f"{trained_model(network + '.tflite')} --backend lane_npu --records records.json"
-    assert "are measured in the simulator of lane_npu" in run(f"uma tune {given}", tmp_path)
+    assert "The best are measured in the simulator" in run(f"uma tune {given}", tmp_path)
     assert f"tuned tilings for {TILED} of {TILED}" in run(f"uma compile {given} -o it", tmp_path)

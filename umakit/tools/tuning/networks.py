@@ -17,15 +17,14 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.registry import parameters_class
 
 ZERO_POINT = 3
+ADD_LEFT_SHIFT = 20
+"""Left shift in bits of the operands of an addition, as in TensorFlow Lite for int8."""
+
 INT8 = (-128, 127)
 
 
 def network_of(layer: Layer) -> Any:
-    """A Relax module whose `main` takes the layer's data and computes it.
-
-    Raises:
-        ValueError: the layer adds a second tensor.
-    """
+    """A Relax module whose `main` takes the layer's data and computes it."""
     return network_of_layers([layer])
 
 
@@ -33,28 +32,34 @@ def network_of_layers(layers: Sequence[Layer]) -> Any:
     """A Relax module whose `main` takes the data of several layers and computes each of them.
 
     Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
-
-    Raises:
-        ValueError: a layer adds a second tensor.
+    Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
     """
-    if any(layer.adds for layer in layers):
-        raise ValueError("a layer with an addition is more than one operator")
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
-    names = ["data"] if len(layers) == 1 else [f"data{number}" for number in range(len(layers))]
+    numbers = [""] if len(layers) == 1 else [str(number) for number in range(len(layers))]
+
+    def variable(name: str, shape: tuple[int, ...]) -> Any:
+        return relax.Var(name, relax.TensorType(shape, "int8"))
+
     inputs = [
-        relax.Var(
-            name, relax.TensorType(_shape(layer, layer.input_size, layer.input_channels), "int8")
-        )
-        for name, layer in zip(names, layers, strict=True)
+        variable(f"data{number}", _shape(layer, layer.input_size, layer.input_channels))
+        for number, layer in zip(numbers, layers, strict=True)
     ]
-    with builder.function("main", inputs):
+    addends = {
+        number: variable(f"addend{number}", _shape(layer, layer.output_size, layer.output_channels))
+        for number, layer in zip(numbers, layers, strict=True)
+        if layer.adds
+    }
+    with builder.function("main", [*inputs, *addends.values()]):
         with builder.dataflow():
             results = []
-            for layer, data in zip(layers, inputs, strict=True):
+            for number, layer, data in zip(numbers, layers, inputs, strict=True):
                 operator, constants = _pool(layer) if layer.is_pool else _convolution(layer)
                 operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
-                results.append(builder.emit(operator.call(operands, None)))
+                computed = builder.emit(operator.call(operands, None))
+                if layer.adds:
+                    computed = builder.emit(_sum(layer).call([computed, addends[number]], None))
+                results.append(computed)
             whole = results[0] if len(layers) == 1 else relax.Tuple(results)
             result = builder.emit_output(whole)
         builder.emit_func_output(result)
@@ -84,6 +89,29 @@ def _pool(layer: Layer) -> tuple[Parameters, list[Any]]:
     return pool(**_common(layer), window=layer.kernel), []
 
 
+def _sum(layer: Layer) -> Parameters:
+    """Return the operator that adds a tensor to a convolution's result; both have one scale."""
+    operator: Parameters = parameters_class("add")(
+        **_result(layer),
+        zero_points=(ZERO_POINT, ZERO_POINT),
+        left_shift=ADD_LEFT_SHIFT,
+        multipliers=(2**30, 2**30, 2**30),
+        shifts=(0, 0, 1 - ADD_LEFT_SHIFT),
+    )
+    return operator
+
+
+def _result(layer: Layer) -> dict[str, Any]:
+    """Return the attributes of all operators."""
+    return {
+        "output_shape": _shape(layer, layer.output_size, layer.output_channels),
+        "output_dtype": "int8",
+        "output_zero_point": ZERO_POINT,
+        "clip": INT8,
+        "rounding": "tflm",
+    }
+
+
 def _common(layer: Layer) -> dict[str, Any]:
     """Return the attributes of convolutions and pools."""
     ends = [
@@ -94,11 +122,7 @@ def _common(layer: Layer) -> dict[str, Any]:
         )
     ]  # fmt: skip
     return {
-        "output_shape": _shape(layer, layer.output_size, layer.output_channels),
-        "output_dtype": "int8",
-        "output_zero_point": ZERO_POINT,
-        "clip": INT8,
-        "rounding": "tflm",
+        **_result(layer),
         "strides": layer.strides,
         "padding": (*layer.padding, *ends),
         "layout": "NCHW" if layer.channels_first else "NHWC",

@@ -22,14 +22,14 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         tiling: tiling of the layer.
 
     Returns:
-        The cycles; None if the layer has more than one operator, the backend no simulator, or its
-        simulator no clock.
+        The cycles; None if the backend takes the layer in another way, has no simulator, or one
+        without a clock.
 
     Raises:
         BuildError: there is no C compiler.
         DeviceError: the run failed.
     """
-    if layer.adds or backend.tiling is None or not has_simulator(backend):
+    if backend.tiling is None or not has_simulator(backend):
         return None
     target = backend.target_name
     options = ExportOptions(tilings={target: {layer: tiling}})
@@ -37,8 +37,8 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         library = compile_model(network_of(layer), [backend], temporary / "layer", options=options)
         if library.program is None or library.program.planned[target].layers != [layer]:
             return None
-        (data,) = library.metadata["umakit"]["inputs"]
-        inputs = {data["name"]: np.zeros(data["shape"], data["dtype"])}
+        views = library.metadata["umakit"]["inputs"]
+        inputs = {view["name"]: np.zeros(view["shape"], view["dtype"]) for view in views}
         profile = run_library(library.path, inputs, profile=True).layers
         own = [each.clock_cycles for each in profile if each.where == target]
         return None if None in own else sum(cycles or 0 for cycles in own) or None
