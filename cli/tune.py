@@ -114,7 +114,7 @@ def tune(
         check_records_file(records, input_files(backends=[found], model=files))
         tell("importing the network")
         network = import_network(model, input_shapes=shapes, rounding=rounding)
-    for notice in network.imported.notices:
+    for notice in (*network.imported.notices, *found.notices):
         say(f"note: {notice}", error=True)
     if simulate and found.tiling is not None and not has_simulator(found):
         say(

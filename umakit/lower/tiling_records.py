@@ -406,6 +406,14 @@ def check_owner(
             where=where,
             fix="tune for this backend, into another file",
         )
+    measured = [(each.backend.machine or {}).get("calibration", "none") for each in (mine, owner)]
+    if measured[0] != measured[1]:
+        raise RecordsError(
+            f"records are for costs of calibration {measured[0]}, {owner.backend.name} has "
+            f"{measured[1]}",
+            where=where,
+            fix=AGAIN,
+        )
     for kind in ("hardware", "machine", "driver"):
         old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
         for name in dict.fromkeys((*new, *old)):
