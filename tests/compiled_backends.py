@@ -84,7 +84,7 @@ def compile_object(
     folder: Path,
     source: str,
     compiler: Sequence[str] = ("cc",),
-    flags: Sequence[str] = ("-O1", "-fPIC"),
+    flags: Sequence[str] = ("-O0", "-fPIC"),
 ) -> Path:
     """Compile a file of `c`, next to it."""
     path = folder / "c" / Path(source).with_suffix(".o")

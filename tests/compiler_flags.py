@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from umakit.devices import build, objects
+from umakit.devices import build, objects, simulators
 
 OPTIMIZED = build.FLAGS
 """Flags with which users' programs are compiled: of `make soak`, and of tests marked `optimized`,
@@ -19,6 +19,12 @@ those of the README's commands and of networks of many layers."""
 QUICK = tuple(flag.replace("-O3", "-O0") for flag in OPTIMIZED)
 """Flags of other tests, which would spend most of their time in the optimizer."""
 
+OPTIMIZED_SIMULATORS = simulators.FLAGS
+"""Flags with which the simulators of users' backends are compiled."""
+
+QUICK_SIMULATORS = tuple(flag.replace("-O2", "-O0") for flag in OPTIMIZED_SIMULATORS)
+assert QUICK_SIMULATORS != OPTIMIZED_SIMULATORS
+
 SETTING = "UMAKIT_TEST_C"
 """Environment variable that tells commands which tests start whether to compile `quick`."""
 
@@ -26,7 +32,7 @@ _with_shared_objects = build.with_shared_objects
 _numbers = itertools.count()
 
 
-def choose(*, optimized: bool) -> None:
+def choose(*, optimized: bool, optimized_simulators: bool = False) -> None:
     """Compile as users do, or without optimizing and with the files of a network in one.
 
     Reading headers of the C library four times is most of the time of a small network. That the
@@ -34,6 +40,8 @@ def choose(*, optimized: bool) -> None:
     and by those marked `optimized`.
     """
     build.FLAGS = OPTIMIZED if optimized else QUICK
+    optimized_simulators = optimized or optimized_simulators
+    simulators.FLAGS = OPTIMIZED_SIMULATORS if optimized_simulators else QUICK_SIMULATORS
     build.with_shared_objects = _with_shared_objects if optimized else _with_joined_files
 
 

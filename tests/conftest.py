@@ -154,7 +154,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the flags of the C compiler for a test and its fixtures."""
     if "UMAKIT_EXAMPLES" not in os.environ:
         optimized = item.get_closest_marker("optimized") is not None
-        compiler_flags.choose(optimized=optimized)
+        compiler_flags.choose(
+            optimized=optimized,
+            optimized_simulators=item.get_closest_marker("optimized_simulators") is not None,
+        )
         os.environ[compiler_flags.SETTING] = "optimized" if optimized else "quick"
 
 

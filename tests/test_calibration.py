@@ -22,6 +22,8 @@ from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.page import make_page
 
+pytestmark = pytest.mark.optimized_simulators
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "lane_npu"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 RIGHT_BUSY = re.compile(r'^busy = (""".*?"""|".*?")$', re.MULTILINE | re.DOTALL)

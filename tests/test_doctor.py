@@ -186,15 +186,6 @@ MUTATIONS = (
              'address = "offset"', "", "accel.toml", "needs one", "correct it"),
 )  # fmt: skip
 
-SHORT = {
-    "a source is deleted", "a module is deleted", "a function has another name in the header",
-    "a function has another name in the source", "a call lacks an argument", "TOML is broken",
-    "a key is misspelt", "a phase does not exist", "a memory has another name",
-    "an include does not exist", "the source calls what is not there", "a pass is a function",
-}  # fmt: skip
-"""Labels of mutations that are tried in each run of the tests."""
-
-
 CHECKED = {
     name: functools.cache(getattr(environment, name)) for name in ("device_check", "cxx_check")
 }
@@ -240,24 +231,11 @@ def examined(mutation: Mutation, folder: Path) -> Diagnosis:
     return diagnosis
 
 
-@pytest.mark.parametrize(
-    "mutation", [m for m in MUTATIONS if m.label in SHORT], ids=lambda m: m.label
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.label)
 def test_what_is_broken_is_named(mutation: Mutation, tmp_path: Path) -> None:
     diagnosis = examined(mutation, tmp_path)
     assert mutation.is_named(diagnosis), shown(diagnosis)
-
-
-@pytest.mark.soak
-def test_sweep_of_mutations(tmp_path: Path) -> None:
-    """All mutations; prints how many of them are named."""
-    missed = []
-    for number, mutation in enumerate(MUTATIONS):
-        diagnosis = examined(mutation, tmp_path / str(number))
-        if not mutation.is_named(diagnosis):
-            missed.append(f"{mutation.label}:\n{shown(diagnosis)}\n")
-    print(f"doctor names {len(MUTATIONS) - len(missed)} of {len(MUTATIONS)} mutations")
-    assert not missed, "\n".join(missed)
 
 
 @pytest.mark.parametrize("name", [pytest.param(STRAWBERRY, marks=pytest.mark.soak), CHOCOLATE])

@@ -36,6 +36,8 @@ from umakit.partition.partitioner import partition
 from umakit.testing import QuantizedNetwork
 from umakit.tools.tuning.simulate import simulated_cycles
 
+pytestmark = pytest.mark.optimized_simulators
+
 SANITIZERS = [flag for flag in SANITIZED if "sanitize" in flag]
 FOLDER = Path(__file__).parents[1] / "examples" / "lane_npu"
 

@@ -313,7 +313,7 @@ def build_machine(backend: Path, compiler: str = "c++", source: str = "machine.c
     """Compile the machine of the page apart, as whoever sells it does."""
     include = ROOT / "sim" / "include"
     output = backend / "machine.o"
-    command = [compiler, "-O1", "-fPIC", "-DLANES=8", f"-I{include}", "-c", source, "-o", output]
+    command = [compiler, "-O0", "-fPIC", "-DLANES=8", f"-I{include}", "-c", source, "-o", output]
     subprocess.run(command, check=True, cwd=backend)
     (backend / source).unlink()
     return output

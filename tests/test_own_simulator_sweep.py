@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -19,6 +20,9 @@ import pytest
 from umakit.cli.main import run_command
 
 from umakit import compile_model, find_backend
+from umakit.devices import HOST, Device, build
+from umakit.devices.simulators import Simulator
+from umakit.tools.diff import probe
 
 PROGRAMS = Path(__file__).parent / "programs"
 VARIABLE = "UMAKIT_TEST_SIMULATOR"
@@ -81,6 +85,41 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "in.npz", x=X)
     compile_model(folder / "network.onnx", [find_backend(backend)], folder / "library")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs of the same files, which each command compiles anew, are compiled once.
+
+    All commands run one network, and a variable says what its simulator does.
+    """
+    folder, compile_c = tmp_path_factory.mktemp("programs"), build.compile_c
+
+    def compile_once(
+        sources: list[Path],
+        output: Path,
+        flags: list[str],
+        device: Device = HOST,
+        simulators: Sequence[Simulator] = (),
+    ) -> None:
+        folders = {source.parent for source in sources}
+        folders |= {Path(flag[2:]) for flag in flags if flag.startswith("-I")}
+        contents = sorted(
+            (path.name, path.read_bytes())
+            for path in {*sources, *(path for each in folders for path in each.rglob("*.h"))}
+        )
+        options = [flag for flag in flags if not flag.startswith("-I")]
+        digests = [simulator.digest() for simulator in simulators]
+        key = repr([device.name, build.FLAGS, options, digests, contents]).encode()
+        program = folder / hashlib.sha256(key).hexdigest()
+        if not program.exists():
+            compile_c(sources, program, flags, device, simulators)
+        shutil.copy(program, output)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (build, probe):
+            patch.setattr(module, "compile_c", compile_once)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     macros = load_backend_folder(built).configuration.simulator_macros
     (built / "simulator" / "main.cc").write_text(MAIN)
     include = sim.source_directory() / "include"
-    flags = ["-O1", "-fPIC", "-Iisa", f"-I{include}", *(f"-D{macro}" for macro in macros)]
+    flags = ["-O0", "-fPIC", "-Iisa", f"-I{include}", *(f"-D{macro}" for macro in macros)]
     sources = sorted((built / "simulator").glob("*.cc"))
     subprocess.run(["c++", *flags, "-c", *sources], cwd=built, check=True)
     objects = sorted(built.glob("*.o"))
