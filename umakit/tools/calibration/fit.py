@@ -130,6 +130,7 @@ class _Search:
             name: np.array([sizes[name] for sizes, _ in samples], np.int64) for name in names
         }
         self._parts = parts
+        self._columns: dict[tuple[Count, ...], Floats] = {}
         varying = [name for name, values in self._sizes.items() if len(set(values.tolist())) > 1]
         self.found = self._tried({name: (Count(name),) for name in varying})  # type: ignore[arg-type]
 
@@ -204,30 +205,46 @@ class _Search:
 
     # --- coefficients -----------------------------------------------------------------------------
 
-    def _column(self, counts: Sequence[Count]) -> Floats:
-        column = np.ones(len(self._cycles))
-        for count in counts:
-            column *= np.maximum(-(-self._sizes[count.size] // count.part), count.least)
-        return column
+    def _column(self, counts: tuple[Count, ...]) -> Floats:
+        """Return the product of counts for each sample; candidates share most of them."""
+        if counts not in self._columns:
+            if len(counts) == 1:
+                (count,) = counts
+                sizes = self._sizes[count.size]
+                column = np.maximum(-(-sizes // count.part), count.least).astype(np.float64)
+            else:
+                column = np.ones(len(self._cycles))
+                for count in counts:
+                    column = column * self._column((count,))
+            self._columns[counts] = column
+        return self._columns[counts]
+
+    def _matrix(self, terms: Sequence[tuple[Count, ...]]) -> Floats:
+        return np.stack([self._column(each) for each in terms], axis=1)
 
     def _tried(self, counts: Counts) -> _Fit:
         terms = list(_products(counts))
         if len(terms) * TILES_PER_TERM > len(self._cycles):
             return _Fit(counts, float("inf"))
-        relative = self._deviations(terms, self._solved(terms))
+        columns = self._matrix(terms)
+        relative = self._relative(columns, self._least_squares(columns))
         rms = float(np.sqrt(np.mean(relative**2)))
         return _Fit(counts, max(rms, 1e-12), bool(np.abs(relative).max() < CLOSE))
 
-    def _solved(self, terms: Sequence[Sequence[Count]]) -> Floats:
-        columns = np.stack([self._column(each) for each in terms], axis=1)
+    def _solved(self, terms: Sequence[tuple[Count, ...]]) -> Floats:
+        return self._least_squares(self._matrix(terms))
+
+    def _deviations(self, terms: Sequence[tuple[Count, ...]], coefficients: Floats) -> Floats:
+        return self._relative(self._matrix(terms), coefficients)
+
+    def _least_squares(self, columns: Floats) -> Floats:
         scaled = columns * self._weights[:, None]
         norms = np.linalg.norm(scaled, axis=0)
         found = np.linalg.lstsq(scaled / norms, self._cycles * self._weights, rcond=1e-10)[0]
         coefficients: Floats = found / norms
         return coefficients
 
-    def _deviations(self, terms: Sequence[Sequence[Count]], coefficients: Floats) -> Floats:
-        columns = np.stack([self._column(each) for each in terms], axis=1)
+    def _relative(self, columns: Floats, coefficients: Floats) -> Floats:
         relative: Floats = (columns @ coefficients - self._cycles) * self._weights
         return relative
 
@@ -244,18 +261,18 @@ class _Search:
         coefficients = self._whole(terms, self._solved(terms))
         found = Formula(
             tuple(
-                Term(cycles, tuple(term))
+                Term(cycles, term)
                 for cycles, term in zip(coefficients, terms, strict=True)
                 if cycles
             )
         )
         return found, self._rms(terms)
 
-    def _rms(self, terms: Sequence[Sequence[Count]]) -> float:
+    def _rms(self, terms: Sequence[tuple[Count, ...]]) -> float:
         relative = self._deviations(terms, self._solved(terms))
         return max(float(np.sqrt(np.mean(relative**2))), 1e-12)
 
-    def _is_good(self, terms: Sequence[Sequence[Count]]) -> bool:
+    def _is_good(self, terms: Sequence[tuple[Count, ...]]) -> bool:
         """Whether some terms are as good as all of them."""
         if not terms:
             return False
@@ -284,7 +301,7 @@ class _Search:
                 return chosen
         return []
 
-    def _whole(self, terms: Sequence[Sequence[Count]], coefficients: Floats) -> list[int | float]:
+    def _whole(self, terms: Sequence[tuple[Count, ...]], coefficients: Floats) -> list[int | float]:
         """Return coefficients as whole numbers or simple fractions if the sum stays right."""
         for step in STEPS if self.found.is_exact else ():
             rounded = np.round(coefficients * step) / step
