@@ -6,11 +6,13 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from umakit.devices import build, objects
+from umakit.devices import HOST, Device, build, objects
+from umakit.errors import BuildError
 
 OPTIMIZED = build.FLAGS
 """Flags with which users' programs are compiled: of `make soak`, and of tests marked `optimized`,
@@ -22,7 +24,11 @@ QUICK = tuple(flag.replace("-O3", "-O0") for flag in OPTIMIZED)
 SETTING = "UMAKIT_TEST_C"
 """Environment variable that tells commands which tests start whether to compile `quick`."""
 
+FAST_LINKER = "-fuse-ld=gold"
+"""Flag for a linker that takes a third of the time of the usual one, a quarter of a small build."""
+
 _with_shared_objects = build.with_shared_objects
+_call_compiler = build.call_compiler
 _numbers = itertools.count()
 
 
@@ -35,6 +41,22 @@ def choose(*, optimized: bool) -> None:
     """
     build.FLAGS = OPTIMIZED if optimized else QUICK
     build.with_shared_objects = _with_shared_objects if optimized else _with_joined_files
+    build.call_compiler = _call_compiler if optimized else _call_with_fast_linker
+
+
+def _call_with_fast_linker(command: list[str], name: str, folder: Path, device: Device) -> None:
+    """Do what `call_compiler` does, with FAST_LINKER if it is there and has no complaint."""
+    if device is HOST and "-c" not in command and _has_fast_linker():
+        try:
+            return _call_compiler([*command, FAST_LINKER], name, folder, device)
+        except BuildError:
+            pass  # users get messages of the usual linker
+    _call_compiler(command, name, folder, device)
+
+
+@functools.cache
+def _has_fast_linker() -> bool:
+    return shutil.which("ld.gold") is not None
 
 
 def _with_joined_files(
