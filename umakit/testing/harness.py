@@ -22,12 +22,16 @@ from umakit.floats import in_comparisons
 from umakit.frontend import Model, import_model
 from umakit.lower import expand_requantize
 from umakit.lower.legalizations import all_legalizations
+from umakit.partition.macs import multiply_accumulates
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import compile_model
 from umakit.quantized import quantize_to_integers
 
 Array = npt.NDArray[Any]
 INTERFACES = ("c", "unpacked")
+
+OPTIMIZED_MACS = 10**8
+"""Multiply-accumulates of a network above which LLVM optimizes what runs once."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,9 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
     Raises:
         ModelError: a quantized operator has no integer form.
     """
-    machine = tvm_api.llvm_executable(_for_llvm(model))
+    module = quantize_to_integers(model).module
+    optimize = _macs(module) >= OPTIMIZED_MACS
+    machine = tvm_api.llvm_executable(_for_llvm(module), optimize=optimize)
 
     @tvm_api.one_at_a_time
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -173,9 +179,17 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
     return run
 
 
-def _for_llvm(model: Model) -> Any:
+def _macs(module: Any) -> int:
+    """Return the number of multiply-accumulates of a network."""
+    return sum(
+        multiply_accumulates(tvm_api.operator_name(binding.value), binding.value, binding.var)
+        for binding in tvm_api.bindings_of(module["main"])
+        if isinstance(binding.value, tvm_api.Call)
+    )
+
+
+def _for_llvm(module: Any) -> Any:
     """Return a network's module with integer operators lowered to TIR, which TVM can build."""
-    module = quantize_to_integers(model).module
     legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
     return in_comparisons(expand_requantize(legal))
 
