@@ -514,7 +514,7 @@ def test_instructions_are_never_called_cycles_or_time(
     assert re.search(r"^pool1\s+cpu\s+[\d,]{5,}$", table, re.M), "the CPU has no cycles"
     assert run_command([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert list(report) == ["outputs", "mean_instructions", "runs", "layers"]
+    assert list(report) == ["outputs", "mean_instructions", "runs", "layers", "totals"]
     assert report["runs"] == 2
     pool = next(layer for layer in report["layers"] if layer["name"] == "pool1")
     assert pool["instructions"] > 1000 and pool["cycles"] == 0 and "seconds" not in pool
