@@ -150,7 +150,7 @@ def test_costs_in_another_file_are_not_used(
     assert run_command(["calibrate", str(folder), "--tiles", "12", "-o", str(output)]) == 0
     printed = capsys.readouterr().out
     assert "Next: cp " in printed and f"Wrote {output}" in printed
-    assert "copy, dma1.load:" in printed
+    assert "dma1.load:" in printed  # a narrow table wraps names
     assert output.is_file() and (folder / "calibration.json").read_bytes() == before
 
 
