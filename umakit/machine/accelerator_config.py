@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -275,6 +276,25 @@ def _check_power_of_two(number: int) -> int:
     return number
 
 
+def _key_of(location: Sequence[int | str], data: Any) -> str:
+    """Return the dotted key of a location in a file; engines and queues by name if they have one.
+
+    Args:
+        location: keys and numbers of list entries, from outside to inside.
+        data: the content of the file.
+    """
+    parts = []
+    for part in location:
+        try:
+            data = data[part]
+        except (IndexError, KeyError, TypeError):
+            data = None
+        is_named = location[0] == "machine" and isinstance(part, int) and isinstance(data, dict)
+        name = data.get("name") if is_named else None
+        parts.append(name if isinstance(name, str) and name.isidentifier() else str(part))
+    return ".".join(parts)
+
+
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
@@ -296,7 +316,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
         configuration = AcceleratorConfig.model_validate(data, context=path.parent)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = _key_of(first["loc"], data)
         problem = first["msg"]
         if not key or key.startswith(("simulator", "machine")):
             problem = problem.removeprefix("Value error, ")
