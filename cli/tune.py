@@ -264,7 +264,7 @@ def _view(records: Path, layers: list[TunedLayer]) -> dict[str, Any]:
             {
                 **each.record.as_json(),
                 "cycles": each.record.cycles,
-                "cycles_are": "predicted" if each.record.simulated is None else "simulated",
+                "cycles_are": "predicted" if each.record.simulated is None else "measured",
                 "seen": each.seen,
             }
             for each in layers

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from umakit.cli.main import run_command
-from umakit.cli.tune import origin
+from umakit.cli.tune import _view, origin
 
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.devices.run import run_library
@@ -145,6 +145,7 @@ def test_the_command_says_what_was_measured(
     layers = json.loads(capsys.readouterr().out)["layers"]
     assert {layer["cycles_are"] for layer in layers} == {"predicted"}
     measured = [TunedLayer(record, 1) for record in read_records(tuned).layers]
+    assert {layer["cycles_are"] for layer in _view(tuned, measured)["layers"]} == {"measured"}
     assert origin(measured, "npu") == (
         "The best are measured in the simulator of npu; others are predicted"
     )
