@@ -347,6 +347,25 @@ def test_faults_of_own_simulators_are_named(
     assert fault.name == check and re.search(shown, fault.message) and mend in fault.mend
 
 
+def test_a_simulator_that_never_returns_is_named(tmp_path: Path) -> None:
+    page = (BACKENDS.parent / "docs" / "your-simulator.md").read_text(encoding="utf-8")
+    form = re.compile(r"`tiny_npu/([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    files = dict(form.findall(page))
+    begin, wait, rest = files["machine.cc"].partition(
+        "bool wait(void *simulator, std::uint64_t cycles)\n{\n"
+    )
+    assert wait
+    files["machine.cc"] = f"{begin}{wait}for (volatile int turn = 0;; turn = 1) {{}}\n{rest}"
+    assert "timeout = 60 " in files["accel.toml"]
+    files["accel.toml"] = files["accel.toml"].replace("timeout = 60 ", "timeout = 1.5 ")
+    (tmp_path / "tiny_npu").mkdir()
+    for name, text in files.items():
+        (tmp_path / "tiny_npu" / name).write_text(text, encoding="utf-8")
+    (fault,) = errors(examine_backend(str(tmp_path / "tiny_npu"), HOST))
+    assert fault.name == "first network" and "timeout" in fault.mend
+    assert "the simulator of tiny_npu did not return within 1.5 s" in fault.message
+
+
 PROGRAMS = BACKENDS.parent / "tests" / "programs"
 MODULE = BACKENDS.parent / "umakit" / "testing" / "simulator_program.py"
 
@@ -410,6 +429,8 @@ def test_a_program_is_started_whatever_the_driver_lacks(tmp_path: Path) -> None:
          "it can be created and counts nothing: its cycles are unknown"),
         ("{UMAKIT_OWN_SIMULATOR_VERSION", "{77", Status.ERROR, "the version of the simulator's"),
         ("return &relu;", "__builtin_trap();", Status.ERROR, "the program was stopped by signal"),
+        ("return &relu;", "for (volatile int turn = 0;; turn = 1) {}", Status.ERROR,
+         "^the simulator of relu_npu did not return within 2 s"),
         ("return &relu;", "__builtin_exit(5);", Status.ERROR, "ended with exit code 5 before"),
     ],
 )  # fmt: skip
@@ -421,6 +442,7 @@ def test_linked_simulators_are_created(
     if "exit" in new:
         assert "#include <cstdint>" in model.read_text(encoding="utf-8")
         new = new.replace("std::exit", "__builtin_exit")
-    changes = {"model.cc": (old, new), "accel.toml": (PROGRAM, 'sources = ["model.cc"]')}
+    section = 'sources = ["model.cc"]' + ("\ntimeout = 2" if "turn" in new else "")
+    changes = {"model.cc": (old, new), "accel.toml": (PROGRAM, section)}
     check = started(tmp_path, changes)
     assert check.status is status and re.search(shown, check.message), shown_check(check)

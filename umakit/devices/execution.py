@@ -24,6 +24,10 @@ STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
 
 
+class TimeLimitError(DeviceError):
+    """The program did not end in time."""
+
+
 def execute(
     device: Device,
     program: Path,
@@ -45,7 +49,8 @@ def execute(
 
     Raises:
         BuildError: there is no emulator, or it does not start.
-        DeviceError: the program crashed or did not end in time.
+        TimeLimitError: the program did not end in time.
+        DeviceError: the program crashed.
     """
     device.check_emulator()
     if timeout is None and device.emulator:
@@ -63,7 +68,7 @@ def execute(
             timeout=timeout,
         )
     except subprocess.TimeoutExpired:
-        raise DeviceError(
+        raise TimeLimitError(
             f"the program did not end within {timeout:g} s",
             where=device.name,
             fix="if it is only slow, give it more time with --timeout",

@@ -85,7 +85,8 @@ class SimulatorSection(BaseModel):
             files.
         program: instead of sources a program and its arguments, which is started in the backend's
             folder and answers requests (docs/simulator-protocol.md).
-        timeout: seconds in which the program has to answer a request.
+        timeout: seconds in which a program has to answer a request; for sources, in which the
+            programs of `uma doctor` that run the simulator have to end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -121,8 +122,6 @@ class SimulatorSection(BaseModel):
             raise ValueError("has sources and a program, and can have one of them only")
         if not self.sources and not self.program and not library_files(self):
             raise ValueError("needs sources or a program")
-        if not self.program and "timeout" in self.model_fields_set:
-            raise ValueError("timeout is for a program")
         for key in ("include", "defines", "libraries"):
             if self.program and getattr(self, key):
                 raise ValueError(f"{key} is for sources, not for a program")

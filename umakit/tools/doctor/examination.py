@@ -11,6 +11,7 @@ from pathlib import Path
 
 from umakit.backend.registry import locate_backend
 from umakit.devices import HOST, Device
+from umakit.devices.execution import TimeLimitError
 from umakit.devices.run import run_library
 from umakit.errors import UmakitError, short_path
 from umakit.files.staging import temporary_folder
@@ -43,7 +44,7 @@ from umakit.tools.doctor.environment import (
 )
 from umakit.tools.doctor.memories import memory_checks
 from umakit.tools.doctor.probes import Probes, probe
-from umakit.tools.doctor.simulator import start_checks
+from umakit.tools.doctor.simulator import not_returned, start_checks, time_limit
 
 Progress = Callable[[str], None]
 
@@ -172,10 +173,13 @@ def _first_network(
     if model is None:
         return skipped(FIRST, "was not tried: no small network has a layer that it takes")
     tell(f"running a first network on {device.name}")
+    seconds = time_limit(backend, device)
     try:
         library = compile_model(model.module, [backend], folder, name=model.name)
-        outputs = run_library(folder, model.inputs, device=device.name).outputs
-        largest = compare(outputs, llvm_reference(model), model.output_tolerance)
+        ran = run_library(folder, model.inputs, device=device.name, timeout=seconds)
+        largest = compare(ran.outputs, llvm_reference(model), model.output_tolerance)
+    except TimeLimitError as error:
+        return refused(FIRST, not_returned(backend, seconds) if seconds else error)
     except UmakitError as error:
         return refused(FIRST, error, "compare layer by layer: uma diff MODEL --backend NAME")
     count = len(library.report.offloaded)

@@ -6,12 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from umakit import sim
-from umakit.devices import HOST, execute
+from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c
+from umakit.devices.execution import TimeLimitError
 from umakit.devices.simulators import Simulator
-from umakit.errors import UmakitError, short_path
+from umakit.errors import DeviceError, UmakitError, short_path
 from umakit.library.own_simulators import own_simulators, program_source
 from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.registration.backend import Backend
 from umakit.text.rendering import render
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.driver import StagedDriver
@@ -21,7 +23,7 @@ SIMULATOR = "simulator"
 PROGRAM = "umakit_doctor_start"
 
 SECONDS = 60.0
-"""Time limit of a simulator that is linked; one that is a program has its own, for each answer."""
+"""Time for the rest of what starts a program, which has a time limit of its own for each answer."""
 
 ANSWERS = 3
 """Number of requests that are sent: the first, a reset, the counters."""
@@ -36,6 +38,27 @@ def staged_simulators(staged: StagedDriver) -> list[Simulator]:
     ]
 
 
+def time_limit(backend: Backend, device: Device) -> float | None:
+    """Return the seconds that a run of a backend's linked simulator on the host may take.
+
+    None if it has no such simulator: programs have a time limit for each answer, devices one of
+    their own.
+    """
+    section = backend.configuration.simulator
+    return section.timeout if device is HOST and section and not section.program else None
+
+
+def not_returned(backend: Backend, seconds: float) -> DeviceError:
+    """Return the error of a simulator that was still at work after its time limit."""
+    return DeviceError(
+        f"the simulator of {backend.target_name} did not return within {seconds:g} s "
+        "([simulator] timeout in accel.toml)",
+        where=short_path(backend.folder / "accel.toml"),
+        fix="let its functions return, wait too when no interrupt comes, or give it more time with "
+        "timeout",
+    )
+
+
 def start_checks(staged: StagedDriver) -> list[Check]:
     """Start the backend's own simulator on the host, if it has one, and see whether it answers."""
     return [_start_check(staged, simulator) for simulator in staged_simulators(staged)]
@@ -44,11 +67,14 @@ def start_checks(staged: StagedDriver) -> list[Check]:
 def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
     section = staged.backend.configuration.simulator
     assert section is not None
-    seconds = SECONDS + (ANSWERS * section.timeout if section.program else 0.0)
+    limit = time_limit(staged.backend, HOST)
+    seconds = SECONDS + ANSWERS * section.timeout if limit is None else limit
     where = short_path(staged.backend.folder / "accel.toml")
     try:
         program = _build(staged, simulator)
         ended = execute(HOST, program, [], staged.folder, seconds)
+    except TimeLimitError:
+        return refused(SIMULATOR, not_returned(staged.backend, seconds))
     except UmakitError as error:
         mend = "run it in a debugger: it fails before the driver's first access"
         return refused(SIMULATOR, error, mend)
