@@ -164,3 +164,5 @@ def _say_layers(outcome: Outcome) -> None:
             "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"
         )
         say_wrapped(f"whole layers: exact on {exact} of {len(layers)}{rest}")
+    if outcome.hint:
+        say_wrapped(f"note: {outcome.hint}")

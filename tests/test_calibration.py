@@ -7,18 +7,21 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from umakit.cli.calibrate import _say_layers
 from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
-from umakit.machine.calibration import Calibrated, copy_sizes
+from umakit.machine.calibration import Calibrated, copy_sizes, read_calibration
 from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.calibration import Outcome
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.page import make_page
 
@@ -92,6 +95,25 @@ def test_it_says_how_far_it_is_right(calibrated: tuple[Path, Answers]) -> None:
     assert printed["device"] == "host" and printed["backend"] == "lane_npu"
     (note,) = printed["notes"]
     assert "lane_npu took no max pool, no average pool" in note
+
+
+def test_it_says_where_to_look_if_commands_are_right_and_layers_are_not(
+    calibrated: tuple[Path, Answers], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = read_calibration(calibrated[0] / "calibration.json")
+    assert Outcome(found, 1, ()).hint == ""
+    late = replace(found.layers[0], clock_cycles=found.layers[0].clock_cycles + 1)
+    off = Outcome(replace(found, layers=(late, *found.layers[1:])), 1, ("first",))
+    _say_layers(off)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "whole layers: exact on 4 of 5" in printed
+    for place in ("entries, completion", "depth", "banks, exclusive", "[machine.driver]"):
+        assert place in off.hint and place in printed
+    assert off.as_json()["notes"] == ["first", off.hint]
+    job = found.jobs[0]
+    wrong = replace(job, evidence=replace(job.evidence, exact=job.evidence.exact - 1))
+    costs_off = replace(off.calibration, jobs=(wrong, *found.jobs[1:]))
+    assert Outcome(costs_off, 1, ()).hint == ""
 
 
 def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_path: Path) -> None:

@@ -54,6 +54,13 @@ WHOLE = (
 )
 """Layers that are measured whole: kind, size of the result, kernel, channels of data and result."""
 
+NOT_A_COST = (
+    "all commands are exact, but not all whole layers: when commands start is described wrongly; "
+    "look at the queues (entries, completion), the engines (depth, in_order), the "
+    "memories (banks, exclusive) and the driver's accesses ([machine.driver])"
+)
+"""Where to look if the costs of commands are right, and the cycles of layers are not."""
+
 
 @dataclass(frozen=True)
 class Calibrating:
@@ -99,6 +106,13 @@ class Outcome:
         return max((each.evidence.worst_percent for each in self.costs), default=0.0)
 
     @property
+    def hint(self) -> str:
+        """Where to look if all commands are exact and whole layers are not; empty otherwise."""
+        layers = self.calibration.layers
+        is_off = any(each.predicted_cycles != each.clock_cycles for each in layers)
+        return NOT_A_COST if is_off and self.exact == self.held_out > 0 else ""
+
+    @property
     def costs(self) -> tuple[JobCosts | CopyCosts, ...]:
         """The costs of all commands."""
         return (*self.calibration.jobs, *self.calibration.copies)
@@ -111,7 +125,7 @@ class Outcome:
             "held_out_commands": self.held_out,
             "exact_commands": self.exact,
             "worst_percent": self.worst_percent,
-            "notes": list(self.notes),
+            "notes": [*self.notes, *([self.hint] if self.hint else [])],
         }
 
 
