@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,30 @@ def test_contradictions_are_refused_by_their_key(
         return
     with pytest.raises(AcceleratorConfigError, match=f"accel.toml: {message}"):
         loaded(tmp_path, edited((old, new)))
+
+
+def test_layers_without_sums_are_too_large_by_the_memory_that_lacks_room(tmp_path: Path) -> None:
+    """A dense layer whose smallest tile, 8 output channels, has all of its input channels."""
+    text = edited(("sums_in_result = true", ""))
+    weights = 8 * 3000
+    reason = compiled_reason(text, tmp_path / "without", 3000)
+    found = re.fullmatch(
+        r"its smallest tile needs ([\d,]+) B, weights has 2,048 B, and input channels cannot be "
+        "cut: there is neither sum_bytes nor sums_in_result",
+        reason,
+    )
+    assert found, reason
+    assert weights < int(found[1].replace(",", "")) <= weights + 8 * 16
+    assert compiled_reason(TWO_CHANNELS, tmp_path / "with", 3000) == ""
+    assert compiled_reason(text, tmp_path / "few", 100) == ""
+
+
+def compiled_reason(text: str, folder: Path, inputs: int) -> str:
+    """The reason why a planner takes no dense layer with so many inputs."""
+    folder.mkdir()
+    planner = TilePlanner.of(loaded(folder, text))
+    what = replace(layer(1, inputs, 16, 1), scales=1)
+    return "" if planner.default(what) else planner._too_large(what)
 
 
 def test_memories_have_these_keys_for_machines_only(tmp_path: Path) -> None:

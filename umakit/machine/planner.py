@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -191,7 +191,7 @@ class TilePlanner:
         if refused:
             return refused
         if self.default(layer) is None:
-            return misfit(self._tiles(layer, self._smallest(layer)), self.machine)
+            return self._too_large(layer)
         return True
 
     @property
@@ -315,6 +315,23 @@ class TilePlanner:
             if least is None or cycles < least:
                 best, least = each.tiling, cycles
         return best
+
+    def _too_large(self, layer: Layer) -> str:
+        """Return the reason why no tiling of a layer fits: that of the smallest one.
+
+        Where nothing keeps sums of parts of the input channels, it has all of them.
+        """
+        smallest = self._smallest(layer)
+        if not (self.machine.sum_bytes or self.machine.sums_in_result):
+            uncut = replace(smallest, input_channels=layer.input_channels)
+            if found := misfit(self._tiles(layer, uncut), self.machine):
+                return (
+                    f"its smallest tile {found}, and input channels cannot be cut: there is "
+                    "neither sum_bytes nor sums_in_result"
+                    if smallest != uncut and not layer.per_channel
+                    else found
+                )
+        return misfit(self._tiles(layer, smallest), self.machine)
 
     def _smallest(self, layer: Layer) -> Tiling:
         unit = {axis: axis_unit(layer, self.machine, axis) for axis in SIZED}
