@@ -156,9 +156,8 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
         return ["", "", "", "", "CPU"]
     if tiled is None:
         return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
-    held = tiled.spent.bottleneck if tiled.spent and layer.explanation else ""
     predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    return [predicted, known_percent(layer.difference), bound, _ratio(layer.ratio), held]
+    return [predicted, known_percent(layer.difference), bound, _ratio(layer.ratio), layer.held_by]
 
 
 def _measured(layer: LayerFigures) -> str:

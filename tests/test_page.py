@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from networks import Graph, save
 from strict import WARNINGS
+from test_tile_machines import TwoChannels
 from tflite_exactness import random_integers
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
@@ -33,7 +34,9 @@ from umakit.pipeline import import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.page.collect import page_of
-from umakit.tools.page.figures import LayerFigures
+from umakit.tools.page.descriptions import describe_bottleneck
+from umakit.tools.page.engines import Engines
+from umakit.tools.page.figures import LayerFigures, Spent, TiledLayer
 from umakit.tools.page.memory import panels_of
 from umakit.tools.page.roofline import roofline_of
 from umakit.tools.page.timeline import Merged, Timeline, merged, ticks, timeline_of
@@ -139,6 +142,32 @@ def test_what_the_array_does_adds_up_and_names_what_holds_a_layer(trained: Page)
         assert worst[spent.bottleneck] == max(parts[1:])
         if layer.explanation:
             assert layer.explanation.startswith(f"{spent.bottleneck}: ")
+
+
+@pytest.mark.parametrize(
+    ("spent", "text"),
+    [
+        (Spent(9, 1, 0, 80, 7, 3), "loader: array waits 70 cycles for weights and parameters, "
+         "of 80 for all loads"),
+        (Spent(9, 1, 0, 6, 80, 4), "dma: array waits 80 cycles for the result"),
+        (Spent(9, 80, 0, 6, 4, 1), "array: 10 % of its peak in 89 cycles of work"),
+        (Spent(9, 1, 80, 6, 3, 1), "drain: for 80 cycles results leave array and nothing enters"),
+        (Spent(9, 1, 0, 6, 3, 81), "driver: array waits 81 cycles for register accesses"),
+    ],
+)  # fmt: skip
+def test_engines_of_described_machines_have_their_names(spent: Spent, text: str) -> None:
+    machine = TwoChannels()
+    engines = Engines.of(machine)
+    assert engines is not None
+    waits = {machine.stream_of("data"): 10, machine.stream_of("weights"): 70}
+    waits[machine.stream_of("result")] = spent.stores
+    tiled = TiledLayer("", "output_stationary", 1, True, 100, 9, 4, spent, waits)
+    layer = LayerFigures(
+        1, "conv", "two", (), "convolution", 576, 100, 0, (), 0, (), tiled
+    )  # fmt: skip
+    layer = replace(layer, explanation=describe_bottleneck(layer, 64, engines))
+    assert layer.explanation == text
+    assert layer.held_by == text.split(":")[0]
 
 
 def test_totals_are_sums_over_convolutions_and_over_all(trained: Page) -> None:

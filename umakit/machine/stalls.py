@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from umakit.machine.description import Machine
 
@@ -24,6 +24,7 @@ class CycleBreakdown:
             other work was left.
         driver: the driver had not enqueued the next command.
         other: the array waited for another engine that computes.
+        streams: the cycles of `load`, `store` and `other` by the stream that was waited for.
     """
 
     compute: int = 0
@@ -32,6 +33,7 @@ class CycleBreakdown:
     store: int = 0
     driver: int = 0
     other: int = 0
+    streams: dict[str, int] = field(default_factory=dict)
 
     @property
     def cycles(self) -> int:
@@ -39,8 +41,11 @@ class CycleBreakdown:
         return self.compute + self.drain + self.load + self.store + self.driver + self.other
 
     def as_json(self) -> dict[str, int]:
-        """All fields by name; `other` only on machines with several engines that compute."""
-        return {name: count for name, count in asdict(self).items() if name != "other" or count}
+        """All counts by name but those of `streams`; `other` only on machines with several engines
+        that compute."""
+        counts = asdict(self)
+        del counts["streams"]
+        return {name: count for name, count in counts.items() if name != "other" or count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +138,13 @@ class _Breakdown:
             for name, order in schedule.orders.items()
             for number, index in enumerate(order)
         }
+        self._streams = streams
 
     def add(self, index: int, cycles: int) -> None:
         """Add cycles in which the array waited for a command."""
-        does = self._does[index]
+        does, stream = self._does[index], self._streams[index]
+        waits = self.breakdown.streams
+        waits[stream] = waits.get(stream, 0) + cycles
         if does == "load":
             self.breakdown.load += cycles
         elif does == "store":

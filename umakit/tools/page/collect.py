@@ -29,6 +29,7 @@ from umakit.tools.page.descriptions import (
     layer_kind,
     result_tiles,
 )
+from umakit.tools.page.engines import Engines
 from umakit.tools.page.figures import Accelerator, LayerFigures, Page, Spent, TiledLayer
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -141,6 +142,7 @@ def _accelerator(backend: UMABackend) -> Accelerator:
         planner is not None,
         cells if planner is None else planner.machine.macs_per_cycle or None,
         _calibrated(planner),
+        None if planner is None else Engines.of(planner.described),
     )
 
 
@@ -178,7 +180,8 @@ def _layer(
     planner = planners.get(call.target)
     if layer.tiled is None or planner is None:
         return layer
-    return replace(layer, explanation=describe_bottleneck(layer, planner.machine.macs_per_cycle))
+    peak, engines = planner.machine.macs_per_cycle, Engines.of(planner.described)
+    return replace(layer, explanation=describe_bottleneck(layer, peak, engines))
 
 
 def _tiled(
@@ -193,6 +196,9 @@ def _tiled(
         return None
     tiles = planner.tiles_of(composite, program.planned[target].tilings)
     prediction = prediction_of(planner, tiles)
+    spent, waits = _spent(prediction, planner), {}
+    if spent and prediction.run and Engines.of(planner.described):
+        waits = prediction.run.breakdown.streams
     return TiledLayer(
         tiling=describe_tiling(tiles),
         dataflow="" if tiles.layer.is_pool else tiles.tiling.dataflow.value,
@@ -201,7 +207,8 @@ def _tiled(
         predicted_cycles=prediction.cycles,
         compute_bound=prediction.bound.compute,
         memory_bound=prediction.bound.memory,
-        spent=_spent(prediction, planner),
+        spent=spent,
+        waits=waits,
     )
 
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from umakit import patterns
 from umakit.machine import Tiles
 from umakit.machine.tiles import AXES, INPUT_CHANNELS
+from umakit.tools.page.engines import Engines
 from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Spent
 
 
@@ -69,17 +71,52 @@ def _stays(tiles: Tiles, name: str) -> bool:
     return tiles.copies(name) == own < everything
 
 
-def describe_bottleneck(layer: LayerFigures, cells: int) -> str:
+def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None) -> str:
     """Describe the bottleneck of a layer above `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
-        cells: number of cells of the accelerator's array.
+        cells: number of cells of the accelerator's array, or its multiply-accumulates in a cycle.
+        engines: those of a machine that the backend describes; None for umakit's systolic array.
     """
     ratio = layer.ratio
     spent = layer.tiled.spent if layer.tiled else None
-    if spent is None or ratio is None or ratio <= NEAR_THE_BOUND:
+    if layer.tiled is None or spent is None or ratio is None or ratio <= NEAR_THE_BOUND:
         return ""
+    if engines is not None:
+        return _of_engines(spent, layer.tiled.waits, layer, cells, engines)
     return f"{spent.bottleneck}: {_details(spent, layer, cells)}"
+
+
+def _of_engines(
+    spent: Spent, waits: Mapping[str, int], layer: LayerFigures, peak: int, engines: Engines
+) -> str:
+    """Describe the bottleneck of a layer on a machine whose engines have names."""
+    computing = engines.computing
+    if spent.bottleneck == "array":
+        working = spent.full_array + spent.partial_array
+        if not layer.macs:
+            return f"{computing}: it works for {working:,} cycles"
+        share = 100 * layer.macs / (working * peak)
+        return f"{computing}: {share:.0f} % of its peak in {working:,} cycles of work"
+    if spent.bottleneck == "drain":
+        return f"drain: for {spent.drain:,} cycles results leave {computing} and nothing enters"
+    if spent.bottleneck == "driver":
+        return f"driver: {computing} waits {spent.driver:,} cycles for register accesses"
+    stores = spent.bottleneck == "stores"
+    tensors = ("result",) if stores else _loaded(layer.kind)
+    name, copied, cycles = engines.awaited(waits, tensors)
+    copied = "the result" if stores else copied
+    total = spent.stores if stores else spent.loads
+    of_total = f", of {total:,} for all {spent.bottleneck}" if cycles < total else ""
+    return f"{name}: {computing} waits {cycles:,} cycles for {copied}{of_total}"
+
+
+def _loaded(kind: str) -> tuple[str, ...]:
+    """Return the tensors that are loaded for layers of a kind of `layer_kind`."""
+    if kind.endswith("pool"):
+        return ("data",)
+    addend = ("addend",) if kind == "convolution with a sum" else ()
+    return ("data", "weights", "parameters", *addend)
 
 
 def _details(spent: Spent, layer: LayerFigures, cells: int) -> str:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from umakit.devices.run import CommandTimes
 from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU, OffloadReport
+from umakit.tools.page.engines import Engines
 
 NEAR_THE_BOUND = 1.15
 """Ratio of cycles to bound above which the bottleneck of a layer is named."""
@@ -32,6 +33,8 @@ class Accelerator:
         calibrated: when the costs were measured that cycles are predicted from; empty if they are
             those that the backend describes.
         macs_per_cycle: peak multiply-accumulates per cycle; None if nothing says them.
+        engines: those of a machine that the backend describes; None for umakit's systolic array and
+            without a planner.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Accelerator:
     tiles: bool
     macs_per_cycle: int | None = None
     calibrated: str = ""
+    engines: Engines | None = None
 
     @property
     def cells(self) -> int | None:
@@ -105,6 +109,8 @@ class TiledLayer:
         memory_bound: cycles to move inputs, weights and results once.
         spent: the predicted cycles by the state of the array; None if the planner predicts them
             in a way of its own.
+        waits: by stream, the predicted cycles in which the engine that computes waits for it; only
+            for machines that a backend describes.
     """
 
     tiling: str
@@ -115,6 +121,7 @@ class TiledLayer:
     compute_bound: int
     memory_bound: int
     spent: Spent | None
+    waits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def bound(self) -> int:
@@ -157,6 +164,11 @@ class LayerFigures:
     concurrent_steps: tuple[int, ...]
     tiled: TiledLayer | None
     explanation: str = ""
+
+    @property
+    def held_by(self) -> str:
+        """The name of its bottleneck if it is explained; else empty."""
+        return self.explanation.partition(": ")[0]
 
     @property
     def on_cpu(self) -> bool:

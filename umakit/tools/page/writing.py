@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from umakit.text.rendering import render_html
 from umakit.tools.page import roofline, timeline
-from umakit.tools.page.figures import NEAR_THE_BOUND, Page, Spent
+from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Page, Spent
 from umakit.tools.page.memory import HEIGHT, panels_of
 from umakit.tools.page.roofline import roofline_of
 from umakit.tools.page.timeline import timeline_of
@@ -40,13 +40,35 @@ PARTS = (
 )
 
 
+def parts_of(page: Page) -> tuple[Part, ...]:
+    """Return the parts of layers' cycles, with the names of the engines that compute them."""
+    tiling = [each for each in page.accelerators if each.tiles]
+    names = {each.engines.computing if each.engines else "array" for each in tiling}
+    if all(each.engines is None for each in tiling):
+        return PARTS
+    name = names.pop() if len(names) == 1 else "engine"
+    pools = any(_is_pool(layer) for layer in page.tiled)
+    return (
+        Part("full_array", f"needed by {name} at its peak"),
+        Part("partial_array", f"{name} below its peak{', or pooling' if pools else ''}"),
+        Part("drain", f"results leave {name}"),
+        Part("loads", f"{name} waits for loads"),
+        Part("stores", f"{name} waits for stores"),
+        Part("driver", f"{name} waits for the driver"),
+    )
+
+
+def _is_pool(layer: LayerFigures) -> bool:
+    return layer.tiled is not None and not layer.tiled.dataflow
+
+
 def html(page: Page) -> str:
     """Return the page; it loads no other files and is readable without JavaScript."""
     drawn = (roofline_of(each, page.layers) for each in page.accelerators)
     return render_html(
         "report/page.html.j2",
         page=page,
-        parts=PARTS,
+        parts=parts_of(page),
         near=NEAR_THE_BOUND,
         timeline=timeline_of(page.layers),
         timeline_width=timeline.WIDTH,
