@@ -8,6 +8,7 @@ with TensorFlow Lite Micro and the CPU's kernels, predicted cycles with those th
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -243,6 +244,11 @@ def test_its_driver_compiles_without_a_warning(compiler: str) -> None:
         pytest.skip(f"there is no {compiler}")
     command = [compiler, "-std=c99", *WARNINGS, "-fsyntax-only", *flags(), FOLDER / "lane_npu.c"]
     subprocess.run(command, check=True)
+
+
+def test_its_own_test(tmp_path: Path) -> None:
+    script = FOLDER / "test_backend.py"
+    runpy.run_path(str(script))["test_layers_run_on_the_accelerator"](tmp_path)
 
 
 def test_commands_of_its_page(tmp_path: Path, pytestconfig: pytest.Config) -> None:
