@@ -52,9 +52,17 @@ class Stepped:
     def __init__(self, machine: Machine) -> None:
         self.machine, self.now, self.all = machine, 0, list[Ran]()
         self.engine = {s.name: e for e in machine.engines for s in e.streams}
+        self.fifos = {queue.name for queue in machine.queues if queue.in_order}
 
     def waits_in(self, queue: str) -> int:
         return sum(r.engine.queue == queue and not r.has_ended(self.now) for r in self.all)
+
+    def keeps_order(self, older: Ran, younger: Ran) -> bool:
+        if older.command.stream == younger.command.stream:
+            return True
+        if older.engine is younger.engine and older.engine.in_order:
+            return True
+        return older.engine.queue == younger.engine.queue and older.engine.queue in self.fifos
 
     def start(self) -> None:
         for place, ran in enumerate(self.all):
@@ -66,7 +74,7 @@ class Stepped:
                 and len(held) < ran.engine.depth
                 and not any(each.is_busy(self.now) for each in held)
                 and not any(
-                    (each.start is None and each.command.stream == ran.command.stream)
+                    (each.start is None and self.keeps_order(each, ran))
                     or clashes(self.machine, each, ran)
                     for each in older
                 )

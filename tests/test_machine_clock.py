@@ -27,7 +27,7 @@ def machines(draw: st.DrawFn) -> Machine:
     )
     how = st.sampled_from(["interrupt", "polling", "stall"])
     queues = tuple(
-        Queue(f"queue{n}", draw(st.integers(1, 5)), draw(how))
+        Queue(f"queue{n}", draw(st.integers(1, 5)), draw(how), draw(st.booleans()))
         for n in range(draw(st.integers(1, 3)))
     )
     engines = []
@@ -38,7 +38,8 @@ def machines(draw: st.DrawFn) -> Machine:
             for n in range(draw(st.integers(1, 2)))
         )
         queue = draw(st.sampled_from(queues)).name
-        engines.append(Engine(f"engine{number}", streams, queue, draw(st.integers(1, 3))))
+        depth, in_order = draw(st.integers(1, 3)), draw(st.booleans())
+        engines.append(Engine(f"engine{number}", streams, queue, depth, in_order))
     return Machine(memories, tuple(engines), queues)
 
 

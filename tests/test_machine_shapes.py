@@ -42,6 +42,7 @@ class Shape:
         widths, tails: of each DMA engine.
         accesses: of a load of weights.
         ends: cycles that the first and the last job of a tile take longer.
+        fifo: whether the queue of all copies, of both DMA engines, keeps their order.
         queues: entries, and what happens without a free one: of the array and of all copies.
     """
 
@@ -57,6 +58,7 @@ class Shape:
     accesses: int = 5
     ends: tuple[int, int] = (0, 0)
     queues: tuple[tuple[int, str], tuple[int, str]] = ((4, "interrupt"), (6, "stall"))
+    fifo: bool = False
 
     @property
     def text(self) -> str:
@@ -92,6 +94,7 @@ class Shape:
         name = "{name}"
         entries = {entries}
         completion = "{how}"
+        in_order = {str(self.fifo and name == "copies").lower()}
         """
                 for name, (entries, how) in zip(("jobs", "copies"), self.queues, strict=True)
             )
@@ -190,6 +193,10 @@ class Simulation:
             return False
         if any((each.start or 0) + each.busy > self.now for each in held):
             return False
+        if self.shape.fifo and event.engine != "array":
+            waiting = [each for each in self.of(1) if each.start is None]
+            if waiting[0] is not event:
+                return False
         return not any(
             (each.start is None and each.engine == event.engine
              and (self.shape.in_order or each.kind == event.kind))
@@ -389,6 +396,7 @@ SHAPES: st.SearchStrategy[Any] = st.builds(
     st.booleans(), st.booleans(), st.booleans(), st.tuples(*[st.integers(1, 3)] * 3),
     st.tuples(*[st.integers(1, 16)] * 2), st.tuples(*[st.integers(0, 60)] * 2),
     st.integers(1, 30), st.tuples(*[st.sampled_from([0, 9, 40])] * 2), QUEUES,
+    st.booleans(),
 )  # fmt: skip
 
 
@@ -420,6 +428,32 @@ def test_two_channels_copy_at_the_same_time() -> None:
     assert estimates[0].bound >= copied[0] > cycles[2] >= estimates[1].bound
     cut = planner.default(layer)
     assert cut is not None and check(both, layer, cut) <= cycles[2]
+
+
+def test_a_blocked_command_holds_up_all_behind_it_in_a_queue_that_keeps_order() -> None:
+    """A store waits for its job; loads of weights of the other engine are behind it or overtake."""
+    layer = convolution(8, 32, 32, 3)
+    free = Shape(channels=2, own_memory=True, queues=WIDE)
+    planner = free.planner
+    cut = Tiling(planner.machine.dataflows[0], 6, 6, 8, 32, AXES, 2)
+    queue = planner.machine.machine.queues[1]
+    fifo = replace(free, fifo=True)
+    ordered = fifo.planner.machine
+    assert (queue.in_order, ordered.machine.queues[1].in_order) == (False, True)
+    assert check(free, layer, cut) < check(fifo, layer, cut)
+    run = fifo.planner.predict(tiles_on(layer, cut, ordered)).run
+    assert run is not None
+    copies = [
+        span.start
+        for command, span in zip(run.commands, run.timeline, strict=True)
+        if ordered.machine.engine_of(command.stream).queue == "copies"
+    ]
+    assert copies == sorted(copies)
+    assert run.breakdown.cycles == run.cycles
+    figures = [each.planner.machine.figures() for each in (free, fifo)]
+    name = "machine.queues.copies.in_order"
+    assert [each[name] for each in figures] == ["False", "True"]
+    assert {key for key in figures[0] if figures[0][key] != figures[1][key]} == {name}
 
 
 def test_weights_have_a_memory_of_their_own() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact cycles of a list of commands on a machine.
 
-A command starts when it is enqueued and the oldest of its stream or of its engine, the engine can
+A command starts when it is enqueued and the oldest of its stream, engine or queue, the engine can
 take it, and no older command that has not ended conflicts with it; `Machine` says which do.
 
 The driver enqueues in the order of the list, a cycle for each access of a register, the last one
@@ -172,7 +172,7 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
 
     Of the oldest commands that wait in line it always takes the one that can start first. No
     command with an unknown start can precede it: what waits for another start becomes ready only
-    after the completion of that command.
+    after the completion of that command, or, behind it in a queue, not before that start.
     """
     count = len(commands)
     enqueued, completions = schedule.enqueued, schedule.completions
@@ -183,14 +183,16 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
         each.name: _Running(commands, each, schedule, running[each.queue])
         for each in machine.engines
     }
-    engines = [served[engine.name] for _, engine in lines]
-    line_of = {name: number for number, (names, _) in enumerate(lines) for name in names}
+    line_of = {name: number for number, names in enumerate(lines) for name in names}
+    engine_of = {name: served[machine.engine_of(name).name] for name in line_of}
     waiting: list[list[int]] = [[] for _ in lines]
     for index, command in enumerate(commands):
         waiting[line_of[command.stream]].append(index)
     following = [iter([*each, count]) for each in waiting]
     heads = [next(each) for each in following]
-    ready = [NEVER] * len(lines)
+    takers = [*[engine_of[command.stream] for command in commands], next(iter(served.values()))]
+    engines = [takers[head] for head in heads]
+    ready, last = [NEVER] * len(lines), [0] * len(lines)  # last: the last start in each line
     numbers = range(len(lines))
     driver = _driver(commands, machine, running, schedule)
     awaited = next(driver)
@@ -201,6 +203,8 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
                 time, head = ready[number], heads[number]
                 if time == NEVER:
                     time = enqueued[head]
+                    if last[number] > time:
+                        time = last[number]
                     for each in dependencies[head]:
                         if completions[each] > time:
                             time = completions[each]
@@ -213,17 +217,20 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
                 break
             awaited = next(driver)
         engines[chosen].take(first, start)
-        heads[chosen], ready[chosen] = next(following[chosen]), NEVER
+        heads[chosen], ready[chosen], last[chosen] = next(following[chosen]), NEVER, start
+        engines[chosen] = takers[heads[chosen]]
 
 
-def _lines(machine: Machine) -> Iterator[tuple[tuple[str, ...], Engine]]:
-    """Yield the streams whose commands start in one order, with their engine."""
-    for engine in machine.engines:
-        names = tuple(stream.name for stream in engine.streams)
-        if engine.in_order:
-            yield names, engine
-        else:
-            yield from (((name,), engine) for name in names)
+def _lines(machine: Machine) -> Iterator[list[str]]:
+    """Yield the streams whose commands start in one order."""
+    for queue in machine.queues:
+        engines = [engine for engine in machine.engines if engine.queue == queue.name]
+        if queue.in_order:
+            yield [stream.name for engine in engines for stream in engine.streams]
+            continue
+        for engine in engines:
+            names = [stream.name for stream in engine.streams]
+            yield from [names] if engine.in_order else [[name] for name in names]
 
 
 def _time_of(awaited: int | Ends) -> int:

@@ -94,7 +94,7 @@ class ConfiguredMachine(TileMachine):
         """Its memories, engines and queues."""
         section, amount = self._section, self._section.amount
         queues = tuple(
-            Queue(each.name, amount("queue", each.entries), each.completion)
+            Queue(each.name, amount("queue", each.entries), each.completion, each.in_order)
             for each in section.queue
         ) or (Queue(NO_QUEUE, 0),)
         return Machine(

@@ -74,11 +74,15 @@ class Queue:
             interrupt and reads the number of free entries, a cycle each; if there is none, it waits
             for the end of a command of this queue and does both again. "polling": it reads that
             number in every cycle. "stall": the access that enqueues lasts until an entry is free.
+        in_order: whether its commands start in the order in which they were enqueued, those of all
+            engines that share it: one that cannot start holds up all behind it. Else each engine
+            takes its own commands from the queue, past those of other engines.
     """
 
     name: str
     entries: int
     completion: Completion = "interrupt"
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.entries < 0:
@@ -136,10 +140,10 @@ class Machine:
     """An accelerator as a cost model sees it.
 
     The driver enqueues commands one after the other, a cycle for each access of a register.
-    A command starts when it is the oldest of its stream, or of its engine if that is `in_order`,
-    its engine can take it, and no older command that has not ended conflicts with it. Two commands
-    conflict if one writes a bank that the other accesses, unless both only write it and are of one
-    engine; commands of different engines also if they share an exclusive bank.
+    A command starts when it is the oldest of its stream, or of its engine or queue if that is
+    `in_order`, its engine can take it, and no older command that has not ended conflicts with it.
+    Two commands conflict if one writes a bank that the other accesses, unless both only write it
+    and are of one engine; commands of different engines also if they share an exclusive bank.
 
     Attributes:
         memories: memories that hold tiles.

@@ -140,11 +140,14 @@ class QueueSection(_Section):
         name: its name.
         entries: commands in it, which wait or run; 0: the driver waits for the end of each.
         completion: what the driver does without a free entry: see `umakit.machine.Queue`.
+        in_order: whether its commands start in the order in which they were enqueued, whatever
+            engine they are for: one that cannot start holds up all behind it.
     """
 
     name: str = Field(pattern=NAME)
     entries: Amount
     completion: Completion = "interrupt"
+    in_order: bool = False
 
 
 class DriverSection(_Section):

@@ -132,6 +132,7 @@ class _Breakdown:
         does = {stream.name: stream.does for stream in machine.streams}
         self._does = [does[stream] for stream in streams]
         depths = {engine.name: engine.depth for engine in machine.engines}
+        self._before = _predecessors(streams, machine)
         # Of each command, what its engine ran in order, its place in that, and the engine's depth.
         self._places = {
             index: (order, number, depths[name])
@@ -185,4 +186,21 @@ class _Breakdown:
                 return before
         if number >= depth and completions[order[number - depth]] == start:
             return order[number - depth]
+        ahead = self._before.get(index, -1)
+        if ahead >= 0 and starts[ahead] == start:  # it waited behind that one, for the same end
+            return self._stalling_command(ahead)
         return -1
+
+
+def _predecessors(streams: Sequence[str], machine: Machine) -> dict[int, int]:
+    """Return, of each command in a queue that is `in_order`, the one ahead of it there."""
+    ordered = {queue.name for queue in machine.queues if queue.in_order}
+    queues = {each.name: engine.queue for engine in machine.engines for each in engine.streams}
+    newest: dict[str, int] = {}
+    found = {}
+    for index, stream in enumerate(streams):
+        queue = queues[stream]
+        if queue in ordered:
+            found[index] = newest.get(queue, -1)
+            newest[queue] = index
+    return found
