@@ -35,6 +35,9 @@ from umakit.machine.space import axis_unit
 from umakit.machine.tiles import AXES
 from umakit.partition.partitioner import partition
 from umakit.testing import QuantizedNetwork
+from umakit.tools.doctor.checks import Status
+from umakit.tools.doctor.memories import memory_checks
+from umakit.tools.doctor.probes import Probes
 from umakit.tools.tuning.simulate import simulated_cycles
 
 pytestmark = pytest.mark.optimized_simulators
@@ -215,6 +218,18 @@ def test_what_it_cannot_compute_is_refused_by_name(small: UMABackend, tmp_path: 
     assert reason(QuantizedNetwork(4, 4, 2).conv2d(3), few) == (
         "needs 128 B of accumulators, there are 124 B"
     )
+
+
+def test_doctor_names_a_memory_that_holds_no_tensor(tmp_path: Path) -> None:
+    holds = {'holds = ["weights", "parameters"]\n': ""}
+    backend = load_backend_folder(written(tmp_path, holds))
+    (check,) = memory_checks(backend, Probes())
+    assert check.status is Status.WARNING
+    assert check.message.startswith("no tensor lies in 'weights': it has no holds")
+    # What no memory names lies in the first.
+    holds = {'holds = ["data", "addend", "result"]\n': ""}
+    backend = load_backend_folder(written(tmp_path / "first", holds))
+    assert [each.status for each in memory_checks(backend, Probes())] == [Status.OK]
 
 
 def reason(network: QuantizedNetwork, backend: UMABackend) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from umakit.errors import short_path
+from umakit.machine.costs import TENSORS
 from umakit.registration.backend import Backend
 from umakit.tools.doctor.checks import Check, doubtful, failed, ok
 from umakit.tools.doctor.probes import Probes
@@ -32,6 +33,8 @@ def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
             mend = f'describe it: [[memory]] with name = "{name}" and address = "offset"'
             mend += f", or name {other} in {texts.get(name) or 'the code'}" if other else ""
         faults.append(failed(MEMORIES, message, where=short_path(path), mend=mend))
+    if not faults:
+        faults = _without_tiles(backend, probes)
     if not faults and probes.first is not None:
         faults = [
             doubtful(
@@ -47,6 +50,25 @@ def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
         return faults
     used = ", ".join(sorted(probes.memories))
     return [ok(MEMORIES, f"{used}: as the code uses it" if used else "code uses no scratchpad")]
+
+
+def _without_tiles(backend: Backend, probes: Probes) -> list[Check]:
+    """Return warnings of memories of a `[machine]` that hold no tensor while others do."""
+    memories = backend.configuration.scratchpads
+    held = {tensor for memory in memories for tensor in memory.holds}
+    if backend.configuration.machine is None or not held:
+        return []
+    others = memories if held >= set(TENSORS) else memories[1:]  # the rest lies in the first
+    return [
+        doubtful(
+            MEMORIES,
+            f"no tensor lies in {memory.name!r}: it has no holds, other memories have",
+            where=_place(backend, memory.name),
+            mend=f"set holds, a list of {', '.join(TENSORS)}, or remove the memory",
+        )
+        for memory in others
+        if not memory.holds and memory.name not in probes.memories
+    ]
 
 
 def _place(backend: Backend, name: str) -> str:
