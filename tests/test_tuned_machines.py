@@ -163,7 +163,7 @@ def test_the_roof_of_the_page_is_that_of_the_machine(backend: UMABackend, model:
     assert drawing is not None
     text = html(page)
     assert "it does at most 512 multiply-accumulates a cycle" in " ".join(text.split())
-    assert "array: 512 MACs/cycle" in text and "DMA: 24 bytes/cycle" in text
+    assert "array: 512 MACs/cycle" in text and "copies: 24 bytes/cycle" in text
     for layer in page.layers:
         assert layer.tiled is not None and layer.tiled.predicted_cycles == layer.clock_cycles
         assert layer.tiled.compute_bound == -(-layer.macs // 512)
