@@ -56,7 +56,7 @@ WHOLE = (
 
 NOT_A_COST = (
     "all commands are exact, but not all whole layers: when commands start is described wrongly; "
-    "look at the queues (entries, completion), the engines (depth, in_order), the "
+    "look at the queues (entries, completion, in_order), the engines (depth, in_order), the "
     "memories (banks, exclusive) and the driver's accesses ([machine.driver])"
 )
 """Where to look if the costs of commands are right, and the cycles of layers are not."""
