@@ -88,7 +88,8 @@ def select_runtime(
         raise InputError(f"{DISPLAY_NAMES[wanted]} does not read this model", where=str(source))
     if not matching:
         return None
-    problem = f"the package {PACKAGES[matching]} is not installed"
+    # Runtimes are named as the packages that bring them.
+    problem = f"the package {PACKAGES[matching]} is not installed (pip install {matching})"
     if matching == TFLITE_MICRO and own_states:
         problem = "it keeps the model's states itself, and takes none from the inputs"
     elif importlib.util.find_spec(PACKAGES[matching]) is not None:
