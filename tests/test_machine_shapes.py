@@ -113,6 +113,9 @@ class Shape:
         does = {does}
         queue = "copies"
         busy = "ceil_div(bytes, {width})"
+        bytes_per_cycle = {
+                    max(width, self.widths[self.channels - 1]) if "weights" in does else width
+                }
         tail = {tail}
         depth = {depth}
         in_order = {str(self.in_order).lower()}
@@ -343,6 +346,8 @@ def check(shape: Shape, layer: Layer, cut: Tiling) -> int:
     found = planner.predict(tiles)
     assert found.cycles == Simulation(shape).run(events) + 2
     assert found.bound.cycles <= found.cycles
+    copied = layer.weights_bytes + layer.parameters_bytes
+    assert found.bound.memory >= copied / max(shape.widths[shape.channels - 1 :])
     estimates = Estimates(layer, planner.machine, planner.driver)
     estimate = estimates.of(tiles)
     assert estimate.commands == len(events)

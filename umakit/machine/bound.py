@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from umakit.machine.layer import Layer
 from umakit.machine.tile_machine import TileMachine
 
 
@@ -36,3 +37,21 @@ def lower_bound(hardware: TileMachine, macs: int, compulsory_bytes: int) -> Boun
     """
     compute, memory = hardware.macs_per_cycle, hardware.bytes_per_cycle
     return Bound(-(-macs // compute), -(-compulsory_bytes // memory))
+
+
+def layer_bound(hardware: TileMachine, layer: Layer) -> Bound:
+    """Return the bounds of a layer, also by what each engine has to copy on its own.
+
+    An engine that copies at most so many bytes in a cycle is busy for at least the bytes of its
+    tensors, each once, divided by that.
+    """
+    bound = lower_bound(hardware, layer.macs, layer.compulsory_bytes)
+    memory = bound.memory
+    for name, width in hardware.engine_bytes_per_cycle.items():
+        copied = [
+            count
+            for tensor, count in layer.compulsory.items()
+            if count and hardware.engine_of(tensor).name == name
+        ]
+        memory = max(memory, -(-sum(copied) // width))
+    return Bound(bound.compute, memory)

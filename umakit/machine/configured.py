@@ -65,6 +65,11 @@ class ConfiguredMachine(TileMachine):
         amount = section.amount
         self.macs_per_cycle = amount("macs_per_cycle", section.macs_per_cycle)
         self.bytes_per_cycle = amount("bytes_per_cycle", section.bytes_per_cycle)
+        self.engine_bytes_per_cycle = {
+            each.name: amount(f"engine.{each.name}.bytes_per_cycle", each.bytes_per_cycle)
+            for each in section.engine
+            if each.bytes_per_cycle is not None
+        }
         self.block_channels = amount("block_channels", section.block_channels)
         self.units = {axis: amount("units", each) for axis, each in section.units.items()}
         self.limits = {axis: amount("limits", each) for axis, each in section.limits.items()}

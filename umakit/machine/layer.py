@@ -142,11 +142,20 @@ class Layer:
 
         Of the data these are the ones that windows cover: strides may be larger than windows.
         """
-        addend = self.result_bytes if self.adds else 0
+        return sum(self.compulsory.values())
+
+    @property
+    def compulsory(self) -> dict[str, int]:
+        """The compulsory bytes of each tensor, by its name in `TENSORS`."""
         (height, width), (rows, columns) = self.input_size, map(self._covered, (0, 1))
         data = self.data_bytes // (height * width) * rows * columns
-        ends = data + self.result_bytes + addend
-        return ends + self.weights_bytes + self.parameters_bytes
+        return {
+            "data": data,
+            "weights": self.weights_bytes,
+            "parameters": self.parameters_bytes,
+            "addend": self.result_bytes if self.adds else 0,
+            "result": self.result_bytes,
+        }
 
 
 @cache

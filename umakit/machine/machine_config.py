@@ -107,6 +107,8 @@ class EngineSection(_Section):
         busy, tail, accesses: what each of these costs, as in `CostSection`.
         costs: other costs for some of what it does, by name.
         queue: name of the queue that its commands wait in; default: the first one.
+        bytes_per_cycle: largest number of bytes that it copies in a cycle, for the bound: with it,
+            layers take at least as long as this engine copies what it copies once.
         depth: commands that it holds at a time: with 2 one starts in the tail of the one before.
         in_order: whether its commands start in the order in which they were enqueued; else its
             loads, its stores and its jobs are three streams, each in order, and of two commands
@@ -120,6 +122,7 @@ class EngineSection(_Section):
     accesses: Amount | None = None
     costs: dict[Doing, CostSection] = Field(default={})
     queue: str | None = None
+    bytes_per_cycle: Amount | None = None
     depth: Amount = 1
     in_order: bool = False
 
@@ -284,6 +287,8 @@ class MachineSection(_Section):
                 yield f"{key}.{axis}", amount, 1
         for engine in self.engine:
             yield f"engine.{engine.name}.depth", engine.depth, 1
+            if engine.bytes_per_cycle is not None:
+                yield f"engine.{engine.name}.bytes_per_cycle", engine.bytes_per_cycle, 1
         for queue in self.queue:
             yield f"queue.{queue.name}.entries", queue.entries, 0
         for name in DriverSection.model_fields:

@@ -12,7 +12,7 @@ from typing import Self
 
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.machine.accelerator_config import AcceleratorConfig
-from umakit.machine.bound import Bound, lower_bound
+from umakit.machine.bound import Bound, layer_bound
 from umakit.machine.calibration import Calibrated, Calibration
 from umakit.machine.clock import Run, run
 from umakit.machine.commands import DriverCosts, commands_of
@@ -246,8 +246,8 @@ class TilePlanner:
         array waits for.
         """
         commands = commands_of(tiles, self.machine, self.driver)
-        layer, ran = tiles.layer, run(commands, self.machine.machine)
-        bound = lower_bound(self.machine, layer.macs, layer.compulsory_bytes)
+        ran = run(commands, self.machine.machine)
+        bound = layer_bound(self.machine, tiles.layer)
         return Prediction(ran.cycles + self.driver.finish, ran, bound)
 
     def estimate(self, tiles: Tiles) -> int:

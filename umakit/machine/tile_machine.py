@@ -131,6 +131,8 @@ class TileMachine(Placement, ABC):
             subclass has to set it.
         bytes_per_cycle: largest number of bytes that all engines together copy in a cycle, for the
             bound; a subclass has to set it.
+        engine_bytes_per_cycle: by name of an engine, the largest number of bytes that it alone
+            copies in a cycle, for the bound; engines may be left out.
     """
 
     memories: Mapping[str, str] = {}
@@ -145,6 +147,7 @@ class TileMachine(Placement, ABC):
     alignment: int = 1
     macs_per_cycle: int = 0
     bytes_per_cycle: int = 0
+    engine_bytes_per_cycle: Mapping[str, int] = {}
 
     @property
     @abstractmethod
@@ -231,6 +234,7 @@ class Wrapped(TileMachine):
         self.other = other
         for name in PLAIN:
             setattr(self, name, getattr(other, name))
+        self.engine_bytes_per_cycle = other.engine_bytes_per_cycle
 
     @property
     def machine(self) -> Machine:
