@@ -159,6 +159,10 @@ def test_packages_and_sizes_have_it(library: Path, tmp_path: Path) -> None:
     assert any("my_npu_relu" in str(layer) or layer["code_bytes"] for layer in sizes["layers"])
 
 
+@pytest.mark.skipif(
+    not (shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc")),
+    reason="needs qemu-system-arm and arm-none-eabi-gcc",
+)
 def test_a_device_without_cxx_refuses_it(library: Path) -> None:
     with pytest.raises(BuildError, match=r"my_npu\.cc is in C\+\+, which qemu-cortex-m3"):
         umakit.run_library(library, {"x": IMAGE}, device="qemu-cortex-m3")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,10 @@ def test_constants_that_no_memory_holds_are_not_computed() -> None:
         import_model(network(build, (1,), dtype="float32"))
 
 
+@pytest.mark.skipif(
+    not (shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc")),
+    reason="needs qemu-system-arm and arm-none-eabi-gcc",
+)
 def test_an_arena_of_gigabytes_takes_no_gigabytes_to_compile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,6 +208,10 @@ def test_a_program_that_is_gone(backend: Path, model: Path) -> None:
     assert f"./tool cannot be started in {backend}"[:60] in str(failure(library))
 
 
+@pytest.mark.skipif(
+    not (shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc")),
+    reason="needs qemu-system-arm and arm-none-eabi-gcc",
+)
 def test_a_program_runs_on_the_host_only(backend: Path, model: Path) -> None:
     with pytest.raises(BuildError) as caught:
         run_library(export(model, backend), {"x": INPUTS[0]}, device="qemu-cortex-m3")

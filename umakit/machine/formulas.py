@@ -105,8 +105,10 @@ class _Parser:
             raise FormulaError(f"is longer than {LONGEST} characters")
         if not self._line.strip():
             raise FormulaError("is empty")
-        if "#" in self._line:
-            raise self._refusal(self._line.index("#"), f"'#' is not allowed; {ALLOWED}")
+        for character in "#\0":  # what ast says of the second depends on Python's version
+            if character in self._line:
+                column = self._line.index(character)
+                raise self._refusal(column, f"{character!r} is not allowed; {ALLOWED}")
         shift = len(self._line) - len(self._line.lstrip())
         try:
             tree = ast.parse(self._line.strip(), mode="eval")
