@@ -292,6 +292,32 @@ def test_a_simulator_may_say_why_it_cannot_go_on(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "old", "new", "place", "sentence"),
+    [
+        ("machine.cc", "offset / 4 >= 7", "offset == 16", "inference 0, ",
+         "the simulator of tiny_npu failed: the driver wrote to a register"),
+        ("tiny_npu.c", "outputs > MOST_OUTPUTS", "data[0] != data[1] || outputs > 0",
+         "inference 0, ", "the run stopped with status "),
+        ("machine.cc", "bool wait(void *simulator, std::uint64_t cycles)\n{\n",
+         "bool wait(void *simulator, std::uint64_t cycles)\n{\n    __builtin_trap();\n", "",
+         "the program was stopped by signal"),
+    ],
+)  # fmt: skip
+def test_a_failed_run_names_the_layer(
+    file: str, old: str, new: str, place: str, sentence: str, write: Write,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    library = compiled(write({file: (old, new)}))
+    layers = json.loads((library / "metadata.json").read_text())["umakit"]["layers"]
+    (number,) = (n for n, layer in enumerate(layers) if layer["name"] == "dense")
+    np.savez(library.parent / "in.npz", image=IMAGES[:2, None])
+    capsys.readouterr()
+    assert run_command(["run", str(library), "-i", str(library.parent / "in.npz")]) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{place}layer {number}, dense (tiny_npu): {sentence}" in error, error
+
+
+@pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
         ('extern "C" ', "", 'define tiny_npu_simulator in a source of .simulator. .*extern "C"'),

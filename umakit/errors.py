@@ -128,8 +128,17 @@ class DeviceError(UmakitError):
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str = "", fix: str = "", status: int = 0) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        fix: str = "",
+        status: int = 0,
+        inference: int | None = None,
+    ) -> None:
         self.status = status
+        self.inference = inference
         super().__init__(what, where=where, fix=fix)
 
 

@@ -265,12 +265,14 @@ def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -
             f"the simulator of {report['simulator']} failed: {report['message']}",
             where=f"inference {report['inference']}",
             status=int(report["status"]),
+            inference=int(report["inference"]),
         )
     if report["status"] != 0:
         raise DeviceError(
             f"the run stopped with status {report['status']}: {report['message']}",
             where=f"inference {report['inference']}",
             status=int(report["status"]),
+            inference=int(report["inference"]),
         )
     return report
 

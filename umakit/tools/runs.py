@@ -8,6 +8,7 @@ from pathlib import Path
 
 from umakit.devices import HOST
 from umakit.devices.run import RunResult, load_inputs, run_library, save_outputs, select_inputs
+from umakit.errors import DeviceError
 from umakit.files.outputs import NPZ_RESULTS, check_file, check_parent
 from umakit.library.metadata import library_files
 
@@ -37,7 +38,8 @@ def run_files(
 
     Raises:
         OutputError: the output file is an input, must not be replaced, or cannot be written.
-        UmakitError: the library, the inputs or the run failed, see the subclasses.
+        DeviceError: the run failed; names the layer if it is found.
+        UmakitError: the library or the inputs are wrong, see the subclasses.
     """
     read = [inputs, *library_files(library)]
     if outputs is not None:
@@ -45,9 +47,14 @@ def run_files(
         check_file(outputs, NPZ_RESULTS, read, force=force)
     progress("building and running")
     arrays = select_inputs(library, load_inputs(inputs))
-    result = run_library(
-        library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
-    )
+    try:
+        result = run_library(
+            library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
+        )
+    except DeviceError as error:
+        from umakit.tools.failed_layer import with_layer  # imports TVM, which runs do not need
+
+        raise with_layer(error, library, arrays, device, timeout) from None
     if outputs is not None:
         save_outputs(outputs, result.outputs, read, force=force)
     return result

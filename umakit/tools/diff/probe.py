@@ -113,12 +113,18 @@ class Probe:
         sources = [source, *library_sources(library), *platform]
         compile_c(sources, self._program, flags, self._device, simulators_of(library))
 
-    def run(self, inputs: Mapping[str, Array], forced: Mapping[str, Array]) -> list[LayerTrace]:
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        forced: Mapping[str, Array],
+        timeout: float | None = None,
+    ) -> list[LayerTrace]:
         """Run one inference.
 
         Args:
             inputs: arrays by name, of the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after it has run.
+            timeout: time limit in seconds; default: 600 under emulation, none on the host.
 
         Returns:
             The trace of each layer, in order.
@@ -136,7 +142,8 @@ class Probe:
                         value = forced.get(name)
                         stream.write(b"\0" if value is None else b"\1" + value.tobytes())
             try:
-                ended = execute(self._device, self._program, ["inputs", "outputs"], folder)
+                arguments = ["inputs", "outputs"]
+                ended = execute(self._device, self._program, arguments, folder, timeout)
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
                 raise DeviceError(error.what, where=self._place(traces), fix=error.fix) from None

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layer in which a run of a library failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.devices import find_device
+from umakit.devices.execution import TimeLimitError
+from umakit.devices.inputs import check_inputs
+from umakit.errors import DeviceError, UmakitError
+from umakit.files.staging import temporary_folder
+from umakit.library.metadata import load_metadata
+from umakit.tools.diff.probe import Probe
+
+Array = npt.NDArray[Any]
+
+
+def with_layer(
+    error: DeviceError,
+    library: Path,
+    arrays: Mapping[str, Array],
+    device: str,
+    timeout: float | None,
+) -> DeviceError:
+    """Return the error of a run with the layer that was running, if a second run finds it.
+
+    The inference that failed, of a crash the first one, is run again layer by layer. A run that
+    then succeeds, or fails in another way, says nothing of the layer.
+
+    Args:
+        error: what the run raised.
+        library: folder or tar file of the library.
+        arrays: inputs of the run by name, as for `umakit.run_library`.
+        device: name of the device.
+        timeout: time limit of the second run in seconds.
+    """
+    if isinstance(error, TimeLimitError):
+        return error
+    description = load_metadata(library)["umakit"]
+    inputs = _inputs_of(description["inputs"], arrays, error.inference or 0)
+    if inputs is None:
+        return error
+    with temporary_folder("umakit-layer-") as folder:
+        try:
+            Probe(description, library, folder / "probe", find_device(device)).run(
+                inputs, {}, timeout
+            )
+        except DeviceError as again:
+            if again.what == error.what or error.status == again.status != 0:
+                where = error.where if error.inference is None else f"inference {error.inference}"
+                return DeviceError(
+                    error.what,
+                    where=f"{where}, {again.where}",
+                    fix=error.fix,
+                    status=error.status,
+                    inference=error.inference,
+                )
+        except UmakitError:  # such as a program that is too large for the device
+            return error
+    return error
+
+
+def _inputs_of(
+    expected: list[dict[str, Any]], arrays: Mapping[str, Array], index: int
+) -> dict[str, Array] | None:
+    """Return the inputs of one inference; None if it needs states of the one before."""
+    _, _, checked = check_inputs(expected, arrays)
+    if any(len(array) <= index for array in checked):
+        return None
+    return {
+        item["name"]: np.ascontiguousarray(array[index])
+        for item, array in zip(expected, checked, strict=True)
+    }
