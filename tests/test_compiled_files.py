@@ -25,6 +25,7 @@ from compiled_backends import (
 from hypothesis import given
 from hypothesis import strategies as st
 from umakit.cli.main import run_command
+from zephyr_functions import FUNCTIONS
 
 from umakit import compile_model, find_backend, run_library
 from umakit.devices import HOST
@@ -267,39 +268,17 @@ def test_shared_libraries_are_for_the_host(tmp_path: Path) -> None:
         run_library(library, {"x": X}, device="qemu-cortex-m3")
 
 
-ZEPHYR = """\
-cmake_minimum_required(VERSION 3.20)
-project(app C)
-add_library(zephyr_interface INTERFACE)
-macro(zephyr_library_named name)
-  set(current ${name})
-  add_library(${name} STATIC "")
-  set_property(GLOBAL APPEND PROPERTY ZEPHYR_LIBS ${name})
-  target_link_libraries(${name} PUBLIC zephyr_interface)
-endmacro()
-function(zephyr_library_sources)
-  target_sources(${current} PRIVATE ${ARGN})
-endfunction()
-function(zephyr_library_sources_ifdef feature)
-  if(${${feature}})
-    zephyr_library_sources(${ARGN})
-  endif()
-endfunction()
-function(zephyr_library_compile_options)
-endfunction()
-function(zephyr_include_directories)
-  target_include_directories(zephyr_interface INTERFACE ${ARGV})
-endfunction()
-function(zephyr_link_libraries)
-  target_link_libraries(zephyr_interface INTERFACE ${ARGV})
-endfunction()
+ZEPHYR = (
+    FUNCTIONS
+    + """
 add_subdirectory(${MODULE}/zephyr module)
 add_executable(app ${MODULE}/runtime/main.c ${MODULE}/runtime/umakit_platform_hosted.c)
 get_property(libraries GLOBAL PROPERTY ZEPHYR_LIBS)
 target_link_libraries(app -Wl,--whole-archive ${libraries} -Wl,--no-whole-archive
   zephyr_interface m)
 """
-"""As Zephyr's CMake functions do, with the program of the export as the application."""
+)
+"""With the program of the export as the application."""
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")

@@ -20,6 +20,7 @@ import pytest
 from execution import vanilla
 from networks import Graph, normal, save
 from umakit.cli.main import run_command
+from zephyr_functions import FUNCTIONS
 
 import umakit
 from umakit.devices.run import run_library
@@ -353,30 +354,9 @@ def test_metadata_tells_what_sources_are_for(exports: Path) -> None:
 
 # --- Zephyr --------------------------------------------------------------------------------------
 
-ZEPHYR = """
-cmake_minimum_required(VERSION 3.20)
-project(app C)
-add_library(zephyr_interface INTERFACE)
-macro(zephyr_library_named name)
-  set(ZEPHYR_CURRENT_LIBRARY ${name})
-  add_library(${name} STATIC "")
-  set_property(GLOBAL APPEND PROPERTY ZEPHYR_LIBS ${name})
-  target_link_libraries(${name} PUBLIC zephyr_interface)
-endmacro()
-function(zephyr_library_sources source)
-  target_sources(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${source} ${ARGN})
-endfunction()
-function(zephyr_library_sources_ifdef feature source)
-  if(${${feature}})
-    zephyr_library_sources(${source} ${ARGN})
-  endif()
-endfunction()
-function(zephyr_library_compile_options option)
-  target_compile_options(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${option} ${ARGN})
-endfunction()
-function(zephyr_include_directories)
-  target_include_directories(zephyr_interface INTERFACE ${ARGV})
-endfunction()
+ZEPHYR = (
+    FUNCTIONS
+    + """
 foreach(module IN LISTS MODULES)
   get_filename_component(name ${module} NAME)
   add_subdirectory(${module}/zephyr ${name})
@@ -386,6 +366,7 @@ get_property(libraries GLOBAL PROPERTY ZEPHYR_LIBS)
 target_link_libraries(app zephyr_interface -Wl,--whole-archive ${libraries}
   -Wl,--no-whole-archive m)
 """
+)
 
 
 def zephyr_configuration(exports: Path, folder: Path, **settings: str) -> dict[str, str]:

@@ -19,14 +19,13 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     TypeAdapter,
-    ValidationError,
     model_serializer,
     model_validator,
     with_config,
 )
 
 from umakit.errors import OutputError, RecordsError, short_path
-from umakit.files.inputs import is_special
+from umakit.files.documents import Document
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 from umakit.frontend import Model
@@ -215,6 +214,17 @@ class Records:
 
 
 _ADAPTER = TypeAdapter(Records)
+_DOCUMENT = Document(
+    FORMAT,
+    VERSION,
+    "tuning records",
+    _ADAPTER,
+    RecordsError,
+    is_strict=True,
+    instead_of_special=TUNE,
+    instead_of_another=TUNE,
+    instead_of_damaged=AGAIN,
+)
 
 
 def _compact(text: str) -> str:
@@ -355,32 +365,7 @@ def read_records(path: Path) -> Records:
     Raises:
         RecordsError: the file does not exist, contains no records, or is of another version.
     """
-    where = short_path(path)
-    if is_special(path):
-        raise RecordsError("is not a regular file", where=where, fix=TUNE)
-    try:
-        text = path.read_text(encoding="utf-8")
-        header = json.loads(text)
-    except FileNotFoundError:
-        raise RecordsError("no such file", where=where, fix=TUNE) from None
-    except OSError as error:
-        raise RecordsError(f"cannot be read: {error.strerror}", where=where) from None
-    except (ValueError, RecursionError):
-        raise RecordsError("is not valid JSON", where=where, fix=AGAIN) from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise RecordsError("holds no tuning records", where=where, fix=TUNE)
-    if header.get("version") != VERSION:
-        raise RecordsError(
-            f"is of version {header.get('version')}, this umakit reads {VERSION}",
-            where=where,
-            fix=AGAIN,
-        )
-    try:
-        return _ADAPTER.validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise RecordsError(f"{key}: {first['msg']}", where=where, fix=AGAIN) from None
+    return _DOCUMENT.read(path)
 
 
 def check_owner(

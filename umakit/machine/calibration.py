@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
-from umakit.errors import AcceleratorConfigError, short_path
-from umakit.files.inputs import is_special
+from umakit.errors import AcceleratorConfigError
+from umakit.files.documents import Document
 from umakit.files.outputs import FileKind
 from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.figures import Figure, flat
@@ -36,6 +36,7 @@ VERSION = 1
 """Version of the file format."""
 
 AGAIN = "run `uma calibrate` again"
+REPLACE = "remove it, then run `uma calibrate`, which writes one"
 
 JobVariable = Literal[
     "m", "n", "k", "rows", "columns", "input_channels", "window", "macs", "first", "last"
@@ -261,6 +262,17 @@ class Calibration:
 
 
 _ADAPTER = TypeAdapter(Calibration)
+_DOCUMENT = Document(
+    FORMAT,
+    VERSION,
+    "measured costs",
+    _ADAPTER,
+    AcceleratorConfigError,
+    is_strict=False,
+    instead_of_special="remove it",
+    instead_of_another=REPLACE,
+    instead_of_damaged=REPLACE,
+)
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -270,33 +282,7 @@ def read_calibration(path: Path) -> Calibration:
         AcceleratorConfigError: it cannot be read, holds no measured costs, or is of another
             version.
     """
-    where = short_path(path)
-    if is_special(path):
-        raise AcceleratorConfigError("is not a regular file", where=where, fix="remove it")
-    try:
-        text = path.read_text(encoding="utf-8")
-        header = json.loads(text)
-    except OSError as error:
-        raise AcceleratorConfigError(f"cannot be read: {error.strerror}", where=where) from None
-    except (ValueError, RecursionError):
-        raise AcceleratorConfigError("is not valid JSON", where=where, fix=REPLACE) from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise AcceleratorConfigError("holds no measured costs", where=where, fix=REPLACE)
-    if header.get("version") != VERSION:
-        raise AcceleratorConfigError(
-            f"is of version {header.get('version')}, this umakit reads {VERSION}",
-            where=where,
-            fix=REPLACE,
-        )
-    try:
-        return _ADAPTER.validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise AcceleratorConfigError(f"{key}: {first['msg']}", where=where, fix=REPLACE) from None
-
-
-REPLACE = "remove it, then run `uma calibrate`, which writes one"
+    return _DOCUMENT.read(path)
 
 
 def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:

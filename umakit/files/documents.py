@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON files of umakit with a format and a version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from umakit.errors import UmakitError, short_path
+from umakit.files.inputs import is_special
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True)
+class Document(Generic[Content]):
+    """A kind of file.
+
+    Attributes:
+        format: the value of its key `format`.
+        version: the value of its key `version` that is read.
+        holds: what it holds, for messages.
+        adapter: checks its content.
+        error: what is raised.
+        is_strict: whether values of other types are refused that could be converted.
+        instead_of_special: what to do about a path that is no regular file.
+        instead_of_another: what to do about a file that is missing or holds something else.
+        instead_of_damaged: what to do about one of another version, or that is damaged.
+    """
+
+    format: str
+    version: int
+    holds: str
+    adapter: TypeAdapter[Content]
+    error: type[UmakitError]
+    is_strict: bool
+    instead_of_special: str
+    instead_of_another: str
+    instead_of_damaged: str
+
+    def read(self, path: Path) -> Content:
+        """Read a file.
+
+        Raises:
+            UmakitError: `error`: it cannot be read, holds something else, or is of another version.
+        """
+        where = short_path(path)
+        if is_special(path):
+            raise self.error("is not a regular file", where=where, fix=self.instead_of_special)
+        another, damaged = self.instead_of_another, self.instead_of_damaged
+        try:
+            text = path.read_text(encoding="utf-8")
+            header = json.loads(text)
+        except FileNotFoundError:
+            raise self.error("no such file", where=where, fix=another) from None
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror}", where=where) from None
+        except (ValueError, RecursionError):
+            raise self.error("is not valid JSON", where=where, fix=damaged) from None
+        if not isinstance(header, dict) or header.get("format") != self.format:
+            raise self.error(f"holds no {self.holds}", where=where, fix=another)
+        if header.get("version") != self.version:
+            what = f"is of version {header.get('version')}, this umakit reads {self.version}"
+            raise self.error(what, where=where, fix=damaged)
+        try:
+            return self.adapter.validate_json(text, strict=self.is_strict or None)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise self.error(f"{key}: {first['msg']}", where=where, fix=damaged) from None
