@@ -37,9 +37,10 @@ HELP = """Find the first operator whose result is wrong.
 
 The network is compiled and run, accelerators in their simulators, and the result of every layer \
 is compared as soon as the layer has run. A layer is fed with the reference's values, so that it \
-is not blamed for errors of earlier ones. Integers must be equal; floats may differ by the \
-tolerance times the largest value of the tensor, and outputs of the whole run by that for each \
-layer.
+is not blamed for errors of earlier ones. Integers must be equal, but for --integer-tolerance; \
+floats may differ by the tolerance times the largest value of the tensor, and outputs of the whole \
+run by that for each layer. With --integer-tolerance the layers alone decide; what their \
+differences do to the outputs of the whole run is printed.
 
 The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, where they are \
 installed; what they do not know under the same name is compared with umakit's own CPU kernels, \
@@ -89,6 +90,14 @@ ReferenceOption = Annotated[
 ToleranceOption = Annotated[
     float, typer.Option(help="Of floats, relative to the largest value of a tensor.")
 ]
+IntegerToleranceOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Of integers, in LSB, for hardware that rounds in its own way; with a histogram of "
+        "the differences of each layer, and what they do to the outputs.",
+    ),
+]
 MostOption = Annotated[
     int | None,
     typer.Option(min=1, help="Inferences to run at most; default: all.", show_default=False),
@@ -115,6 +124,7 @@ def diff(
     output: OutputOption = None,
     reference: ReferenceOption = "auto",
     tolerance: ToleranceOption = 1e-5,
+    integer_tolerance: IntegerToleranceOption = 0,
     most: MostOption = None,
     device: DeviceOption = "host",
     input_shapes: ShapesOption = None,
@@ -159,6 +169,7 @@ def diff(
             inputs=None if inputs is None else load_inputs(inputs),
             reference=reference,
             tolerance=tolerance,
+            integer_tolerance=integer_tolerance,
             most=most,
             input_shapes=shapes,
             progress=tell,
@@ -198,6 +209,9 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
     out = console()
     out.print(diff_text.layer_table(result))
     out.print()
+    if result.integer_tolerance:
+        out.print(diff_text.histogram_table(result))
+        out.print()
     for line in diff_text.verdict(result):
         say(line)
     for name, path in written.items():

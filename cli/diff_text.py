@@ -44,13 +44,38 @@ def layer_table(result: DiffResult) -> Table:
     return table
 
 
+def histogram_table(result: DiffResult) -> Table:
+    """Return a table of how many integers differ by how many LSB: layers, then outputs.
+
+    Layers compute from the reference's values; outputs are those of the whole run.
+    """
+    from umakit.tools.diff.compare import HISTOGRAM_REACH
+
+    rows = [(layer.name, layer.own) for layer in result.layers]
+    rows += [(f"output {name}", item) for name, item in result.outputs.items()]
+    counted = [(name, own.histogram) for name, own in rows if own and own.histogram is not None]
+    classes = sorted({0}.union(*(histogram for _, histogram in counted)))
+    names = [_class_name(each, HISTOGRAM_REACH) for each in classes]
+    table = new_table("elements by LSB", *names, right=names)
+    for name, histogram in counted:
+        counts = [histogram.get(each, 0) for each in classes]
+        table.add_row(name, *[f"{count:,}" if count else "" for count in counts])
+    return table
+
+
+def _class_name(difference: int, reach: int) -> str:
+    if abs(difference) == reach:
+        return f"{difference:+d} {'and more' if difference > 0 else 'and less'}"
+    return f"{difference:+d}" if difference else "exact"
+
+
 def verdict(result: DiffResult) -> list[str]:
     """Return lines about the first difference, the outputs, and the comparison."""
     lines = [_inferences(result)]
     if result.blame is not None:
         lines += _blame(result, result.blame)
     for name, item in result.outputs.items():
-        lines.append(f"output {name}: {_output(item)}")
+        lines.append(f"output {name}: {_output(item, in_lsb=result.integer_tolerance > 0)}")
     if result.blame is None:
         lines.append(_no_blame(result))
     return lines
@@ -63,8 +88,10 @@ def _inferences(result: DiffResult) -> str:
     seeds = f"seeds 0 to {count - 1}" if count > 1 else "seed 0"
     kind = f"random, {seeds}" if result.seeds else "given"
     inputs = f"{count} inference{'s' if count > 1 else ''} ({kind})"
+    integers = f" and {result.integer_tolerance} LSB" if result.integer_tolerance else ""
     return (
-        f"compared with {DISPLAY_NAMES[result.reference]}, {inputs}, tolerance {result.tolerance:g}"
+        f"compared with {DISPLAY_NAMES[result.reference]}, {inputs}, "
+        f"tolerance {result.tolerance:g}{integers}"
     )
 
 
@@ -73,11 +100,17 @@ def _no_blame(result: DiffResult) -> str:
     if result.agrees:
         unknown = sum(layer.own is None for layer in result.layers)
         but = f" ({unknown} cannot be compared one by one)" if unknown else ""
-        return f"all {count} layers agree{but}"
+        within = _within(result) if result.integer_tolerance else ""
+        return f"all {count} layers agree{within}{but}"
     return (
         "no layer is wrong by itself: rounding of the layers adds up, or what cannot be compared "
         "one by one is wrong"
     )
+
+
+def _within(result: DiffResult) -> str:
+    exact = sum(layer.own is not None and layer.own.exact for layer in result.layers)
+    return f" within {result.integer_tolerance} LSB, {exact} exactly"
 
 
 def _blame(result: DiffResult, blame: Blame) -> list[str]:
@@ -137,7 +170,9 @@ def _where_to_look(result: DiffResult, blame: Blame) -> str:
     return f"the CPU is right here: look at {blame.layer.where}, its driver and its lowering"
 
 
-def _output(item: TensorDifference) -> str:
+def _output(item: TensorDifference, in_lsb: bool) -> str:
+    if in_lsb and not item.exact:
+        return f"off by {item.largest:.6g} at most{_top_1(item)}"
     if item.agrees:
         return f"agrees, largest difference {item.largest:.3g}"
     place = f" at {list(item.index)}" if item.index else ""
@@ -145,6 +180,14 @@ def _output(item: TensorDifference) -> str:
         f"differs at {item.differing:,} of {item.elements:,} places, most by {item.largest:.6g}"
         f"{place}: {item.got:.9g} instead of {item.wanted:.9g}"
     )
+
+
+def _top_1(item: TensorDifference) -> str:
+    """Return what differences do to the largest element of each row, the class of a classifier."""
+    if item.top_1 is None:
+        return ""
+    rows, same = item.top_1
+    return f"; the largest element is the same in {same:,} of {rows:,} rows"
 
 
 def _operators(result: DiffResult, operators: Sequence[OperatorPlacement]) -> str:

@@ -25,7 +25,7 @@ from umakit.frontend import constant_folding
 from umakit.frontend.onnx import padding
 from umakit.operators import conv2d
 from umakit.tools.diff import DiffResult, diff_model
-from umakit.tools.diff.compare import compare
+from umakit.tools.diff.compare import Tolerance, compare
 from umakit.tools.diff.explain import explain
 from umakit.tools.scaffold import new_backend
 
@@ -535,7 +535,7 @@ def test_integers_are_equal_or_not(dtype: str) -> None:
     wanted = np.ones(4, dtype)
     got = wanted.copy()
     got[2] = 0
-    item = compare(got, wanted, tolerance=0.9)
+    item = compare(got, wanted, tolerance=Tolerance(0.9))
     assert (item.differing, item.index, item.largest, item.limit) == (1, (2,), 1.0, 0.0)
     assert compare(wanted.copy(), wanted).agrees
 
@@ -574,5 +574,5 @@ INTEGERS = np.random.default_rng(2).integers(-120, 120, (1, 5, 4, 6)).astype("in
     ],
 )
 def test_simple_explanations(got: Any, wanted: Any, sentence: str) -> None:
-    said = explain(got.astype(wanted.dtype), wanted, 1e-5)
+    said = explain(got.astype(wanted.dtype), wanted, Tolerance(1e-5))
     assert sentence in said and bool(sentence) == bool(said)

@@ -18,7 +18,7 @@ from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.diff.blame import find_blame, layer_results
-from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference
+from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference, Tolerance
 from umakit.tools.diff.libraries import (
     compiled_library,
     keeps_results,
@@ -62,6 +62,7 @@ def diff_model(
     inputs: Mapping[str, npt.NDArray[Any]] | None = None,
     reference: str = AUTOMATIC,
     tolerance: float = DEFAULT_TOLERANCE,
+    integer_tolerance: int = 0,
     most: int | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Callable[[str], None] = lambda stage: None,
@@ -80,7 +81,8 @@ def diff_model(
             default: three random inferences with fixed seeds. States that are omitted or have no
             such dimension are passed on between inferences, as in `umakit.run_library`.
         reference: a name of `REFERENCES`; `auto` selects the most independent one that works.
-        tolerance: tolerance of floats relative to a tensor's largest value; integers must be equal.
+        tolerance: tolerance of floats relative to a tensor's largest value.
+        integer_tolerance: tolerance of integers in LSB, for hardware that rounds in its own way.
         most: maximum number of inferences; default: all. The comparison ends with the first
             inference that differs.
         input_shapes: shapes by input name, for symbolic dimensions.
@@ -91,7 +93,8 @@ def diff_model(
         DeviceError: a driver returned an error status, or the program crashed; names the layer.
         UmakitError: its subclass says which stage refused and why.
     """
-    _check(tolerance, most)
+    _check(tolerance, integer_tolerance, most)
+    allowed = Tolerance(tolerance, integer_tolerance)
     machine = find_device(device)
     progress("importing the network")
     network = import_network(source, input_shapes=input_shapes)
@@ -119,8 +122,8 @@ def diff_model(
             tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
         ) -> DiffResult:
             progress("building the library")
-            session = LibraryUnderTest(tested, truth, folder / program, tolerance, machine)
-            return _run(session, truth, inferences, tolerance, progress)
+            session = LibraryUnderTest(tested, truth, folder / program, allowed, machine)
+            return _run(session, truth, inferences, allowed, progress)
 
         result = compare(made, "library_probe", chosen[:most])
         if not result.agrees and keeps_results(made):
@@ -162,9 +165,11 @@ def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
     return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
 
 
-def _check(tolerance: float, most: int | None) -> None:
+def _check(tolerance: float, integer_tolerance: int, most: int | None) -> None:
     if not 0 <= tolerance < 1:
         raise InputError(f"the tolerance is {tolerance:g}, it must be from 0 to below 1")
+    if integer_tolerance < 0:
+        raise InputError(f"the tolerance of integers is {integer_tolerance}, it must be 0 or more")
     if most is not None and most < 1:
         raise InputError(f"at most {most} inferences are none", fix="run at least one")
 
@@ -185,7 +190,7 @@ def _run(
     tested: LibraryUnderTest,
     truth: Reference,
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
-    tolerance: float,
+    tolerance: Tolerance,
     progress: Callable[[str], None],
 ) -> DiffResult:
     """Run inferences up to the first one that differs; the reference's states are passed on."""
@@ -204,7 +209,8 @@ def _run(
         result = DiffResult(
             name="",
             reference=truth.name,
-            tolerance=tolerance,
+            tolerance=tolerance.relative,
+            integer_tolerance=tolerance.lsb,
             inferences=number + 1,
             seeds=False,
             layers=layers,
@@ -223,18 +229,24 @@ def _run(
 def _worst(
     earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
 ) -> tuple[LayerResult, ...]:
-    """Return the larger difference of each layer."""
+    """Return the larger difference of each layer, with the histograms of both."""
+    return tuple(_worse(*pair) for pair in zip(earlier, new, strict=True))
 
-    def distance(layer: LayerResult) -> float:
-        return layer.own.largest if layer.own else 0.0
 
-    return tuple(max(pair, key=distance) for pair in zip(earlier, new, strict=True))
+def _worse(one: LayerResult, other: LayerResult) -> LayerResult:
+    if one.own is None or other.own is None:
+        return one
+    worse, better = (one, other) if one.own.largest >= other.own.largest else (other, one)
+    assert worse.own is not None and better.own is not None
+    return replace(worse, own=worse.own.counting(better.own))
 
 
 def _worst_outputs(
     earlier: Mapping[str, TensorDifference], comparison: Comparison
 ) -> dict[str, TensorDifference]:
-    return {
-        name: max([item, earlier[name]], key=lambda one: one.largest) if name in earlier else item
-        for name, item in comparison.outputs.items()
-    }
+    worst = dict(comparison.outputs)
+    for name, item in comparison.outputs.items():
+        if name in earlier:
+            better, worse = sorted([item, earlier[name]], key=lambda one: one.largest)
+            worst[name] = worse.counting(better)
+    return worst

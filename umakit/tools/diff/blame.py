@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.partition.report import OperatorPlacement
+from umakit.tools.diff.compare import Tolerance
 from umakit.tools.diff.explain import explain
 from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult
@@ -58,7 +59,7 @@ def find_blame(
     truth: Reference,
     comparison: Comparison,
     inputs: Mapping[str, Array],
-    tolerance: float,
+    tolerance: Tolerance,
 ) -> Blame | None:
     """Return the first layer that is wrong with correct inputs; None if there is none."""
     for number in range(len(tested.layers)):
@@ -98,7 +99,7 @@ def _wrong(
     layer: LayerResult,
     tensor: TensorComparison,
     inputs: Mapping[str, Array],
-    tolerance: float,
+    tolerance: Tolerance,
 ) -> Blame:
     wanted = comparison.reference.values[tensor.value]
     explanation = explain(tensor.got, wanted, tolerance)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,60 @@ DEFAULT_TOLERANCE = 1e-5
 """Default tolerance of floats, relative to the largest finite magnitude of the reference."""
 
 
+HISTOGRAM_REACH = 16
+"""Largest difference of integers with a class of its own in histograms; the outermost classes
+also count what lies beyond."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Differences that count as agreement.
+
+    Attributes:
+        relative: of floats, relative to the largest finite magnitude of the reference; absolute if
+            that is 0.
+        lsb: of integers, in LSB.
+    """
+
+    relative: float = DEFAULT_TOLERANCE
+    lsb: int = 0
+
+    def added_up(self, layers: int) -> Tolerance:
+        """Return the tolerance of what a number of layers computed one after the other."""
+        return Tolerance(self.relative * layers, self.lsb * layers)
+
+    def limit(self, wanted: Array) -> float:
+        """Return the largest absolute difference of a tensor's elements from a reference."""
+        if not np.issubdtype(wanted.dtype, np.floating):
+            return 0.0 if wanted.dtype == np.bool_ else float(self.lsb)
+        finite = np.abs(wanted[np.isfinite(wanted)].astype(np.float64))
+        return self.relative * (float(finite.max(initial=0.0)) or 1.0)
+
+
+EXACT_INTEGERS = Tolerance()
+
+
 @dataclass(frozen=True)
 class TensorDifference:
     """The difference of a tensor from its reference.
 
     Attributes:
         elements: number of elements of the tensor.
-        differing: number of elements that differ: integers by any amount, floats by more than
-            `limit`, or NaN or infinity in only one of the tensors.
+        differing: number of elements that differ by more than `limit`, or are NaN or infinite in
+            only one of the tensors.
         largest: largest absolute difference; infinity if one of the values is not finite.
         index: index of the largest difference; empty for a scalar or if there is none.
         got: the library's value at `index`.
         wanted: the reference's value at `index`.
         first: index of the first element that differs, in memory order; empty for a scalar or if
             there is none.
-        limit: absolute tolerance of floats; 0 for integers.
+        limit: absolute tolerance.
+        histogram: number of elements by difference in LSB, the library's value minus the
+            reference's; the classes `HISTOGRAM_REACH` and its negative count what lies beyond too.
+            None for floats and integers of 64 bits.
+        top_1: (rows, same): number of rows of the last axis, and of those whose largest element is
+            the same as in the reference; None for tensors of more than two axes and rows of one
+            element.
     """
 
     elements: int
@@ -40,24 +81,27 @@ class TensorDifference:
     wanted: float
     first: tuple[int, ...]
     limit: float
+    histogram: Mapping[int, int] | None = field(default=None)
+    top_1: tuple[int, int] | None = field(default=None)
 
     @property
     def agrees(self) -> bool:
-        """Whether no element differs."""
+        """Whether no element differs by more than the tolerance."""
         return self.differing == 0
 
+    @property
+    def exact(self) -> bool:
+        """Whether no element differs."""
+        return self.largest == 0
 
-def limit_of(wanted: Array, tolerance: float) -> float:
-    """Return the absolute tolerance of a tensor's elements.
-
-    Args:
-        wanted: the reference.
-        tolerance: tolerance relative to its largest finite magnitude; absolute if that is 0.
-    """
-    if not np.issubdtype(wanted.dtype, np.floating):
-        return 0.0
-    finite = np.abs(wanted[np.isfinite(wanted)].astype(np.float64))
-    return tolerance * (float(finite.max(initial=0.0)) or 1.0)
+    def counting(self, other: TensorDifference) -> TensorDifference:
+        """Return this difference with the histogram and the rows of another one added."""
+        histogram, top_1 = self.histogram, self.top_1
+        if histogram is not None and other.histogram is not None:
+            histogram = dict(sorted((Counter(histogram) + Counter(other.histogram)).items()))
+        if top_1 is not None and other.top_1 is not None:
+            top_1 = top_1[0] + other.top_1[0], top_1[1] + other.top_1[1]
+        return replace(self, histogram=histogram, top_1=top_1)
 
 
 def distances(got: Array, wanted: Array) -> Array:
@@ -76,15 +120,15 @@ def distances(got: Array, wanted: Array) -> Array:
     return result
 
 
-def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> TensorDifference:
+def compare(got: Array, wanted: Array, tolerance: Tolerance = EXACT_INTEGERS) -> TensorDifference:
     """Compare two tensors of the same shape and dtype.
 
     Args:
         got: the library's tensor.
         wanted: the reference's tensor.
-        tolerance: see `limit_of`.
+        tolerance: what counts as agreement.
     """
-    limit = limit_of(wanted, tolerance)
+    limit = tolerance.limit(wanted)
     away = distances(got, wanted)
     if away.size == 0:
         return TensorDifference(0, 0, 0.0, (), 0.0, 0.0, (), limit)
@@ -99,7 +143,29 @@ def compare(got: Array, wanted: Array, tolerance: float = DEFAULT_TOLERANCE) -> 
         wanted=float(wanted[place]),
         first=_place(wrong) if wrong.any() else (),
         limit=limit,
+        histogram=_histogram(got, wanted),
+        top_1=_top_1(got, wanted),
     )
+
+
+def _histogram(got: Array, wanted: Array) -> dict[int, int] | None:
+    """Return the number of elements by difference in LSB; None for floats and 64 bits."""
+    if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 4:
+        return None
+    difference = got.astype(np.int64) - wanted.astype(np.int64)
+    classes, counts = np.unique(
+        difference.clip(-HISTOGRAM_REACH, HISTOGRAM_REACH), return_counts=True
+    )
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
+
+
+def _top_1(got: Array, wanted: Array) -> tuple[int, int] | None:
+    """Return the number of rows, and of those whose largest element is the same."""
+    if wanted.ndim not in (1, 2) or wanted.shape[-1] < 2 or wanted.dtype == np.bool_:
+        return None
+    rows, chosen = wanted.reshape(-1, wanted.shape[-1]), got.reshape(-1, wanted.shape[-1])
+    picked = np.take_along_axis(rows, chosen.argmax(axis=1)[:, None], axis=1)[:, 0]
+    return len(rows), int((picked == rows.max(axis=1)).sum())
 
 
 def _place(values: Array) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.tools.diff.compare import distances, limit_of
+from umakit.tools.diff.compare import Tolerance, distances
 
 Array = npt.NDArray[Any]
 
@@ -24,15 +24,15 @@ FEW_OF = 4
 """Reciprocal of the largest fraction of an axis's indices that counts as few."""
 
 
-def explain(got: Array, wanted: Array, tolerance: float) -> str:
+def explain(got: Array, wanted: Array, tolerance: Tolerance) -> str:
     """Return a sentence about `got` that holds for all its elements, or an empty string.
 
     Args:
         got: a tensor that differs from its reference.
         wanted: the reference, of the same shape and dtype.
-        tolerance: tolerance of floats, as in `compare`.
+        tolerance: as in `compare`.
     """
-    limit = limit_of(wanted, tolerance)
+    limit = tolerance.limit(wanted)
 
     def equal(one: Array, other: Array) -> bool:
         return one.shape == other.shape and bool((distances(one, other) <= limit).all())

@@ -23,7 +23,7 @@ from umakit.library.export import Library
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
-from umakit.tools.diff.compare import TensorDifference, compare
+from umakit.tools.diff.compare import TensorDifference, Tolerance, compare
 from umakit.tools.diff.probe import LayerTrace, Probe
 from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
 from umakit.tools.diff.values import EveryValue, Value
@@ -62,7 +62,7 @@ class Reference:
         every: the network with all values as outputs.
         runtime: the independent runtime; None for only the CPU kernels.
         folder: folder in which the library of the kernels is written and built.
-        tolerance: tolerance of floats.
+        tolerance: tolerance of floats; umakit's own kernels have none for integers.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Reference:
         self.every = every
         self.name = runtime.name if runtime else CPU_KERNELS
         self._runtime = runtime
-        self._tolerance = tolerance
+        self._tolerance = Tolerance(tolerance)
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
         options = ExportOptions(weights=form_of_weights(partitioned.module))
@@ -130,7 +130,7 @@ class Reference:
 
         An import may, for example, move a factor from one operator to the next.
         """
-        loose = self._tolerance * max(1, len(self.every.operators))
+        loose = self._tolerance.added_up(max(1, len(self.every.operators)))
         differing = {
             v for v, array in external.items() if not compare(free[v], array, loose).agrees
         }
@@ -199,7 +199,8 @@ class LibraryUnderTest:
         report: the offload report.
         reference: the reference to compare with.
         program: path of the program to build.
-        tolerance: tolerance of floats.
+        tolerance: what counts as agreement of a layer; outputs of the whole run may differ by it
+            for each layer.
         device: device that it runs on.
     """
 
@@ -208,7 +209,7 @@ class LibraryUnderTest:
         library: Library,
         reference: Reference,
         program: Path,
-        tolerance: float,
+        tolerance: Tolerance,
         device: Device,
     ) -> None:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
@@ -249,7 +250,7 @@ class LibraryUnderTest:
         value = self.values[name]
         wanted, in_the_run = reference.values[value], reference.in_the_run[value]
         got = _typed(fed.outputs[name], wanted.shape, str(wanted.dtype))
-        loose = self._tolerance * (number + 1)
+        loose = self._tolerance.added_up(number + 1)
         run = _typed(free.outputs[name], wanted.shape, str(wanted.dtype))
         own = compare(got, wanted, self._tolerance)
         return TensorComparison(number, name, value, got, own, compare(run, in_the_run, loose))
@@ -257,9 +258,9 @@ class LibraryUnderTest:
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
     ) -> dict[str, TensorDifference]:
-        """Return the differences of outputs; rounding errors of float layers add up."""
+        """Return the differences of outputs; rounding errors of layers add up."""
         raw = {name: data for trace in traces for name, data in trace.outputs.items()}
-        loose = self._tolerance * len(self.layers)
+        loose = self._tolerance.added_up(len(self.layers))
         differences = {}
         for item in self._outputs:
             wanted = reference.outputs.get(item["name"])
