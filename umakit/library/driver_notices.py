@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What generated C and drivers use and no registered file of a driver has.
+"""Notices on drivers: what they and generated C use and no registered file has, and roundings.
 
 Nothing of it is refused: users may link a driver of their own with the library.
 """
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from umakit.codegen.model_source import interface_prefix
 from umakit.operators.numeric import requantize
+from umakit.operators.offload.rounding import function_of
+from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 from umakit.text.names import header_of
@@ -56,6 +58,19 @@ def driver_notices(
             if (functions := list(_undefined(program, backend, sources)))
         ]
     )
+
+
+def rounding_notices(report: OffloadReport) -> list[str]:
+    """Return one sentence for each rounding of an accelerator's own, which changes results."""
+    roundings: dict[str, list[int]] = {}
+    for row, placement in enumerate(report.placements):
+        if placement.rounding:
+            roundings.setdefault(placement.rounding, []).append(row)
+    return [
+        f"{len(rows)} operators are rounded by {function_of(rounding) or rounding} instead of as "
+        "the model's format defines: uma diff --integer-tolerance 1 says what that changes"
+        for rounding, rows in roundings.items()
+    ]
 
 
 def _missing_headers(path: str, sources: Mapping[str, str]) -> Iterator[str]:

@@ -38,7 +38,7 @@ from umakit.library.board_notes import board_notes, time_limits
 from umakit.library.build_files import build_files
 from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
-from umakit.library.driver_notices import driver_notices
+from umakit.library.driver_notices import driver_notices, rounding_notices
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.own_simulators import own_simulator_files, own_simulators
@@ -119,6 +119,7 @@ def write_library(
     _add(sources, _arithmetic([*sources.values(), *texts]), str(destination))
     sources |= _with_found_includes(sources, backends)
     metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
+    metadata["umakit"]["notices"] += rounding_notices(report)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     files |= simulators
     compiled = driver_libraries(backends)

@@ -184,6 +184,7 @@ class OperatorView(Section):
     name: Text
     where: Identifier
     reason: Text
+    rounding: Text = ""
 
 
 class OwnSimulator(Section):

@@ -19,6 +19,7 @@ from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.offload.reference import with_change_of_scale
+from umakit.operators.offload.rounding import function_of
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import legalizations
@@ -77,6 +78,13 @@ def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
         if registered.name == name and isinstance(registered.predicate, OperatorPattern):
             return registered.predicate
     return None
+
+
+def rounding_functions(backend: Backend) -> set[str]:
+    """Return the C functions of a backend that round results in its own way."""
+    predicates = [registered.predicate for registered in backend.patterns]
+    roundings = [p.own_rounding for p in predicates if isinstance(p, OperatorPattern)]
+    return {function_of(each) for each in roundings} - {""}
 
 
 def prepare_offload(

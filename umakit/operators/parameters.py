@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypedDict, TypeVar
 
 from umakit import tvm_api
-from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.fixed_point import Rounding, rounding_named
 
 P = TypeVar("P", bound="Parameters")
 Pair = tuple[int, int]
@@ -44,7 +44,7 @@ class Parameters:
         output_dtype: dtype of the result, `int8` or `uint8`.
         output_zero_point: the integer that stands for 0 in the result.
         clip: least and largest result; the range of the dtype, or less for a fused activation.
-        rounding: how products become integers, a value of `Arithmetic`.
+        rounding: how products become integers, a value of `Arithmetic` or of `OwnRounding`.
     """
 
     operator: ClassVar[str] = ""
@@ -56,9 +56,9 @@ class Parameters:
     rounding: str
 
     @property
-    def arithmetic(self) -> Arithmetic:
+    def arithmetic(self) -> Rounding:
         """How products are rounded."""
-        return Arithmetic(self.rounding)
+        return rounding_named(self.rounding)
 
     @classmethod
     def of(cls: type[P], call: tvm_api.Call) -> P:

@@ -45,10 +45,13 @@ class Partitioned:
 
 @dataclass
 class _Refusals:
-    """Reasons why operators were refused, by row of the report, and an error of a predicate."""
+    """Reasons why operators were refused, by row of the report, and an error of a predicate.
+
+    `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
+    """
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
-    accepted: set[int] = field(default_factory=set)
+    accepted: dict[int, str] = field(default_factory=dict)
     error: UmakitError | None = None
 
     def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
@@ -232,7 +235,8 @@ def _check(
         if isinstance(answer, (bool, np.bool_)):
             answer = bool(answer) or ""
         if answer is True:
-            refusals.accepted.update(_matched_operators(context))
+            rounding = getattr(pattern.predicate, "own_rounding", "")
+            refusals.accepted.update(dict.fromkeys(_matched_operators(context), rounding))
             return True
         if isinstance(answer, str):
             reason = answer or f"{pattern.name}: refused without a reason"
@@ -257,7 +261,8 @@ def _final_placements(
 ) -> Iterator[OperatorPlacement]:
     for row, operator in enumerate(operators):
         if row in where:
-            yield replace(operator, where=where[row])
+            rounding = refusals[where[row]].accepted.get(row, "")
+            yield replace(operator, where=where[row], rounding=rounding)
         else:
             yield replace(operator, reason=_reason(row, operator.operator, refusals))
 

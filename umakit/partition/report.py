@@ -29,6 +29,8 @@ class OperatorPlacement:
         last: the node whose result it computes, if that is a later one than `name`, such as the
             QuantizeLinear behind a Conv; empty for the same node.
         attributes: strides, padding and so on of a convolution or pool of Relax, by name.
+        rounding: rounding of the accelerator's own that replaces the model's, `float32` or
+            `own:FUNCTION`; empty where it rounds as the model's format defines.
     """
 
     operator: str
@@ -40,6 +42,7 @@ class OperatorPlacement:
     dtype: str
     last: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    rounding: str = ""
 
     @property
     def yields(self) -> str:
@@ -47,12 +50,14 @@ class OperatorPlacement:
         return self.last or self.name
 
     def as_json(self) -> dict[str, str]:
-        """Return the stable keys of `uma partition --json`: operator, name, where, reason."""
+        """Return the stable keys of `uma partition --json`: operator, name, where, reason; and
+        rounding if it is the accelerator's own."""
         return {
             "operator": self.operator,
             "name": self.name,
             "where": self.where,
             "reason": self.reason,
+            **({"rounding": self.rounding} if self.rounding else {}),
         }
 
 

@@ -27,7 +27,8 @@
 enum umakit_rounding {
     UMAKIT_ROUNDING_TFLM = 0, /* twice, as TensorFlow Lite Micro */
     UMAKIT_ROUNDING_ORT = 1,  /* as the float32 arithmetic of ONNX Runtime */
-    UMAKIT_ROUNDING_EVEN = 2  /* once, ties to even */
+    UMAKIT_ROUNDING_EVEN = 2, /* once, ties to even */
+    UMAKIT_ROUNDING_OWN = 3   /* by a function of the accelerator's own, not by this header */
 };
 
 /* Bits of an integer of 0 or more up to its highest one; 0 of 0. */
@@ -161,7 +162,7 @@ static inline int32_t umakit_requantize_even(int64_t value, int32_t multiplier, 
 
 /* --- any -------------------------------------------------------------------------------------- */
 
-/* value * multiplier * 2^(shift - 31), rounded as a driver is told to. */
+/* value * multiplier * 2^(shift - 31), rounded as a driver is told to; not for ..._OWN. */
 static inline int32_t umakit_requantize(int32_t rounding, int32_t value, int32_t multiplier,
                                         int32_t shift)
 {

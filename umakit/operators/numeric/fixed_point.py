@@ -37,6 +37,38 @@ class Arithmetic(Enum):
     EVEN = "even"
 
 
+OWN = "own:"
+"""Start of the name of a rounding that is a C function of a backend."""
+
+
+@dataclass(frozen=True)
+class OwnRounding:
+    """The rounding of a backend's own: a C function (sum, multiplier, shift) of int32 -> int32.
+
+    Attributes:
+        function: its name.
+    """
+
+    function: str
+
+    @property
+    def value(self) -> str:
+        """Its name as a rounding, for example `own:my_npu_requantize`."""
+        return f"{OWN}{self.function}"
+
+
+Rounding = Arithmetic | OwnRounding
+
+
+def rounding_named(name: str) -> Rounding:
+    """Return a rounding by name, such as `tflm` or `own:my_npu_requantize`.
+
+    Raises:
+        ValueError: there is no such rounding.
+    """
+    return OwnRounding(name.removeprefix(OWN)) if name.startswith(OWN) else Arithmetic(name)
+
+
 @dataclass(frozen=True)
 class FixedPoint:
     """Real factors in fixed point, one for all channels or one for each.
@@ -61,6 +93,16 @@ def fixed_point(factors: Sequence[float]) -> FixedPoint:
         np.array([pair[0] for pair in pairs], np.int32),
         np.array([pair[1] for pair in pairs], np.int8),
     )
+
+
+def float32_multipliers(multipliers: Array) -> Array:
+    """Return the multipliers of the nearest float32 factors: 24 significant bits, ties to even.
+
+    Args:
+        multipliers: int32[n], as of `FixedPoint`; one that would become 2**31 stays below.
+    """
+    rounded = multipliers.astype(np.float32).astype(np.int64)
+    return np.minimum(rounded, 2**31 - 2**7).astype(np.int32)
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:

@@ -9,7 +9,7 @@ by name; the C printer prints the calls and includes it. Where there is no C to 
 from __future__ import annotations
 
 from umakit import tvm_api
-from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.fixed_point import Arithmetic, OwnRounding, Rounding
 
 tirx = tvm_api.tirx
 
@@ -62,7 +62,7 @@ def requantize(
     value: tvm_api.PrimExpr,
     multiplier: tvm_api.PrimExpr,
     shift: tvm_api.PrimExpr,
-    rounding: Arithmetic,
+    rounding: Rounding,
 ) -> tvm_api.PrimExpr:
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
@@ -73,6 +73,8 @@ def requantize(
         rounding: of the result.
     """
     factor = (multiplier.astype("int32"), shift.astype("int32"))
+    if isinstance(rounding, OwnRounding):
+        return tirx.call_pure_extern("int32", rounding.function, value.astype("int32"), *factor)
     if rounding is Arithmetic.EVEN:
         return header_call("requantize_even", value.astype("int64"), *factor)
     if tvm_api.dtype_of(value) == "int64":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.numeric.fixed_point import OWN, Arithmetic
 from umakit.operators.parameters import Parameters, Pool2d, WindowParameters
 from umakit.operators.requantize import Requantize
 
@@ -21,6 +21,14 @@ Shape = tuple[int, ...]
 ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 """The driver's argument `rounding` is the position in this list: 0 `tflm`, 1 `ort`,
 2 `even` (`enum umakit_rounding` of `umakit/requantize.h`)."""
+
+OWN_ROUNDING = len(ROUNDINGS)
+"""The driver's argument `rounding` where it is a function of the backend's own."""
+
+
+def rounding_number(name: str) -> int:
+    """Return the driver's argument `rounding` for the name of a rounding."""
+    return OWN_ROUNDING if name.startswith(OWN) else ROUNDINGS.index(name)
 
 
 BIAS_DTYPES = {"int16": "int64"}
@@ -109,7 +117,7 @@ class Composite:
             "output_zero_point": layer.output_zero_point,
             "lowest": low,
             "highest": high,
-            "rounding": ROUNDINGS.index(layer.rounding),
+            "rounding": rounding_number(layer.rounding),
         }
 
     def _then_arguments(self) -> dict[str, int]:

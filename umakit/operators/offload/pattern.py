@@ -16,6 +16,7 @@ from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
 from umakit.operators.offload.docstrings import inherited_docstring
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
+from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters
 
 Arrays = Sequence[npt.NDArray[Any] | None]
@@ -59,6 +60,10 @@ class OperatorPattern:
         cls.__doc__ = inherited_docstring(cls)
 
     def __post_init__(self) -> None:
+        for name in ("rounding", "dtypes"):  # read several times
+            given = getattr(self, name, None)
+            if given is not None and not isinstance(given, str):
+                object.__setattr__(self, name, tuple(given))
         assert self.constraints is not None  # a constraint that makes no sense is refused now
 
     def __iter__(self) -> Iterator[Any]:
@@ -119,7 +124,14 @@ class OperatorPattern:
             "data_dtype": data_dtype,
             "then": then,
         }
-        return self.KIND(**values, **self._fields(parameters, match, shapes, arrays))
+        layer = self.KIND(**values, **self._fields(parameters, match, shapes, arrays))
+        rounded: Composite = rounded_by(layer, self.own_rounding)
+        return rounded
+
+    @property
+    def own_rounding(self) -> str:
+        """The rounding that replaces the model's; empty if none does."""
+        return own_rounding(getattr(self, "rounding", None))
 
     def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
         """Parameters of the operator of a match whose result is clipped or rescaled last."""

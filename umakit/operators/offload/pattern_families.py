@@ -16,6 +16,7 @@ from umakit.operators.offload.layouts import CONVOLUTION, weight_layout
 from umakit.operators.offload.layouts import weight_layout as read_layout
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import Arrays, OperatorPattern, WindowPattern
+from umakit.operators.offload.rounding import rounding_constraints
 from umakit.operators.offload.weighted import ARRAYS, Array, Weighted
 from umakit.operators.parameters import Parameters
 
@@ -25,7 +26,8 @@ class ElementwisePattern(OperatorPattern):
     """Constraints that additions, differences and products have.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or
+            `"own:FUNCTION"`, a C function of the backend's.
         broadcast: the driver gets both shapes, of four axes, instead of the number of elements,
             and can repeat axes of one element of an operand.
     """
@@ -42,7 +44,7 @@ class ElementwisePattern(OperatorPattern):
         return {"right_shape": shapes[1], "broadcasts": self.broadcast}
 
     def _constraints(self) -> list[Constraint]:
-        return [*_c.types(self.dtypes, self.rounding), self._shapes]
+        return [*rounding_constraints(self.dtypes, self.rounding, float32=False), self._shapes]
 
     def _shapes(self, layer: Any) -> str:
         shapes = (layer.data_shape, layer.right_shape)
@@ -59,7 +61,9 @@ class WeightedPattern(OperatorPattern):
     """Constraints that convolutions and fully connected layers have.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or, whatever
+            the model has, `"own:FUNCTION"`, a C function of the backend's, or `"float32"`, factors
+            of float32 and ties to even.
         per_channel: whether a scale for each output channel will do, or only one for all.
         expand_scales: the driver gets a multiplier and a shift for each output channel always,
             also where the model has one for all.
@@ -115,7 +119,9 @@ class WeightedPattern(OperatorPattern):
     def _constraints(self) -> list[Constraint]:
         read_layout(self.weight_layout, self.KIND.AXES)
         return [
-            *_c.types(self.dtypes, self.rounding),
+            *rounding_constraints(
+                self.dtypes, self.rounding, float32="addition" not in self.KIND.PARTS
+            ),
             _c.refuse_if(
                 lambda layer: layer.per_channel and not self.per_channel,
                 lambda layer: (

@@ -16,6 +16,7 @@ from umakit.devices import HOST, find_device
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
+from umakit.operators.offload.rounding import function_of
 from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.diff.blame import find_blame, layer_results
 from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference, Tolerance
@@ -30,6 +31,7 @@ from umakit.tools.diff.references import (
     CPU_KERNELS,
     DISPLAY_NAMES,
     REFERENCES,
+    Runtime,
     nodes_of,
     select_runtime,
 )
@@ -110,13 +112,16 @@ def diff_model(
         else:
             made = written_library(library, model)
         progress("compiling the reference")
-        every = every_value(model)
+        roundings = _own_roundings(made, library, integer_tolerance)
+        every = every_value(model, roundings)
         first = first_states(model)
         chosen = [{**first, **chosen[0]}, *chosen[1:]]
         runtime = select_runtime(
             reference, source, every, notices, own_states=_brings_states(chosen, first)
         )
-        truth = Reference(every, runtime, folder, tolerance)
+        if every.changed:
+            notices.append(_rounding_notice(roundings, runtime))
+        truth = Reference(every, runtime, folder, tolerance, backends)
 
         def compare(
             tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
@@ -163,6 +168,42 @@ def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
         "layer storing its result"
     )
     return replace(stored, inferences=kept.inferences, notices=(*stored.notices, notice))
+
+
+def _own_roundings(made: Library, library: Path | None, integer_tolerance: int) -> dict[str, str]:
+    """Return the roundings of accelerators' own to compute the reference with, by operator.
+
+    With a tolerance the model's own rounding is the reference.
+
+    Args:
+        made: the library that is compared.
+        library: its path, if it was compiled before.
+        integer_tolerance: as in `diff_model`.
+
+    Raises:
+        InputError: the library was compiled before, so that the C functions are not at hand.
+    """
+    if integer_tolerance:
+        return {}
+    roundings = {item.name: item.rounding for item in made.report.placements if item.rounding}
+    functions = sorted({function_of(name) for name in roundings.values()} - {""})
+    if library is not None and functions:
+        raise InputError(
+            f"{functions[0]} rounds layers of this library in a way of its own",
+            where=str(library),
+            fix="compare with --backend instead of --library, or by LSB with --integer-tolerance",
+        )
+    return roundings
+
+
+def _rounding_notice(roundings: Mapping[str, str], runtime: Runtime | None) -> str:
+    functions = ", ".join(sorted({function_of(name) or name for name in roundings.values()}))
+    other = "the model's rounding" if runtime is None else DISPLAY_NAMES[runtime.name]
+    return (
+        f"{len(roundings)} operators are rounded by {functions}: these and what follows are "
+        f"compared with {DISPLAY_NAMES[CPU_KERNELS]} of the same rounding; --integer-tolerance "
+        f"compares with {other}"
+    )
 
 
 def _check(tolerance: float, integer_tolerance: int, most: int | None) -> None:

@@ -23,6 +23,7 @@ from umakit.library.export import Library
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
+from umakit.registration.backend import Backend
 from umakit.tools.diff.compare import TensorDifference, Tolerance, compare
 from umakit.tools.diff.probe import LayerTrace, Probe
 from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
@@ -63,10 +64,16 @@ class Reference:
         runtime: the independent runtime; None for only the CPU kernels.
         folder: folder in which the library of the kernels is written and built.
         tolerance: tolerance of floats; umakit's own kernels have none for integers.
+        backends: backends whose C functions the kernels may call to round.
     """
 
     def __init__(
-        self, every: EveryValue, runtime: Runtime | None, folder: Path, tolerance: float
+        self,
+        every: EveryValue,
+        runtime: Runtime | None,
+        folder: Path,
+        tolerance: float,
+        backends: Sequence[Backend] = (),
     ) -> None:
         self.every = every
         self.name = runtime.name if runtime else CPU_KERNELS
@@ -75,7 +82,7 @@ class Reference:
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
         options = ExportOptions(weights=form_of_weights(partitioned.module))
-        library = export_program(every.model, partitioned, [], path, options)
+        library = export_program(every.model, partitioned, backends, path, options)
         description = library.metadata["umakit"]
         self._c_names = {item["name"]: item["c_name"] for item in description["outputs"]}
         self._types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
@@ -92,16 +99,21 @@ class Reference:
         free = self._kernels(inputs, {})
         external = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
         rewritten = self._rewritten(free, external.values)
-        independent = {v: array for v, array in external.values.items() if v not in rewritten}
+        independent = {
+            value: array
+            for value, array in external.values.items()
+            if value not in rewritten and value[0] not in self.every.changed
+        }
         own = self._kernels(inputs, independent) if independent else free
         shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
         results = {name: free[value] for name, value in self.every.results.items()}
+        is_other = bool(self.every.changed)
         return ReferenceValues(
             {**own, **independent},
             frozenset(independent),
             shared,
-            {**free, **independent},
-            {**results, **external.outputs},
+            free if is_other else {**free, **independent},
+            results if is_other else {**results, **external.outputs},
             tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
         )
 

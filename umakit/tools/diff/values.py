@@ -9,6 +9,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.model import Model, TensorSpecification
+from umakit.operators.offload.rounding import call_rounded_by
+from umakit.operators.registry import operator_of
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 
@@ -28,6 +30,7 @@ class EveryValue:
         results: values by name of the original network's outputs, except outputs that no operator
             computes.
         states: inputs of the original network that are states.
+        changed: rows that are rounded in an accelerator's own way, and those computed from them.
     """
 
     model: Model
@@ -36,16 +39,22 @@ class EveryValue:
     reads: Mapping[int, frozenset[int]]
     results: Mapping[str, Value]
     states: tuple[TensorSpecification, ...] = ()
+    changed: frozenset[int] = frozenset()
 
 
-def every_value(model: Model) -> EveryValue:
+def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> EveryValue:
     """Make every operator's value an output, which also prevents fusion of operators.
 
     Args:
         model: a network with integer operators.
+        roundings: roundings of accelerators' own, which replace the model's, by name of the
+            operator.
     """
     partitioned = partition(model.module, [])
-    exposer = _Exposer(partitioned.module)
+    placements = partitioned.report.placements
+    named = {row: (roundings or {}).get(item.name, "") for row, item in enumerate(placements)}
+    rounded = {row: rounding for row, rounding in named.items() if rounding}
+    exposer = _Exposer(partitioned.module, rounded)
     main = exposer.expose()
     names = {value: f"value_{value[0]}_{value[1]}" for value in exposer.values}
     outputs = tuple(
@@ -60,7 +69,13 @@ def every_value(model: Model) -> EveryValue:
     specified = zip(model.outputs, exposer.results, strict=True)
     results = {item.name: value for item, value in specified if value is not None}
     states = tuple(item for item in model.inputs if item.next_state)
-    return EveryValue(exposed, partitioned.report.placements, names, exposer.reads, results, states)
+    changed: set[int] = set()
+    for row in range(len(placements)):
+        if row in rounded or exposer.reads.get(row, frozenset()) & changed:
+            changed.add(row)
+    return EveryValue(
+        exposed, placements, names, exposer.reads, results, states, frozenset(changed)
+    )
 
 
 @tvm_api.mutator
@@ -73,8 +88,9 @@ class _Exposer(tvm_api.PyExprMutator):
         results: value of each output of the function, None for inputs and constants.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, rounded: Mapping[int, str]) -> None:
         super().__init__(module)
+        self._rounded = rounded
         self._main = module["main"]
         self._origins: dict[Any, Value] = {}
         self._tuples: dict[Any, Any] = {}
@@ -96,7 +112,7 @@ class _Exposer(tvm_api.PyExprMutator):
         return function.with_attr("global_symbol", "main")
 
     def visit_var_binding_(self, binding: Any) -> None:
-        value = self.visit_expr(binding.value)
+        value = self._with_own_rounding(self.visit_expr(binding.value))
         dataflow = self.builder_.current_block_is_dataflow()
         emit = self.builder_.emit_output if dataflow else self.builder_.emit
         variable = emit(value, str(binding.var.name))
@@ -108,6 +124,15 @@ class _Exposer(tvm_api.PyExprMutator):
             self._origins[binding.var] = origin
             if tvm_api.static_shape(variable) is not None:
                 self.values.setdefault(origin, variable)
+
+    def _with_own_rounding(self, value: Any) -> Any:
+        """Return a value that is rounded as its accelerator does, if it does in its own way."""
+        rows = tvm_api.rows_of(value)
+        rounding = self._rounded.get(rows[0], "") if rows else ""
+        operator = operator_of(value) if rounding and isinstance(value, tvm_api.Call) else None
+        if operator is None or operator.parameters is None:
+            return value
+        return self.builder_.normalize(call_rounded_by(value, operator.parameters, rounding))
 
     def _origin(self, expression: Any) -> Value | None:
         """Return the value that an expression refers to."""

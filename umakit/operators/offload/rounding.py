@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roundings of an accelerator's own, which take the place of the model's.
+
+A pattern with `rounding="own:my_npu_requantize"` takes layers whatever their rounding and computes
+them with that C function; with `rounding="float32"` it multiplies sums by one float32 factor for
+each scale and rounds ties to even. Layers, reference loops and `uma diff` then compute alike.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import BackendError
+from umakit.operators.numeric.fixed_point import OWN, Arithmetic, float32_multipliers
+from umakit.operators.offload.composite import ROUNDINGS
+from umakit.operators.offload.constraints import Constraint, Names, checked_names, types
+from umakit.operators.parameters import Parameters
+from umakit.operators.requantize import Requantize
+
+FLOAT32 = "float32"
+"""Rounding of products with a float32 factor, ties to even; of layers with weights."""
+
+MULTIPLIERS = 3
+"""Position of the multipliers among the operands of layers with weights."""
+
+
+def own_rounding(rounding: Names) -> str:
+    """Return the name of a rounding that replaces the model's; empty if there is none.
+
+    Args:
+        rounding: the argument of a pattern.
+
+    Raises:
+        BackendError: it stands next to other names, or names no C function.
+    """
+    names = [rounding] if isinstance(rounding, str) else list(rounding or [])
+    own = [name for name in names if name == FLOAT32 or name.split(":")[0] == OWN[:-1]]
+    if not own:
+        checked_names(rounding, "rounding", ROUNDINGS)
+        return ""
+    if len(names) > 1:
+        raise BackendError(
+            f"rounding {own[0]!r} takes layers of every rounding", fix="name no other with it"
+        )
+    if own[0] != FLOAT32 and not re.fullmatch(rf"{OWN}[A-Za-z_]\w*", own[0]):
+        raise BackendError(
+            f"rounding {own[0]!r} names no C function", fix=f"write '{OWN}my_npu_requantize'"
+        )
+    return own[0]
+
+
+def rounding_constraints(dtypes: Names, rounding: Names, *, float32: bool) -> list[Constraint]:
+    """Return the constraints on dtypes and rounding.
+
+    Args:
+        dtypes: supported dtypes of data and result.
+        rounding: the argument of a pattern.
+        float32: whether `FLOAT32` is offered.
+
+    Raises:
+        BackendError: a name is unknown, or a rounding that replaces the model's does not fit.
+    """
+    own = own_rounding(rounding)
+    if own == FLOAT32 and not float32:
+        raise BackendError(
+            "rounding 'float32' is of one product for each result: sums of two tensors have three",
+            fix=f"name {', '.join(ROUNDINGS)}, or a C function as '{OWN}my_npu_requantize'",
+        )
+    if own and "int16" in ([dtypes] if isinstance(dtypes, str) else list(dtypes or ())):
+        raise BackendError(
+            f"rounding {own!r} is of sums of 32 bits, and data of int16 have 64",
+            fix="register two patterns, one for int16 with the rounding 'tflm'",
+        )
+    return types(dtypes, None if own else rounding)
+
+
+def rounded_by(layer: Any, name: str) -> Any:
+    """Return the parameters of a composite with a rounding of the backend's own.
+
+    Args:
+        layer: parameters of the composite.
+        name: as `own_rounding` returns it.
+    """
+    if not name:
+        return layer
+    changes: dict[str, Any] = {
+        part: replace(value, **_changed(value, name))
+        for part in layer.PARTS
+        if (value := getattr(layer, part)) is not None
+    }
+    if name == FLOAT32 and getattr(layer, "multipliers", None) is not None:
+        changes["multipliers"] = float32_multipliers(layer.multipliers)
+    return replace(layer, rounding=arithmetic_of(name), **changes)
+
+
+def function_of(name: str) -> str:
+    """Return the C function of a rounding that `own_rounding` returns; empty if it has none."""
+    return name.removeprefix(OWN) if name.startswith(OWN) else ""
+
+
+def arithmetic_of(name: str) -> str:
+    """Return the rounding in the parameters of an operator, for one that `own_rounding` returns."""
+    return Arithmetic.ORT.value if name == FLOAT32 else name
+
+
+def call_rounded_by(call: tvm_api.Call, kind: type[Parameters], name: str) -> tvm_api.Call:
+    """Return a call of an integer operator with a rounding of a backend's own.
+
+    Args:
+        call: the call.
+        kind: class of its parameters.
+        name: as `own_rounding` returns it.
+    """
+    parameters = kind.of(call)
+    operands = list(call.args)
+    if name == FLOAT32 and len(operands) > MULTIPLIERS:
+        multipliers = tvm_api.constant_array(operands[MULTIPLIERS])
+        if multipliers is not None:
+            operands[MULTIPLIERS] = tvm_api.relax.const(float32_multipliers(multipliers))
+    return replace(parameters, **_changed(parameters, name)).call(operands, call.span)
+
+
+def _changed(parameters: Parameters, name: str) -> dict[str, Any]:
+    changes: dict[str, Any] = {"rounding": arithmetic_of(name)}
+    if name == FLOAT32 and isinstance(parameters, Requantize):
+        factor = np.array([parameters.multiplier], np.int32)
+        changes["multiplier"] = int(float32_multipliers(factor)[0])
+    return changes
