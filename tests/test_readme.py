@@ -77,6 +77,7 @@ def test_every_page_with_commands_is_run() -> None:
         "vanilla.md",
         "strawberry.md",
         "chocolate.md",
+        "arithmetic.md",
         "your-cost-model.md",
         "your-simulator.md",
     }
