@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from umakit.cli.calibrate import _say_layers
+from umakit.cli.calibrate import _say_costs, _say_layers
 from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
@@ -107,13 +107,31 @@ def test_it_says_where_to_look_if_commands_are_right_and_layers_are_not(
     _say_layers(off)
     printed = " ".join(capsys.readouterr().out.split())
     assert "whole layers: exact on 4 of 5" in printed
-    for place in ("entries, completion", "depth", "banks, exclusive", "[machine.driver]"):
+    for place in ("entries, completion", "depth", "banks, exclusive", "[machine.driver]", "room"):
         assert place in off.hint and place in printed
     assert off.as_json()["notes"] == ["first", off.hint]
     job = found.jobs[0]
     wrong = replace(job, evidence=replace(job.evidence, exact=job.evidence.exact - 1))
     costs_off = replace(off.calibration, jobs=(wrong, *found.jobs[1:]))
     assert Outcome(costs_off, 1, ()).hint == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 116, 140])
+def test_formulas_are_broken_between_factors(
+    columns: int, calibrated: tuple[Path, Answers], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder, view = calibrated
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _say_costs(Outcome(read_calibration(folder / "calibration.json"), 1, ()))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    texts = [each["busy"] for each in (*view["jobs"], *view["copies"])]
+    for factor in {factor for text in texts for factor in re.split(r" [*+-] ", text)}:
+        assert any(factor in line for line in lines), factor
+    if columns <= 100:  # below the table, so that nothing stands between their lines
+        together = " ".join(" ".join(lines).split())
+        assert all(text in together for text in texts)
 
 
 def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_path: Path) -> None:

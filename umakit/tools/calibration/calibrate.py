@@ -57,7 +57,9 @@ WHOLE = (
 NOT_A_COST = (
     "all commands are exact, but not all whole layers: when commands start is described wrongly; "
     "look at the queues (entries, completion, in_order), the engines (depth, in_order), the "
-    "memories (banks, exclusive) and the driver's accesses ([machine.driver])"
+    "memories (banks, exclusive) and the driver's accesses ([machine.driver]); a driver that waits "
+    "for room in a queue before it writes the registers of a command takes longer than predicted "
+    "(docs/your-cost-model.md)"
 )
 """Where to look if the costs of commands are right, and the cycles of layers are not."""
 
