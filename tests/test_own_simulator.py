@@ -315,6 +315,7 @@ def test_a_failed_run_names_the_layer(
     assert run_command(["run", str(library), "-i", str(library.parent / "in.npz")]) == 1
     error = " ".join(capsys.readouterr().err.split())
     assert f"{place}layer {number}, dense (tiny_npu): {sentence}" in error, error
+    assert "`uma diff` names the layer" not in error, error
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ DEFAULT_TIMEOUT = 600.0
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
+LINE_HINT = "a build with -fsanitize=address names the line of C"
+"""What finds the cause of a crash in a layer that is known."""
 
 STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices import find_device
-from umakit.devices.execution import TimeLimitError
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, TimeLimitError
 from umakit.devices.inputs import check_inputs
 from umakit.errors import DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
@@ -57,7 +57,7 @@ def with_layer(
                 return DeviceError(
                     error.what,
                     where=f"{where}, {again.where}",
-                    fix=error.fix,
+                    fix=LINE_HINT if error.fix == CRASH_HINT else error.fix,
                     status=error.status,
                     inference=error.inference,
                 )
