@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,9 +54,8 @@ LEAST_FORMULA = 40
 
 INDENT = "    "
 
-INSIDE_FACTOR = re.compile(r"(?<!;) (?![-+*] )")
-"""Blanks of a formula at which no line is broken: all but those in front of an operator, and
-behind the semicolon."""
+OPERATOR = re.compile(r" (?=[-+*] )|(?<=;) ")
+"""Blanks of a formula at which a line may be broken, outside of parentheses."""
 
 CalibratedBackendArgument = Annotated[
     str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)
@@ -190,9 +188,18 @@ def _formula(costs: JobCosts | CopyCosts) -> str:
 
 def _lines(formula: str, width: int) -> list[str]:
     """Return a formula in lines of at most `width` characters, broken between factors."""
-    kept = INSIDE_FACTOR.sub("\xa0", formula)
-    lines = textwrap.wrap(kept, max(1, width), break_long_words=False, break_on_hyphens=False)
-    return [line.replace("\xa0", " ") for line in lines]
+    lines: list[str] = []
+    part = ""
+    for piece in OPERATOR.split(formula):
+        part = f"{part} {piece}" if part else piece
+        if part.count("(") > part.count(")"):
+            continue  # this operator is within the factor
+        if lines and len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+        part = ""
+    return lines
 
 
 def _say_layers(outcome: Outcome) -> None:

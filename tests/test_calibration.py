@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from umakit.cli.calibrate import _say_costs, _say_layers
+from umakit.cli.calibrate import _lines, _say_costs, _say_layers
 from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
@@ -132,6 +132,12 @@ def test_formulas_are_broken_between_factors(
     if columns <= 100:  # below the table, so that nothing stands between their lines
         together = " ".join(" ".join(lines).split())
         assert all(text in together for text in texts)
+
+
+def test_factors_stay_whole() -> None:
+    formula = "5 - max(ceil_div(m * n * k, 7), 2) * n + 2 * k; then 8"
+    assert _lines(formula, 39) == ["5 - max(ceil_div(m * n * k, 7), 2) * n", "+ 2 * k; then 8"]
+    assert _lines(formula, 1)[:3] == ["5", "- max(ceil_div(m * n * k, 7), 2)", "* n"]
 
 
 def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_path: Path) -> None:
