@@ -20,6 +20,7 @@ from umakit.cli.main import run_command
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
 from umakit.machine.calibration import Calibrated, copy_sizes, read_calibration
+from umakit.machine.program_files import program_files
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
@@ -238,6 +239,39 @@ def test_costs_of_another_machine_are_not_used(
     assert words in notice and "calibration.json is not used: " in notice
     assert run_command(["partition", str(DIGITS), "-b", str(tmp_path / "changed")]) == 0
     assert f"note: {notice}\n" in capsys.readouterr().err
+
+
+def test_files_of_a_program_are_those_that_it_names_and_imports(tmp_path: Path) -> None:
+    folder = tmp_path / "npu"
+    texts = {
+        "model.py": "import array, parts.memory\nimport tables as t\nfrom deep import one\n",
+        "tables.py": "def f():\n    import late\n",
+        "late.py": "import model\n",
+        "other.py": "",
+        "parts/__init__.py": "from . import rows\n",
+        "parts/memory.py": "from ..outside import x\n",
+        "parts/rows.py": "this is no Python\n",
+        "parts/unused.py": "",
+        "deep/one.py": "",
+        "weights.bin": "",
+        "data/table.csv": "",
+        "../outside.py": "",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    modules = ["deep/one.py", "late.py", "model.py", "parts/__init__.py"]
+    modules += ["parts/memory.py", "parts/rows.py", "tables.py"]
+
+    def files(*program: str) -> list[str]:
+        return list(program_files(program, folder))
+
+    assert files("python3", "model.py") == files("python3", "-m", "model") == modules
+    assert files("python3", "-m", "parts") == ["parts/__init__.py", "parts/rows.py"]
+    assert files("./other.py", "--weights=weights.bin", "data", "9" * 5000) == [
+        "other.py", "weights.bin",
+    ]  # fmt: skip
+    assert files("sh", "-c", "true", ".", "../outside.py", str(tmp_path / "outside.py")) == []
 
 
 @pytest.mark.parametrize(
