@@ -185,7 +185,7 @@ def failure(library: Path) -> DeviceError:
         ("outside", 0, "ended with exit code 1 instead of answering WRIT; its last lines: .* "
          r"simulator_program.HostMemoryError: status 3 for 65536 bytes at bus address 0x\w+"),
         ("sleep", 1, r"did not answer \w+ within 1.5 s \(\[simulator\] timeout in accel.toml\) and "
-         "was stopped"),
+         "was stopped; let the program answer, or give it more time with timeout"),
     ],
 )  # fmt: skip
 def test_a_program_that_errs_is_told_in_one_sentence(

@@ -20,7 +20,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
-from umakit.devices.execution import CRASH_HINT, LINE_HINT
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, stop_hint
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -158,6 +158,7 @@ class Probe:
             raise DeviceError(
                 f"the run stopped with status {status}: {ended.stdout.strip()}",
                 where=self._place(traces),
+                fix=stop_hint(status, ended.stdout.strip()),
                 status=status,
             )
         return traces
