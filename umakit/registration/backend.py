@@ -384,7 +384,7 @@ class Backend(ABC):
         if self.tiling is None:
             return {}
         figures = figures_of(self.tiling.described, self.configuration.model_dump())
-        section = self.configuration.simulator
+        section = self.configuration.filled_simulator
         if section is not None:
             files = simulator_files(section, self.folder)
             files |= program_files(section.program, self.folder)

@@ -65,7 +65,7 @@ def start_checks(staged: StagedDriver) -> list[Check]:
 
 
 def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
-    section = staged.backend.configuration.simulator
+    section = staged.backend.configuration.filled_simulator
     assert section is not None
     limit = time_limit(staged.backend, HOST)
     seconds = SECONDS + ANSWERS * section.timeout if limit is None else limit
