@@ -7,6 +7,7 @@ import functools
 import json
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -434,6 +435,18 @@ def test_a_program_is_started_whatever_the_driver_lacks(tmp_path: Path) -> None:
     faults = errors(examine_backend(str(place), HOST))  # its module is not next to model.py
     assert [fault.name for fault in faults] == ["link", "simulator"]
     assert "No module named 'simulator_program'" in faults[1].message
+    assert f"copy {MODULE} next to it" in faults[1].mend
+
+
+def test_a_python_without_umakit_is_named(tmp_path: Path) -> None:
+    changes = {
+        "accel.toml": (PROGRAM, 'program = ["python3", "-I", "-S", "model.py"]'),
+        "model.py": ("from simulator_program", "from umakit.testing.simulator_program"),
+    }
+    check = started(tmp_path, changes)
+    assert check.status is Status.ERROR and "No module named 'umakit'" in check.message
+    assert f"{shutil.which('python3')} has no umakit" in check.mend
+    assert f'program = ["{sys.executable}", ...]' in check.mend and str(MODULE) in check.mend
 
 
 @pytest.mark.parametrize(
