@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from umakit.files.outputs import check_file, check_parent
 from umakit.text.escaping import shell_word, shown
 
 if TYPE_CHECKING:
+    from umakit.machine.calibration import CopyCosts, JobCosts
     from umakit.tools.calibration import Calibrating, Outcome
 
 HELP = """Measure what the commands of an accelerator cost, for predictions.
@@ -43,6 +45,17 @@ uma calibrate ./my_npu --tiles 200 --json
 uma calibrate ./my_npu -o measured.json"""
 
 DEFAULT_TILES = 120
+
+COLUMN_GAP = 3
+"""Blanks between two columns of a table."""
+
+LEAST_FORMULA = 40
+"""Smallest width in characters that is left to formulas in the table."""
+
+INDENT = "    "
+
+OPERATOR = re.compile(r" (?=[-+*] )|(?<=;) ")
+"""Blanks of a formula at which a line may be broken, outside of parentheses."""
 
 CalibratedBackendArgument = Annotated[
     str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)
@@ -101,7 +114,7 @@ def calibrate(
         return 0
     for note in outcome.notes:
         say(f"note: {note}", error=True)
-    console().print(_table(outcome))
+    _say_costs(outcome)
     _say_layers(outcome)
     say(f"Wrote {destination}")
     if not is_used:
@@ -133,22 +146,60 @@ def _shown() -> Iterator[Callable[[Calibrating], None]]:
         )
 
 
-def _table(outcome: Outcome) -> Any:
-    """Return a table of each cost: the formula, and how it agrees with commands held out."""
+def _say_costs(outcome: Outcome) -> None:
+    """Print a table of all costs: formulas, and how they agree with commands held out.
+
+    If little of the width is left for formulas, they follow below the table.
+    """
+    shown_on = console()
+    formulas = [_formula(each) for each in outcome.costs]
+    numbers = _table(outcome, ())
+    left = shown_on.width - int(shown_on.measure(numbers).maximum) - COLUMN_GAP
+    if left >= min(LEAST_FORMULA, max(map(len, formulas), default=0)):
+        shown_on.print(_table(outcome, ["\n".join(_lines(each, left)) for each in formulas]))
+        return
+    shown_on.print(numbers)
+    say_wrapped("cycles:")
+    for costs, formula in zip(outcome.costs, formulas, strict=True):
+        say_wrapped(f"  {costs.name}")
+        for line in _lines(formula, shown_on.width - len(INDENT)):
+            say(f"{INDENT}{line}")
+
+
+def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
+    """Return the table, with a column of formulas if there are any."""
+    from rich.text import Text
+
     numbers = ["fitted", "held out", "exact", "worst"]
-    table = new_table("cost", *numbers, "cycles", right=numbers)
-    for each in outcome.costs:
+    table = new_table("cost", *numbers, *(["cycles"] if formulas else []), right=numbers)
+    for index, each in enumerate(outcome.costs):
         evidence = each.evidence
-        tail = "" if str(each.tail) == "0" else f"; then {each.tail}"
         table.add_row(
             each.name, str(evidence.fitted), str(evidence.held_out), str(evidence.exact),
-            f"{evidence.worst_percent:.2f} %", f"{_formula(str(each.busy))}{_formula(tail)}",
+            f"{evidence.worst_percent:.2f} %", *map(Text, formulas[index : index + 1]),
         )  # fmt: skip
     return table
 
 
-def _formula(text: str) -> str:
-    return text.replace("described", "as described")
+def _formula(costs: JobCosts | CopyCosts) -> str:
+    tail = "" if str(costs.tail) == "0" else f"; then {costs.tail}"
+    return f"{costs.busy}{tail}".replace("described", "as described")
+
+
+def _lines(formula: str, width: int) -> list[str]:
+    """Return a formula in lines of at most `width` characters, broken between factors."""
+    lines: list[str] = []
+    part = ""
+    for piece in OPERATOR.split(formula):
+        part = f"{part} {piece}" if part else piece
+        if part.count("(") > part.count(")"):
+            continue  # this operator is within the factor
+        if lines and len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+        part = ""
+    return lines
 
 
 def _say_layers(outcome: Outcome) -> None:

@@ -31,7 +31,9 @@ from umakit.files.outputs import check_distinct
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
-EPILOG = "Example:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library"
+EPILOG = """Examples:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library
+
+uma compile digits.onnx --input-shapes "image:[4,1,8,8]" --pool sram=96K,align=32 -o digits.tar"""
 
 OutputOption = Annotated[
     Path,

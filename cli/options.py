@@ -36,7 +36,8 @@ ShapesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--input-shapes",
-        help='Sizes for symbolic dimensions: "image:[1,3,224,224]".',
+        help='All sizes of an input with symbolic dimensions, as "NAME:[SIZE,...]", such as '
+        '"image:[1,3,224,224]"; repeat it for several inputs.',
         show_default=False,
     ),
 ]

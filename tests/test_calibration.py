@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from umakit.cli.calibrate import _say_layers
+from umakit.cli.calibrate import _lines, _say_costs, _say_layers
 from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
-from umakit.machine.calibration import Calibrated, copy_sizes, read_calibration
+from umakit.machine.calibrated import Calibrated, copy_sizes
+from umakit.machine.calibration import read_calibration
+from umakit.machine.program_files import program_files
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
@@ -28,6 +30,8 @@ from umakit.tools.page import make_page
 pytestmark = pytest.mark.optimized_simulators
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "lane_npu"
+PROGRAMS = Path(__file__).parent / "programs"
+PROTOCOL = Path(__file__).parents[1] / "umakit" / "testing" / "simulator_program.py"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 RIGHT_BUSY = re.compile(r'^busy = (""".*?"""|".*?")$', re.MULTILINE | re.DOTALL)
 RIGHT_TAIL = re.compile(r'tail = "(pipeline|latency0|latency1)"')
@@ -88,7 +92,8 @@ def test_it_says_how_far_it_is_right(calibrated: tuple[Path, Answers]) -> None:
     assert printed["output"] == str(folder / "calibration.json") and printed["is_used"]
     assert printed["exact_commands"] == printed["held_out_commands"] > 20
     assert printed["worst_percent"] == 0
-    assert len(printed["layers"]) == 5
+    assert len(printed["layers"]) == 6 and "with a sum" in printed["layers"][-1]["layer"]
+    assert ["data", "addend"] in [each["tensors"] for each in printed["copies"]]
     for layer in printed["layers"]:
         assert layer["clock_cycles"] == layer["predicted_cycles"]
     assert [each["kind"] for each in printed["jobs"]] == ["convolution", "depthwise"]
@@ -106,14 +111,38 @@ def test_it_says_where_to_look_if_commands_are_right_and_layers_are_not(
     off = Outcome(replace(found, layers=(late, *found.layers[1:])), 1, ("first",))
     _say_layers(off)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "whole layers: exact on 4 of 5" in printed
-    for place in ("entries, completion", "depth", "banks, exclusive", "[machine.driver]"):
+    assert "whole layers: exact on 5 of 6" in printed
+    for place in ("entries, completion", "depth", "banks, exclusive", "[machine.driver]", "room"):
         assert place in off.hint and place in printed
     assert off.as_json()["notes"] == ["first", off.hint]
     job = found.jobs[0]
     wrong = replace(job, evidence=replace(job.evidence, exact=job.evidence.exact - 1))
     costs_off = replace(off.calibration, jobs=(wrong, *found.jobs[1:]))
     assert Outcome(costs_off, 1, ()).hint == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 116, 140])
+def test_formulas_are_broken_between_factors(
+    columns: int, calibrated: tuple[Path, Answers], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder, view = calibrated
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _say_costs(Outcome(read_calibration(folder / "calibration.json"), 1, ()))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    texts = [each["busy"] for each in (*view["jobs"], *view["copies"])]
+    for factor in {factor for text in texts for factor in re.split(r" [*+-] ", text)}:
+        assert any(factor in line for line in lines), factor
+    if columns <= 100:  # below the table, so that nothing stands between their lines
+        together = " ".join(" ".join(lines).split())
+        assert all(text in together for text in texts)
+
+
+def test_factors_stay_whole() -> None:
+    formula = "5 - max(ceil_div(m * n * k, 7), 2) * n + 2 * k; then 8"
+    assert _lines(formula, 39) == ["5 - max(ceil_div(m * n * k, 7), 2) * n", "+ 2 * k; then 8"]
+    assert _lines(formula, 1)[:3] == ["5", "- max(ceil_div(m * n * k, 7), 2)", "* n"]
 
 
 def test_networks_are_predicted_from_it(calibrated: tuple[Path, Answers], tmp_path: Path) -> None:
@@ -161,6 +190,40 @@ def test_profiles_say_how_far_predictions_were_off(
     conv2 = next(layer for layer in own if layer["name"] == "conv2")
     assert row[0] == f"{conv2['clock_cycles']:,}" and row[1] == f"{conv2['predicted_cycles']:,}"
     assert row[2] == f"{conv2['difference_percent']:+.2f}"
+
+
+def test_a_program_that_takes_fully_connected_layers_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = wrong_backend(tmp_path / "lane_npu")
+    shutil.copy(PROGRAMS / "lane_npu_model.py", folder / "model.py")
+    shutil.copy(PROTOCOL, folder)
+    text = (folder / "accel.toml").read_text(encoding="utf-8")
+    section = '[simulator]\nprogram = ["python3", "model.py"]\n\n[machine]'
+    text, count = re.subn(r"\[simulator\].*?\[machine\]", section, text, flags=re.DOTALL)
+    (folder / "accel.toml").write_text(text, encoding="utf-8")
+    assert count == 1
+    edit("patterns.py", "def layers(", "def all_layers(")(folder)
+    with (folder / "patterns.py").open("a", encoding="utf-8") as file:
+        file.write("\n\ndef layers(planner):\n    return all_layers(planner)[-1:]\n")
+    assert run_command(["calibrate", str(folder), "--tiles", "32", "--json"]) == 0
+    view = json.loads(capsys.readouterr().out)
+    assert view["exact_commands"] == view["held_out_commands"] > 10
+    (job,) = view["jobs"]
+    assert (job["kind"], job["tail"]) == ("convolution", "5")
+    measured = machine_of(load_backend_folder(folder))
+    for rows, inputs, outputs in ((1, 400, 100), (7, 48, 33), (1, 16, 250)):
+        layer = Layer(Kind.CONVOLUTION, 1, (rows, 1), (rows, 1), inputs, outputs, (1, 1))
+        sizes = TileSizes(layer, measured.dataflows[0], rows, 1, outputs, inputs)
+        assert measured.job(sizes).busy == 9 + rows * -(-outputs // 32) * -(-inputs // 16)
+        copied = measured.copy(Copy("data", 1, rows, inputs))
+        assert (copied.busy, copied.tail) == (rows * -(-inputs // 8), 21)
+    (layer_view,) = view["layers"]
+    assert layer_view["layer"].startswith("convolution 1x1")
+    assert "lane_npu took fully connected layers, and no convolution" in view["notes"][1]
+    edit("simulator_program.py", "VERSION = 1", "VERSION = 1 ")(folder)  # which model.py imports
+    (notice,) = load_backend_folder(shutil.move(folder, tmp_path / "changed")).notices
+    assert "digest of the files of [simulator] was" in notice
 
 
 def test_costs_in_another_file_are_not_used(
@@ -214,6 +277,39 @@ def test_costs_of_another_machine_are_not_used(
     assert words in notice and "calibration.json is not used: " in notice
     assert run_command(["partition", str(DIGITS), "-b", str(tmp_path / "changed")]) == 0
     assert f"note: {notice}\n" in capsys.readouterr().err
+
+
+def test_files_of_a_program_are_those_that_it_names_and_imports(tmp_path: Path) -> None:
+    folder = tmp_path / "npu"
+    texts = {
+        "model.py": "import array, parts.memory\nimport tables as t\nfrom deep import one\n",
+        "tables.py": "def f():\n    import late\n",
+        "late.py": "import model\n",
+        "other.py": "",
+        "parts/__init__.py": "from . import rows\n",
+        "parts/memory.py": "from ..outside import x\n",
+        "parts/rows.py": "this is no Python\n",
+        "parts/unused.py": "",
+        "deep/one.py": "",
+        "weights.bin": "",
+        "data/table.csv": "",
+        "../outside.py": "",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    modules = ["deep/one.py", "late.py", "model.py", "parts/__init__.py"]
+    modules += ["parts/memory.py", "parts/rows.py", "tables.py"]
+
+    def files(*program: str) -> list[str]:
+        return list(program_files(program, folder))
+
+    assert files("python3", "model.py") == files("python3", "-m", "model") == modules
+    assert files("python3", "-m", "parts") == ["parts/__init__.py", "parts/rows.py"]
+    assert files("./other.py", "--weights=weights.bin", "data", "9" * 5000) == [
+        "other.py", "weights.bin",
+    ]  # fmt: skip
+    assert files("sh", "-c", "true", ".", "../outside.py", str(tmp_path / "outside.py")) == []
 
 
 @pytest.mark.parametrize(

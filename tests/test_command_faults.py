@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -332,6 +332,15 @@ def test_a_bug_is_said_to_be_one(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+@pytest.fixture
+def sigint_arrives() -> Iterator[None]:
+    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_arrives")
 @pytest.mark.parametrize("as_what", [KeyboardInterrupt, RuntimeError, None])
 def test_ctrl_c_is_130_whatever_it_is_turned_into(
     as_what: type[BaseException] | None, capsys: pytest.CaptureFixture[str],

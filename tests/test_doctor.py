@@ -7,6 +7,7 @@ import functools
 import json
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,6 +160,20 @@ MUTATIONS = (
              "correct the line"),
     Mutation("the result is wrong", VANILLA, "passes.py", "oc, iw, ih, ic, kh, kw]))",
              "oc, iw, ih, ic - 1, kh, kw]))", "first network", "instead of", "uma diff"),
+    Mutation("the time limit is too short", VANILLA, C, "TIMEOUT_CYCLES 4000000000u",
+             "TIMEOUT_CYCLES 1u", "first network", r"layer \d+, .*status 7: timeout",
+             "umakit_device_wait: .*or raise that limit"),
+    Mutation("an axis has another name", CHOCOLATE, "passes.py",
+             "def compute(position: Any) -> Any:\n",
+             'def compute(position: Any) -> Any:\n        assert position["width"] == 0\n',
+             "patterns",
+             r"there is no axis width; axes are images, .* \(.*passes\.py:\d+", "correct the pass"),
+    Mutation("a tensor is not loaded by tiles", CHOCOLATE, "passes.py", "tiles.load(tensor,",
+             'tiles.load("parameters",', "patterns",
+             r"there is no load of parameters; .*passes\.py:\d+", "correct the pass"),
+    Mutation("a block has another name", CHOCOLATE, "passes.py", '"compute": compute',
+             '"computes": compute', "patterns", "there is no block computes; blocks are load_data,",
+             "correct the pass"),
     Mutation("a memory is removed", STRAWBERRY, "accel.toml", "[[memory]]", "[memory]",
              "accel.toml", r"accel\.toml:\d+: memory", "correct it"),
     Mutation("a memory has another name", STRAWBERRY, "accel.toml", 'name = "scratchpad"',
@@ -420,6 +435,18 @@ def test_a_program_is_started_whatever_the_driver_lacks(tmp_path: Path) -> None:
     faults = errors(examine_backend(str(place), HOST))  # its module is not next to model.py
     assert [fault.name for fault in faults] == ["link", "simulator"]
     assert "No module named 'simulator_program'" in faults[1].message
+    assert f"copy {MODULE} next to it" in faults[1].mend
+
+
+def test_a_python_without_umakit_is_named(tmp_path: Path) -> None:
+    changes = {
+        "accel.toml": (PROGRAM, 'program = ["python3", "-I", "-S", "model.py"]'),
+        "model.py": ("from simulator_program", "from umakit.testing.simulator_program"),
+    }
+    check = started(tmp_path, changes)
+    assert check.status is Status.ERROR and "No module named 'umakit'" in check.message
+    assert f"{shutil.which('python3')} has no umakit" in check.mend
+    assert f'program = ["{sys.executable}", ...]' in check.mend and str(MODULE) in check.mend
 
 
 @pytest.mark.parametrize(

@@ -270,10 +270,10 @@ def test_commands_of_its_page(tmp_path: Path, pytestconfig: pytest.Config) -> No
     shutil.copytree(FOLDER.parent, tmp_path / "examples")
     count = check_commands(
         FOLDER / "README.md",
-        lambda command: run(command, tmp_path),
+        lambda command: run(command, tmp_path).replace(f"{tmp_path}/", ""),
         update=pytestconfig.getoption("--update-golden"),
     )
-    assert count == 8
+    assert count == 11
 
 
 BUSY = """busy = \"\"\"step + ceil_div(n, lanes) * kernel_rows * kernel_columns * \
@@ -305,16 +305,6 @@ def test_whole_networks_are_predicted_within_2_percent_after_calibration(
         values = {view["name"]: np.zeros(view["shape"], np.int8)}
         ran = umakit.run_library(library.path, values, profile=True)
         assert check_predictions(library, ran, backend, rel=0.02) == TILED, printed
-
-
-@pytest.mark.skipif(not SOAK, reason="measures hundreds of tiles: make soak")
-def test_calibration_of_its_page(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER.parent, tmp_path / "examples")
-    printed = run("uma calibrate examples/lane_npu", tmp_path)
-    page = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert "$ uma calibrate examples/lane_npu\n" in page
-    for line in printed.splitlines():
-        assert f"    {line}\n" in page or not line or line.startswith("Wrote ")
 
 
 @pytest.mark.skipif(not SOAK, reason="measures tilings: make soak")

@@ -28,7 +28,8 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.devices.run import CommandTimes, run_library
 from umakit.library.export import Library
-from umakit.lower.tiling_records import Effort, Owner, Record, Records
+from umakit.lower.record_owners import Owner
+from umakit.lower.tiling_records import Effort, Record, Records
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import import_network
 from umakit.testing.example_networks import QuantizedNetwork

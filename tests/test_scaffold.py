@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -274,6 +275,23 @@ def test_a_skeletons_driver_is_refused_by_the_c_compiler(tmp_path: Path) -> None
     )
     assert result.returncode != 0
     assert "future_npu.c: decide how the driver programs the hardware" in result.stderr
+
+
+def test_a_run_that_leaves_all_to_the_cpu_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "vanilla_accelerator"
+    shutil.copytree(ROOT / "backends" / folder.name, folder)
+    script = folder / "run.py"
+    text = script.read_text(encoding="utf-8")
+    float32 = "conv2d_model(channels=3, height=16, width=12, filters=8, kernel=3)"
+    assert float32 in text
+    text = text.replace(float32, "QuantizedNetwork(4, 4, 2).conv2d(2).model()")
+    text = text.replace(
+        "import compile_and_run, conv2d_model", "import QuantizedNetwork, compile_and_run"
+    )
+    script.write_text(text, encoding="utf-8")
+    result = python("run.py", str(tmp_path / "out"), cwd=folder)
+    assert result.returncode == 1
+    assert "Nothing ran on the vanilla_accelerator" in result.stderr
 
 
 def test_running_a_skeleton_names_the_first_decision(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def failure(library: Path) -> DeviceError:
         ("outside", 0, "ended with exit code 1 instead of answering WRIT; its last lines: .* "
          r"simulator_program.HostMemoryError: status 3 for 65536 bytes at bus address 0x\w+"),
         ("sleep", 1, r"did not answer \w+ within 1.5 s \(\[simulator\] timeout in accel.toml\) and "
-         "was stopped"),
+         "was stopped; let the program answer, or give it more time with timeout"),
     ],
 )  # fmt: skip
 def test_a_program_that_errs_is_told_in_one_sentence(
@@ -232,6 +232,18 @@ def test_a_word_may_hold_anything(backend: Path, model: Path) -> None:
     np.testing.assert_array_equal(result.outputs["y"], expected(INPUTS))
 
 
+def test_a_word_may_name_figures(backend: Path, model: Path) -> None:
+    word = '{data.size},${data.size},{"a": {}}'
+    memory = (
+        '[[memory]]\nname = "data"\nsize = 64\naddress = "offset"\nreachable_by = ["accelerator"]'
+    )
+    edit(backend, PROGRAM, f"program = ['python3', 'model.py', '{word}']\n{memory}")
+    filled = '64,${data.size},{"a": {}}'
+    edit(backend, "JOB = int", f"assert sys.argv[1] == {filled!r}\nJOB = int", "model.py")
+    result = run(export(model, backend))
+    np.testing.assert_array_equal(result.outputs["y"], expected(INPUTS))
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [
@@ -242,6 +254,8 @@ def test_a_word_may_hold_anything(backend: Path, model: Path) -> None:
         ('program = ["no-such-program"]', "simulator.program: no-such-program is not installed"),
         ('program = ["cat"]\nsources = ["model.cc"]',
          "simulator: has sources and a program, and can have one of them only"),
+        ('program = ["cat", "--rows={row}"]',
+         "simulator.program: there is no figure row; figures are none"),
         ('program = ["cat"]\ndefines = ["A"]', "defines is for sources, not for a program"),
         ('sources = ["model.cc"]\ntimeout = 0.0',
          "simulator.timeout: Input should be greater than or equal to 0.001"),

@@ -31,7 +31,7 @@ const char *umakit_status_string(int status)
     case UMAKIT_DMA_STOPPED:
         return "transfer stopped half way";
     case UMAKIT_PARITY_ERROR:
-        return "parity error in the scratchpad";
+        return "parity error in on-chip memory";
     case UMAKIT_LOST_INTERRUPT:
         return "interrupt lost";
     case UMAKIT_STUCK_BUSY:

@@ -19,6 +19,19 @@ DEFAULT_TIMEOUT = 600.0
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
+LINE_HINT = "a build with -fsanitize=address names the line of C"
+"""What finds the cause of a crash in a layer that is known."""
+
+TIMEOUT = 7, "timeout"
+"""Status and text of UMAKIT_TIMEOUT of `umakit/status.h`."""
+TIMEOUT_HINT = (
+    "the accelerator raised no interrupt within the cycles that its driver gives to "
+    "umakit_device_wait: let it be raised when the work is done, or raise that limit"
+)
+
+SILENT = "([simulator] timeout in accel.toml)"
+"""In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c."""
+SILENT_HINT = "let the program answer, or give it more time with timeout"
 
 STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
@@ -77,6 +90,18 @@ def execute(
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
     _check_end(device, program, result)
     return result
+
+
+def stop_hint(status: int, text: str) -> str:
+    """Return what to do about a run that a driver or a simulator stopped; empty if unknown.
+
+    Args:
+        status: what the run returned.
+        text: the library's text of the status, or the simulator's sentence.
+    """
+    if (status, text) == TIMEOUT:
+        return TIMEOUT_HINT
+    return SILENT_HINT if SILENT in text else ""
 
 
 def check_memory(needed: int) -> None:

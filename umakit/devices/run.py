@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
+from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.totals import LayerCycles
 from umakit.errors import DeviceError, InputError, LibraryError
@@ -264,6 +265,7 @@ def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -
         raise DeviceError(
             f"the simulator of {report['simulator']} failed: {report['message']}",
             where=f"inference {report['inference']}",
+            fix=stop_hint(int(report["status"]), report["message"]),
             status=int(report["status"]),
             inference=int(report["inference"]),
         )
@@ -271,6 +273,7 @@ def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -
         raise DeviceError(
             f"the run stopped with status {report['status']}: {report['message']}",
             where=f"inference {report['inference']}",
+            fix=stop_hint(int(report["status"]), report["message"]),
             status=int(report["status"]),
             inference=int(report["inference"]),
         )

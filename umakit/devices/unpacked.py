@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices.build import compile_c, library_sources
+from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError, InputError
@@ -61,7 +62,10 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
         text = _status_text(binary, interface, status)
     if status != 0:
         raise DeviceError(
-            f"the run stopped with status {status}: {text}", where=interface, status=status
+            f"the run stopped with status {status}: {text}",
+            where=interface,
+            fix=stop_hint(status, text),
+            status=status,
         )
     return outputs
 

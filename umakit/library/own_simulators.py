@@ -27,7 +27,7 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
     """Return how the simulators of backends' own are built, by backend."""
     found = {}
     for name, backend in sorted(backends.items()):
-        section = backend.configuration.simulator
+        section = backend.configuration.filled_simulator
         if is_simulated(backend) and kit_simulator(backend) is None and section is not None:
             sources = [*section.sources, device_source(name)]
             if section.program:
@@ -35,7 +35,7 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
             found[name] = OwnSimulator(
                 sources=sources,
                 include=[folder for folder in section.include if folder != "."],
-                defines=backend.configuration.simulator_macros,
+                defines=section.defines,
                 libraries=[_linked_name(backend.folder, name) for name in section.libraries],
                 program=section.program,
             )
@@ -85,7 +85,7 @@ def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
     """
     files: dict[str, bytes] = {}
     for name in own_simulators(backends):
-        section, folder = backends[name].configuration.simulator, backends[name].folder
+        section, folder = backends[name].configuration.filled_simulator, backends[name].folder
         assert section is not None
         generated = device_source(name)
         files[f"{SIMULATOR_FOLDER}/{name}/{generated}"] = render(

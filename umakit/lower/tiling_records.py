@@ -10,35 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    model_serializer,
-    model_validator,
-    with_config,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.documents import Document
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 from umakit.frontend import Model
-from umakit.machine import (
-    COST_MODEL,
-    DriverCosts,
-    Hardware,
-    Layer,
-    TileMachine,
-    TilePlanner,
-    Tiling,
-)
-from umakit.machine.figures import Figure
+from umakit.lower.record_owners import AGAIN, Owner, check_same_owner
+from umakit.machine import Layer, TileMachine, Tiling
 from umakit.machine.space import invalid
 from umakit.machine.tilings import PlannedLayers
 from umakit.registration.backend import Backend
@@ -52,7 +36,6 @@ Cycles = Annotated[int, Field(gt=0)]
 """A positive number of cycles; unknown cycles are None."""
 
 TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
-AGAIN = "tune again, into another file"
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -107,67 +90,6 @@ class Record:
         """Return the record as stored in the file."""
         view: dict[str, Any] = TypeAdapter(Record).dump_python(self, mode="json")
         return view
-
-
-@with_config(ConfigDict(extra="forbid"))
-@dataclass(frozen=True)
-class ModelView:
-    """Identity of a model: its C name and the SHA-256 of its file, empty for an object."""
-
-    name: str
-    sha256: str
-
-
-@with_config(ConfigDict(extra="forbid"))
-@dataclass(frozen=True)
-class BackendView:
-    """Identity of a backend: its name, and all parameters that determine cycles.
-
-    Attributes:
-        hardware: parameters of its systolic array; None for another machine.
-        driver: register accesses of its driver's calls.
-        machine: figures of a machine that is no `Hardware`, by name; None for a systolic array.
-    """
-
-    name: str
-    driver: DriverCosts
-    hardware: Hardware | None = None
-    machine: dict[str, Figure] | None = None
-
-    @model_validator(mode="after")
-    def _has_one(self) -> Self:
-        if (self.hardware is None) == (self.machine is None):
-            raise ValueError("needs either hardware or machine")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        view: dict[str, Any] = handler(self)
-        return {name: each for name, each in view.items() if each is not None}
-
-
-@with_config(ConfigDict(extra="forbid"))
-@dataclass(frozen=True)
-class Owner:
-    """Model, backend and cost model that records are valid for.
-
-    Attributes:
-        cost_model: version of the default tilings and of the cost model.
-    """
-
-    model: ModelView
-    backend: BackendView
-    cost_model: int = COST_MODEL
-
-    @classmethod
-    def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
-        """Return the owner of the records of a model on a backend of that name."""
-        machine = planner.machine
-        if isinstance(machine, Hardware):
-            view = BackendView(backend, planner.driver, hardware=machine)
-        else:
-            view = BackendView(backend, planner.driver, machine=machine.figures())
-        return cls(ModelView(model.name, model.fingerprint), view)
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -384,45 +306,8 @@ def check_owner(
         RecordsError: the model, backend, hardware parameters or cost model differ, or a tiling is
             invalid for its layer.
     """
-    where, mine = short_path(path), records.owner
-    if mine.backend.name != owner.backend.name:
-        raise RecordsError(
-            f"records are of {mine.backend.name}, not of {owner.backend.name}",
-            where=where,
-            fix="tune for this backend, into another file",
-        )
-    measured = [(each.backend.machine or {}).get("calibration", "none") for each in (mine, owner)]
-    if measured[0] != measured[1]:
-        raise RecordsError(
-            f"records are for costs of calibration {measured[0]}, {owner.backend.name} has "
-            f"{measured[1]}",
-            where=where,
-            fix=AGAIN,
-        )
-    for kind in ("hardware", "machine", "driver"):
-        old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
-        for name in dict.fromkeys((*new, *old)):
-            was, now = old.get(name, "none"), new.get(name, "none")
-            if was != now:
-                raise RecordsError(
-                    f"records are for {kind} with {name} {was}, {owner.backend.name} has {now}",
-                    where=where,
-                    fix=AGAIN,
-                )
-    if mine.cost_model != owner.cost_model:
-        raise RecordsError(
-            f"records are of version {mine.cost_model} of the cost model, this is "
-            f"{owner.cost_model}",
-            where=where,
-            fix=AGAIN,
-        )
-    if mine.model.sha256 != owner.model.sha256:
-        raise RecordsError(
-            f"records are of {mine.model.name} (SHA-256 {mine.model.sha256[:12]}...), not of "
-            f"{owner.model.name} ({owner.model.sha256[:12]}...)",
-            where=where,
-            fix="tune this model, into another file",
-        )
+    where = short_path(path)
+    check_same_owner(records.owner, owner, where)
     taken = machine or owner.backend.hardware
     if taken is not None:
         _check_tilings(records, where, taken)
@@ -438,18 +323,3 @@ def _check_tilings(records: Records, where: str, machine: TileMachine) -> None:
                 where=where,
                 fix=AGAIN,
             )
-
-
-def _figures(value: Any) -> dict[str, str]:
-    """Return the figures of a kind by name; none if it is absent."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: _text(each) for name, each in value.items()}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(_text(item) for item in value)
-    return str(getattr(value, "value", value))

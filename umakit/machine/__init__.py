@@ -17,7 +17,8 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     tile_machine.py TileMachine what cutting layers into tiles asks of a machine
     machine_config.py, configured.py ConfiguredMachine  one that accel.toml describes
     formulas.py, cost_tables.py     its costs
-    calibration.py Calibrated   a machine whose commands cost what was measured
+    calibration.py Calibration  the file of measured costs
+    calibrated.py  Calibrated   a machine whose commands cost what was measured
     dependencies.py dependencies_of  the older commands that each command waits for
     clock.py      run           exact cycles of a list of commands on a machine
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by

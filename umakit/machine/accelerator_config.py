@@ -210,8 +210,8 @@ class AcceleratorConfig(_Section):
 
     @property
     def figures(self) -> dict[str, int]:
-        """The numbers that macros of the simulator may name: the figures of `[machine]`, and sizes,
-        banks and rows of memories, as `data.size`."""
+        """The numbers that `[simulator]` may name: the figures of `[machine]`, and sizes, banks and
+        rows of memories, as `data.size`."""
         found = {} if self.machine is None else dict(self.machine.values)
         for memory in self.memory:
             for key in ("size", "banks", "row_bytes"):
@@ -221,9 +221,15 @@ class AcceleratorConfig(_Section):
         return found
 
     @property
+    def filled_simulator(self) -> SimulatorSection | None:
+        """The section `[simulator]` with figures in the place of their names."""
+        return None if self.simulator is None else self.simulator.filled(self.figures)
+
+    @property
     def simulator_macros(self) -> list[str]:
         """The macros of the simulator, as `NAME` or `NAME=value`; none without a simulator."""
-        return [] if self.simulator is None else self.simulator.macros(self.figures)
+        section = self.filled_simulator
+        return [] if section is None else section.defines
 
     @model_validator(mode="after")
     def _simulated(self) -> Self:
@@ -246,7 +252,7 @@ class AcceleratorConfig(_Section):
         elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
-        _ = self.simulator_macros  # refuses what has no figure
+        _ = self.filled_simulator  # refuses what has no figure
         return self
 
 
@@ -324,6 +330,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
             key = ""
         message = f"{key}: {problem}" if key else problem
         raise AcceleratorConfigError(message, where=str(path)) from None
-    if configuration.simulator is not None:
-        simulator_files(configuration.simulator, path.parent)  # refuses what is missing
+    section = configuration.filled_simulator
+    if section is not None:
+        simulator_files(section, path.parent)  # refuses what is missing
     return configuration

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured costs of commands, which take the place of the described ones.
+"""The file of measured costs of commands, which take the place of the described ones.
 
 `uma calibrate` writes them as `calibration.json` beside `accel.toml`. A cost is a sum of terms: a
 number of cycles times counts such as `ceil_div(m, 16)`, which were fitted to measured tiles.
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,11 +20,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from umakit.errors import AcceleratorConfigError
 from umakit.files.documents import Document
 from umakit.files.outputs import FileKind
-from umakit.machine.costs import Copy, Cost, TileSizes
-from umakit.machine.figures import Figure, flat
+from umakit.machine.figures import flat
 from umakit.machine.layer import Kind
 from umakit.machine.systolic import Dataflow
-from umakit.machine.tile_machine import TileMachine, Wrapped
+from umakit.machine.tile_machine import TileMachine
 
 FILE_NAME = "calibration.json"
 """Name of the file beside `accel.toml` that predictions are made from."""
@@ -156,6 +154,7 @@ class JobCosts:
         kind, dataflow: the jobs.
         busy, tail: their cycles, as in `Cost`.
         evidence: how they agree with what was measured, busy cycles and tail together.
+        adds: whether the layers add a second tensor; None: those that do and those that do not.
     """
 
     kind: Kind
@@ -163,12 +162,14 @@ class JobCosts:
     busy: Formula
     tail: Formula
     evidence: Evidence
+    adds: bool | None = None
 
     @property
     def name(self) -> str:
         """What it is about."""
         flow = self.dataflow.value.replace("_", " ")
         kind = self.kind.value.replace("_", " ")
+        kind += " with a sum" if self.adds else ""
         pools = (Kind.MAX_POOL, Kind.AVERAGE_POOL)
         return f"job, {kind}" if self.kind in pools else f"job, {kind}, {flow}"
 
@@ -320,90 +321,3 @@ def changed_figure(calibration: Calibration, figures: Mapping[str, str]) -> str:
 
 def _or_absent(figure: str | None) -> str:
     return "absent" if figure is None else figure or "empty"
-
-
-class Calibrated(Wrapped):
-    """A machine whose commands cost what was measured.
-
-    Commands that were not measured cost what the machine describes.
-
-    Args:
-        other: the machine as it is described.
-        calibration: measured costs.
-    """
-
-    def __init__(self, other: TileMachine, calibration: Calibration) -> None:
-        super().__init__(other)
-        self.calibration = calibration
-        self.jobs_by_step = other.jobs_by_step or any(
-            {"first", "last"} & each.sizes
-            for costs in calibration.jobs
-            for each in (costs.busy, costs.tail)
-        )
-        self._jobs = {(each.kind, each.dataflow): each for each in calibration.jobs}
-        self._copies = {
-            (each.stream, tensor): each for each in calibration.copies for tensor in each.tensors
-        }
-        self._by_stream = {each.stream: each for each in reversed(calibration.copies)}
-
-    def job(self, sizes: TileSizes) -> Cost:
-        """Return the measured cycles of a job."""
-        flow = sizes.dataflow
-        costs = self._jobs.get((sizes.layer.kind, flow))
-        if costs is None and sizes.layer.is_pool:
-            same = (each for each in self._jobs.values() if each.kind is sizes.layer.kind)
-            costs = next(same, None)
-        described = self.other.job(sizes)
-        return described if costs is None else _cost(costs, job_sizes(sizes), described)
-
-    def copy(self, copied: Copy) -> Cost:
-        """Return the measured cycles of a copy; of a tensor that was not measured those of others
-        of its stream."""
-        stream = self.stream_of(copied.tensor)
-        costs = self._copies.get((stream, copied.tensor)) or self._by_stream.get(stream)
-        described = self.other.copy(copied)
-        return described if costs is None else _cost(costs, copy_sizes(copied), described)
-
-    @cached_property
-    def digest(self) -> str:
-        """What tells these costs from others."""
-        return f"{self.calibration.device}, {self.calibration.measured.isoformat()}"
-
-    def figures(self) -> dict[str, Figure]:
-        """Return what identifies the machine, with the measurement."""
-        return {**self.other.figures(), "calibration": self.digest}
-
-
-def job_sizes(sizes: TileSizes) -> dict[str, int]:
-    """Return the sizes that the cycles of a job may depend on, by `JobVariable`."""
-    layer, product = sizes.layer, sizes.product
-    return {
-        "m": product.m,
-        "n": product.n,
-        "k": product.k,
-        "rows": sizes.rows,
-        "columns": sizes.columns,
-        "input_channels": 1 if layer.per_channel else sizes.input_channels,
-        "window": layer.window,
-        "macs": product.macs,
-        "first": int(sizes.first),
-        "last": int(sizes.last),
-    }
-
-
-def copy_sizes(copied: Copy) -> dict[str, int]:
-    """Return the sizes that the cycles of a copy may depend on, by `CopyVariable`."""
-    lines = copied.planes * copied.rows
-    return {
-        "planes": copied.planes,
-        "rows": copied.rows,
-        "lines": lines,
-        "row_bytes": copied.row_bytes,
-        "bytes": lines * copied.row_bytes,
-    }
-
-
-def _cost(costs: JobCosts | CopyCosts, sizes: dict[str, int], described: Cost) -> Cost:
-    busy = costs.busy.of({**sizes, "described": described.busy})
-    tail = costs.tail.of({**sizes, "described": described.tail})
-    return replace(described, busy=max(1, busy), tail=max(0, tail))

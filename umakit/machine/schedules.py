@@ -17,8 +17,10 @@ from umakit.machine.tiles import (
     COLUMNS,
     IMAGES,
     INPUT_CHANNELS,
+    LOADED,
     OUTPUT_CHANNELS,
     ROWS,
+    Axes,
     Position,
     Tiles,
 )
@@ -31,6 +33,9 @@ Calls = Callable[[Position], tvm_api.Stmt]
 
 _RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
 _COMPUTED = (*_RESULT, INPUT_CHANNELS)
+
+BLOCKS = (*(f"load_{name}" for name in LOADED), "compute", "store")
+"""Names of the blocks of a schedule, of which layers may lack some."""
 
 
 def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
@@ -105,14 +110,20 @@ def with_calls(
         tiles: the tiles that it was made from.
         calls: by block name; receives the tile's number along each axis, also those of loops
             around a copy that it does not depend on: they decide which buffer it goes to.
+
+    Raises:
+        KeyError: there is no block of a name.
     """
+    for name in calls:
+        if name not in BLOCKS:
+            raise KeyError(f"there is no block {name}; blocks are {', '.join(BLOCKS)}")
     body: tvm_api.Stmt = schedule.mod["main"].body
     realizes = tvm_api.collect(body, tvm_api.SBlockRealize)
     (computed,) = (each for each in realizes if each.block.name_hint == "compute")
-    position = {
-        axis: value if tiles.extents[axis] > 1 else 0
+    position = Axes(
+        (axis, value if tiles.extents[axis] > 1 else 0)
         for axis, value in zip(_COMPUTED, computed.iter_values, strict=True)
-    }
+    )
 
     def replaced(realize: tvm_api.Node) -> tvm_api.Stmt:
         call = calls.get(str(realize.block.name_hint))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
@@ -24,6 +25,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
 
 FIGURE = re.compile(r"\{([a-z][a-z0-9_]*(?:\.[a-z_]+)?)\}")
 """A figure of the file in the value of a macro: `{lanes}`, `{data.size}`."""
+
+FIGURE_OF_PROGRAM = re.compile(rf"(?<!\$){FIGURE.pattern}")
+"""The same in a word of `program`; `${model}` is a variable of a shell."""
 
 DEFINE = re.compile(rf"[A-Za-z_][A-Za-z0-9_]*(=([A-Za-z0-9_.+-]|{FIGURE.pattern})*)?")
 INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*")
@@ -84,7 +88,7 @@ class SimulatorSection(BaseModel):
         libraries: names of installed libraries, such as `pthread`, and `.a`, `.o` or `.so`
             files.
         program: instead of sources a program and its arguments, which is started in the backend's
-            folder and answers requests (docs/simulator-protocol.md).
+            folder and answers requests (docs/simulator-protocol.md); figures as in `defines`.
         timeout: seconds in which a program has to answer a request; for sources, in which the
             programs of `uma doctor` that run the simulator have to end.
     """
@@ -98,23 +102,23 @@ class SimulatorSection(BaseModel):
     program: list[Word] = Field(default=[], max_length=1000)
     timeout: float = Field(default=60.0, ge=0.001, le=1_000_000.0)
 
-    def macros(self, figures: Mapping[str, int]) -> list[str]:
-        """Return `defines` with figures in the place of their names.
+    def filled(self, figures: Mapping[str, int]) -> Self:
+        """Return the section with figures in the place of their names.
 
         Raises:
-            ValueError: there is no figure of a name.
+            ValueError: there is no figure of a name; names the key.
         """
 
-        def figure(found: re.Match[str]) -> str:
+        def figure(key: str, found: re.Match[str]) -> str:
             name = found[1]
             if name not in figures:
                 names = ", ".join(sorted(figures)) or "none"
-                raise ValueError(
-                    f"simulator.defines: there is no figure {name}; figures are {names}"
-                )
+                raise ValueError(f"simulator.{key}: there is no figure {name}; figures are {names}")
             return str(figures[name])
 
-        return [FIGURE.sub(figure, define) for define in self.defines]
+        defines = [FIGURE.sub(partial(figure, "defines"), each) for each in self.defines]
+        program = [FIGURE_OF_PROGRAM.sub(partial(figure, "program"), each) for each in self.program]
+        return self.model_copy(update={"defines": defines, "program": program})
 
     @model_validator(mode="after")
     def _sources_or_program(self) -> Self:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from umakit.machine.costs import TileSizes
 from umakit.machine.index_arithmetic import (
@@ -40,6 +41,9 @@ AXES = (OUTPUT_CHANNELS, ROWS, COLUMNS)
 """Axes whose loops may be in any order. The loop over images is outside of them, the loop over
 input channels inside."""
 
+LOADED = ("data", "weights", "addend")
+"""Tensors whose tiles are loaded."""
+
 SINGULAR = {
     ROWS: "row",
     COLUMNS: "column",
@@ -51,8 +55,17 @@ SINGULAR = {
 BUFFERS = (1, 2, 4)
 """Valid values of `Tiling.buffers`."""
 
+T = TypeVar("T")
+
 Position = Mapping[str, Number]
 """The index of a tile along each axis."""
+
+
+class Axes(dict[str, T]):
+    """Values by axis; what is none is refused by its name."""
+
+    def __missing__(self, axis: str) -> T:
+        raise KeyError(f"there is no axis {axis}; axes are {', '.join(self)}")
 
 
 @dataclass(frozen=True)
@@ -119,7 +132,7 @@ class Tiles:
     # --- axes and loops -------------------------------------------------------------------------
 
     @cached_property
-    def extents(self) -> dict[str, int]:
+    def extents(self) -> Axes[int]:
         """The number of tiles along each axis, in the order of the loops, outermost first."""
         sizes = {
             OUTPUT_CHANNELS: (self.layer.output_channels, self.tiling.output_channels),
@@ -131,7 +144,7 @@ class Tiles:
         if not self.layer.per_channel:
             steps = math.ceil(self.layer.input_channels / self.tiling.input_channels)
         inner = {axis: tiles[axis] for axis in self.tiling.order}
-        return {IMAGES: self.layer.images, **inner, INPUT_CHANNELS: steps}
+        return Axes({IMAGES: self.layer.images, **inner, INPUT_CHANNELS: steps})
 
     @cached_property
     def loops(self) -> tuple[str, ...]:
@@ -297,7 +310,13 @@ class Tiles:
     # --- commands -------------------------------------------------------------------------------
 
     def load(self, tensor: str, position: Position) -> Transfer:
-        """Return the transfer of a tile of `data`, `weights` or `addend` into the scratchpad."""
+        """Return the transfer of a tile of `data`, `weights` or `addend` into the scratchpad.
+
+        Raises:
+            KeyError: the tensor is none of these.
+        """
+        if tensor not in LOADED:
+            raise KeyError(f"there is no load of {tensor}; loads are those of {', '.join(LOADED)}")
         if tensor == "weights":
             return self._weights(position)
         if tensor == "addend":

@@ -32,6 +32,7 @@ from umakit.machine.calibration import (
     figures_of,
     read_calibration,
 )
+from umakit.machine.program_files import program_files
 from umakit.machine.simulator_config import simulator_files
 from umakit.registration.target import AttributeValue, check_attribute
 
@@ -383,9 +384,10 @@ class Backend(ABC):
         if self.tiling is None:
             return {}
         figures = figures_of(self.tiling.described, self.configuration.model_dump())
-        section = self.configuration.simulator
+        section = self.configuration.filled_simulator
         if section is not None:
             files = simulator_files(section, self.folder)
+            files |= program_files(section.program, self.folder)
             digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
             figures["[simulator]: digest of the files"] = digest.hexdigest()[:16]
         return figures

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices import find_device
-from umakit.devices.execution import TimeLimitError
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, TimeLimitError
 from umakit.devices.inputs import check_inputs
 from umakit.errors import DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
@@ -30,18 +30,18 @@ def with_layer(
 ) -> DeviceError:
     """Return the error of a run with the layer that was running, if a second run finds it.
 
-    The inference that failed, of a crash the first one, is run again layer by layer. A run that
-    then succeeds, or fails in another way, says nothing of the layer.
+    The inference that failed, of a crash or a time limit the first one, is run again layer by
+    layer. A run that then succeeds, or fails in another way, says nothing of the layer.
 
     Args:
         error: what the run raised.
         library: folder or tar file of the library.
         arrays: inputs of the run by name, as for `umakit.run_library`.
         device: name of the device.
-        timeout: time limit of the second run in seconds.
+        timeout: time limit of each run in seconds, if the user chose one.
     """
-    if isinstance(error, TimeLimitError):
-        return error
+    if isinstance(error, TimeLimitError) and timeout is None:
+        return error  # as long again, by a limit that nobody chose
     description = load_metadata(library)["umakit"]
     inputs = _inputs_of(description["inputs"], arrays, error.inference or 0)
     if inputs is None:
@@ -57,7 +57,7 @@ def with_layer(
                 return DeviceError(
                     error.what,
                     where=f"{where}, {again.where}",
-                    fix=error.fix,
+                    fix=LINE_HINT if error.fix == CRASH_HINT else error.fix,
                     status=error.status,
                     inference=error.inference,
                 )

@@ -39,7 +39,9 @@ extern "C" {
 typedef struct umakit_device umakit_host;
 
 /* Totals since the last reset. Each may be UMAKIT_UNKNOWN; one that was unknown once, or
- * went back, counts as unknown for the whole run. */
+ * went back, counts as unknown for the whole run. An engine works from the start of a
+ * command until the command is complete: `busy` and `tail` of a [machine] in accel.toml.
+ * Cycles in which several engines work count once. */
 struct umakit_own_counters {
     uint64_t clock;          /* cycles of the device's clock */
     uint64_t busy_cycles;    /* in which any engine works */

@@ -22,7 +22,7 @@ enum umakit_status {
     UMAKIT_TABLE_FULL = 10,      /* too many buffers mapped at once */
     UMAKIT_DEVICE_ERROR = 11,    /* the device failed and does not say why */
     UMAKIT_DMA_STOPPED = 12,     /* a transfer ended before its last byte */
-    UMAKIT_PARITY_ERROR = 13,    /* the scratchpad did not hold what was written */
+    UMAKIT_PARITY_ERROR = 13,    /* an on-chip memory did not hold what was written */
     UMAKIT_LOST_INTERRUPT = 14,  /* a job was done and no interrupt came */
     UMAKIT_STUCK_BUSY = 15,      /* busy, with nothing left to do */
     UMAKIT_UNSUPPORTED = 16      /* right, but not on this device */

@@ -3,11 +3,14 @@
 
 ::
 
-    tiles.py      tiles_of_kind  which tiles are measured
-    measure.py    measure        their commands, by the backend's driver
-    fit.py        fitted         a formula of measured cycles
-    calibrate.py  calibrate      all of it
-    (machine/calibration.py: the file, and the machine that costs what was measured)
+    tiles.py      tiles_of_group  which tiles are measured
+    measure.py    measure         their commands, by the backend's driver
+    fit.py        fitted          a formula of measured cycles
+    costs.py      costs_of        formulas of all commands
+    whole.py      whole_layers    layers that are compared with them
+    calibrate.py  calibrate       all of it
+    (machine/calibration.py: the file; machine/calibrated.py: the machine that costs what was
+    measured)
 """
 
 from umakit.tools.calibration.calibrate import Calibrating, Outcome, calibrate, destination_of

@@ -188,7 +188,8 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
     assert planner is not None
     options = ExportOptions(tilings={target: tilings}, overlap="never")
     with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
-        module = network_of_layers([tile.layer for tile in batch])
+        dense = [tile.layer for tile in batch if tile.dense]
+        module = network_of_layers([tile.layer for tile in batch], dense)
         library = compile_model(module, [backend], temporary / "tiles", options=options)
         inputs = {
             item["name"]: np.zeros(item["shape"], item["dtype"])

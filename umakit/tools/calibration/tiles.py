@@ -41,10 +41,64 @@ ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Tile:
-    """A layer and how it is cut."""
+    """A layer and how it is cut; `dense`: as the operator of fully connected layers."""
 
     layer: Layer
     tiling: Tiling
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that are measured together.
+
+    Attributes:
+        kind: kind of the layers.
+        flow: dataflow of their jobs.
+        channels_first: whether images have the layout NCHW.
+        adds: whether a second tensor is added to the result.
+        dense: whether they are fully connected layers, which are convolutions of one column.
+    """
+
+    kind: Kind
+    flow: Dataflow
+    channels_first: bool = False
+    adds: bool = False
+    dense: bool = False
+
+    def __str__(self) -> str:
+        words = "fully connected" if self.dense else self.kind.value.replace("_", " ")
+        words += " with a sum" if self.adds else ""
+        return f"{words}, {self.flow.value.replace('_', ' ')}" + (
+            ", NCHW" if self.channels_first else ""
+        )
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether its jobs are like those of the same kind, so that fewer layers do."""
+        return self.channels_first or self.adds
+
+    @property
+    def kernels(self) -> tuple[tuple[int, int], ...]:
+        """Kernels, in turns."""
+        if self.dense:
+            return ((1, 1),)
+        return POOL_KERNELS if self.kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS
+
+
+def groups_of(machine: TileMachine) -> list[Group]:
+    """Return what is measured on a machine, besides fully connected layers."""
+    groups = [Group(kind, flow) for kind in Kind for flow in flows_of(machine, kind)]
+    flow = machine.dataflows[0]
+    # The other layout has other copies; its jobs are the same.
+    groups.append(Group(Kind.CONVOLUTION, flow, channels_first=True))
+    return [*groups, Group(Kind.CONVOLUTION, flow, adds=True)]
+
+
+def dense_groups(machine: TileMachine) -> list[Group]:
+    """Return what is measured instead of convolutions if a backend takes none."""
+    flows = flows_of(machine, Kind.CONVOLUTION)
+    return [Group(Kind.CONVOLUTION, flow, dense=True) for flow in flows]
 
 
 def flows_of(machine: TileMachine, kind: Kind) -> tuple[Dataflow, ...]:
@@ -65,20 +119,16 @@ def grid_of(machine: TileMachine, axis: str) -> list[int]:
     return sorted(size for size in found if 0 < size <= 4096)
 
 
-def tiles_of_kind(
-    machine: TileMachine, kind: Kind, flow: Dataflow, count: int, *, channels_first: bool = False
-) -> list[Tile]:
-    """Return tiles of a kind of layers that fit the machine; the same ones every time.
+def tiles_of_group(machine: TileMachine, group: Group, count: int) -> list[Tile]:
+    """Return tiles of a group of layers that fit the machine; the same ones every time.
 
     Args:
         machine: its description.
-        kind: kind of the layers.
-        flow: dataflow of their jobs.
+        group: what the layers have in common.
         count: maximum number of layers.
-        channels_first: whether images have the layout NCHW.
     """
     found: dict[Tile, None] = {}
-    for tile in _proposed(machine, kind, flow, count, channels_first):
+    for tile in _proposed(machine, group, count):
         if len(found) == count:
             break
         if tile.layer.macs <= MOST_MACS and not invalid(tile.layer, tile.tiling, machine):
@@ -86,15 +136,13 @@ def tiles_of_kind(
     return list(found)
 
 
-def _proposed(
-    machine: TileMachine, kind: Kind, flow: Dataflow, count: int, channels_first: bool
-) -> Iterator[Tile]:
-    chosen = random.Random(f"{kind.value} {flow.value} {channels_first}")
+def _proposed(machine: TileMachine, group: Group, count: int) -> Iterator[Tile]:
+    variant = " adds" if group.adds else " dense" if group.dense else ""
+    chosen = random.Random(f"{group.kind.value} {group.flow.value} {group.channels_first}{variant}")
     grids = {axis: grid_of(machine, axis) for axis in BASE}
     base = {axis: _multiple(size, machine.unit(axis)) for axis, size in BASE.items()}
     swept = [(axis, size) for axis, grid in grids.items() for size in grid]
     chosen.shuffle(swept)
-    kernels = POOL_KERNELS if kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS
     for number in range(count * ATTEMPTS):
         sizes = {axis: chosen.choice(grid) for axis, grid in grids.items()}
         if number % 4 == 1 and swept:
@@ -106,8 +154,12 @@ def _proposed(
                 sizes[axis] = _multiple(sizes[axis], machine.unit(axis))
                 parts[axis] = chosen.choice((2, 3))
         rest = chosen.choice((0, 0, 1, 2))
-        kernel = kernels[number % len(kernels)]
-        yield _tile(machine, kind, flow, sizes, parts, kernel, rest, channels_first)
+        if group.dense:
+            sizes[COLUMNS] = parts[COLUMNS] = 1
+            if number % 2 == 0:  # the networks of most users have one
+                sizes[ROWS] = parts[ROWS] = 1
+        kernel = group.kernels[number % len(group.kernels)]
+        yield _tile(machine, group, sizes, parts, kernel, rest)
 
 
 def _multiple(size: int, unit: int) -> int:
@@ -116,15 +168,14 @@ def _multiple(size: int, unit: int) -> int:
 
 def _tile(
     machine: TileMachine,
-    kind: Kind,
-    flow: Dataflow,
+    group: Group,
     sizes: dict[str, int],
     parts: dict[str, int],
     kernel: tuple[int, int],
     rest: int,
-    channels_first: bool,
 ) -> Tile:
     """Return a layer of parts of these sizes, the last of which may be larger by `rest`."""
+    kind = group.kind
     extents = {axis: sizes[axis] * parts[axis] for axis in sizes}
     for axis in (ROWS, COLUMNS):
         extents[axis] += rest if parts[axis] > 1 else 0
@@ -141,13 +192,14 @@ def _tile(
         input_channels=extents[INPUT_CHANNELS],
         output_channels=outputs,
         kernel=kernel,
-        channels_first=channels_first,
+        channels_first=group.channels_first,
         scales=0 if is_pool else outputs,
         stored_channels=_multiple(outputs, block),
+        adds=group.adds,
     )
     inputs = sizes[INPUT_CHANNELS] if kind is Kind.CONVOLUTION else extents[INPUT_CHANNELS]
     tiling = Tiling(
-        flow,
+        group.flow,
         min(sizes[ROWS], axis_limit(layer, machine, ROWS)),
         min(sizes[COLUMNS], axis_limit(layer, machine, COLUMNS)),
         min(sizes[OUTPUT_CHANNELS], axis_limit(layer, machine, OUTPUT_CHANNELS)),
@@ -155,4 +207,4 @@ def _tile(
         AXES,
         buffers=1,
     )
-    return Tile(layer, tiling)
+    return Tile(layer, tiling, group.dense)

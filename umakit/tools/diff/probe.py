@@ -20,6 +20,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, stop_hint
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -146,7 +147,8 @@ class Probe:
                 ended = execute(self._device, self._program, arguments, folder, timeout)
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
-                raise DeviceError(error.what, where=self._place(traces), fix=error.fix) from None
+                fix = LINE_HINT if error.fix == CRASH_HINT else error.fix
+                raise DeviceError(error.what, where=self._place(traces), fix=fix) from None
             if ended.returncode != 0:
                 raise DeviceError(
                     f"the program failed: {ended.stderr.strip()}", where=self._device.name
@@ -156,6 +158,7 @@ class Probe:
             raise DeviceError(
                 f"the run stopped with status {status}: {ended.stdout.strip()}",
                 where=self._place(traces),
+                fix=stop_hint(status, ended.stdout.strip()),
                 status=status,
             )
         return traces

@@ -13,7 +13,7 @@ from umakit.backend.registry import locate_backend
 from umakit.devices import HOST, Device
 from umakit.devices.execution import TimeLimitError
 from umakit.devices.run import run_library
-from umakit.errors import UmakitError, short_path
+from umakit.errors import DeviceError, UmakitError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model
@@ -45,6 +45,7 @@ from umakit.tools.doctor.environment import (
 from umakit.tools.doctor.memories import memory_checks
 from umakit.tools.doctor.probes import Probes, probe
 from umakit.tools.doctor.simulator import not_returned, start_checks, time_limit
+from umakit.tools.failed_layer import with_layer
 
 Progress = Callable[[str], None]
 
@@ -177,10 +178,17 @@ def _first_network(
     try:
         library = compile_model(model.module, [backend], folder, name=model.name)
         ran = run_library(folder, model.inputs, device=device.name, timeout=seconds)
-        largest = compare(ran.outputs, llvm_reference(model), model.output_tolerance)
+        expected = llvm_reference(model)
     except TimeLimitError as error:
         return refused(FIRST, not_returned(backend, seconds) if seconds else error)
+    except DeviceError as error:
+        found = with_layer(error, folder, model.inputs, device.name, seconds)
+        return refused(FIRST, found, "see what the driver and its device do there")
     except UmakitError as error:
+        return refused(FIRST, error, "correct what it names")
+    try:
+        largest = compare(ran.outputs, expected, model.output_tolerance)
+    except DeviceError as error:
         return refused(FIRST, error, "compare layer by layer: uma diff MODEL --backend NAME")
     count = len(library.report.offloaded)
     exact = "as TVM computes it" if not largest else f"within {largest:.2g} of TVM's"

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
 from pathlib import Path
 
 from umakit import sim
@@ -13,7 +16,9 @@ from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, UmakitError, short_path
 from umakit.library.own_simulators import own_simulators, program_source
 from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.machine.simulator_config import SimulatorSection
 from umakit.registration.backend import Backend
+from umakit.testing import simulator_program
 from umakit.text.rendering import render
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.driver import StagedDriver
@@ -24,6 +29,9 @@ PROGRAM = "umakit_doctor_start"
 
 SECONDS = 60.0
 """Time for the rest of what starts a program, which has a time limit of its own for each answer."""
+
+MISSING = re.compile(r"ModuleNotFoundError: No module named '(umakit[\w.]*|simulator_program)'")
+"""What Python writes that has no umakit, or no copy of umakit's side of the protocol."""
 
 ANSWERS = 3
 """Number of requests that are sent: the first, a reset, the counters."""
@@ -65,7 +73,7 @@ def start_checks(staged: StagedDriver) -> list[Check]:
 
 
 def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
-    section = staged.backend.configuration.simulator
+    section = staged.backend.configuration.filled_simulator
     assert section is not None
     limit = time_limit(staged.backend, HOST)
     seconds = SECONDS + ANSWERS * section.timeout if limit is None else limit
@@ -81,10 +89,7 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
     kind, _, rest = ended.stdout.partition("\n")
     rest = rest.strip()
     if kind == "failed":
-        mend = "correct program in [simulator], or the program: see docs/simulator-protocol.md"
-        if not section.program:
-            mend = "correct the table of the simulator: see umakit/own_simulator.h"
-        return failed(SIMULATOR, rest, where=where, mend=mend)
+        return failed(SIMULATOR, rest, where=where, mend=_mend(section, rest))
     if ended.returncode != 0 or not kind.startswith("counts"):
         message = f"the simulator ended with exit code {ended.returncode} before a first access"
         return failed(SIMULATOR, message, where=where, mend="it must return from create")
@@ -93,6 +98,24 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
     text += f" and counts {', '.join(counted)}" if counted else " and counts nothing"
     text += "" if "clock" in counted else ": its cycles are unknown"
     return ok(SIMULATOR, f"{text}; its standard error: {rest}" if rest else text)
+
+
+def _mend(section: SimulatorSection, sentence: str) -> str:
+    """Return what to do about a simulator that gave up with a sentence."""
+    if not section.program:
+        return "correct the table of the simulator: see umakit/own_simulator.h"
+    missing = MISSING.search(sentence)
+    copy = f"copy {simulator_program.__file__} next to it"
+    if missing and missing[1] == "simulator_program":
+        return f"{copy}, or import umakit.testing.simulator_program"
+    if missing:
+        name = section.program[0]
+        return (
+            f"{shutil.which(name) or name} has no umakit: name a Python that has, "
+            f'program = ["{sys.executable}", ...], or activate its environment before, or {copy} '
+            "and import simulator_program"
+        )
+    return "correct program in [simulator], or the program: see docs/simulator-protocol.md"
 
 
 def _build(staged: StagedDriver, simulator: Simulator) -> Path:

@@ -17,7 +17,7 @@ from umakit.devices.run import LayerProfile, RunResult, run_library, select_inpu
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner
-from umakit.machine.calibration import Calibrated
+from umakit.machine.calibrated import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model

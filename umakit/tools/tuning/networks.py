@@ -6,7 +6,7 @@ Cycles depend only on sizes, so weights are random and any arithmetic is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,16 @@ def network_of(layer: Layer) -> Any:
     return network_of_layers([layer])
 
 
-def network_of_layers(layers: Sequence[Layer]) -> Any:
+def network_of_layers(layers: Sequence[Layer], dense: Collection[Layer] = ()) -> Any:
     """A Relax module whose `main` takes the data of several layers and computes each of them.
 
     Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
     Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
+
+    Args:
+        layers: sizes of the layers.
+        dense: those of them that are fully connected layers, with data of rows x channels; they
+            are convolutions of one column with a kernel of one element.
     """
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
@@ -42,7 +47,12 @@ def network_of_layers(layers: Sequence[Layer]) -> Any:
         return relax.Var(name, relax.TensorType(shape, "int8"))
 
     inputs = [
-        variable(f"data{number}", _shape(layer, layer.input_size, layer.input_channels))
+        variable(
+            f"data{number}",
+            (layer.input_size[0], layer.input_channels)
+            if layer in dense
+            else _shape(layer, layer.input_size, layer.input_channels),
+        )
         for number, layer in zip(numbers, layers, strict=True)
     ]
     addends = {
@@ -54,7 +64,7 @@ def network_of_layers(layers: Sequence[Layer]) -> Any:
         with builder.dataflow():
             results = []
             for number, layer, data in zip(numbers, layers, inputs, strict=True):
-                operator, constants = _pool(layer) if layer.is_pool else _convolution(layer)
+                operator, constants = _operator(layer, is_dense=layer in dense)
                 operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
                 computed = builder.emit(operator.call(operands, None))
                 if layer.adds:
@@ -66,8 +76,14 @@ def network_of_layers(layers: Sequence[Layer]) -> Any:
     return builder.get()
 
 
+def _operator(layer: Layer, *, is_dense: bool) -> tuple[Parameters, list[Any]]:
+    """Return the operator of a layer, and its constants."""
+    if layer.is_pool:
+        return _pool(layer)
+    return _dense(layer) if is_dense else _convolution(layer)
+
+
 def _convolution(layer: Layer) -> tuple[Parameters, list[Any]]:
-    random = np.random.default_rng(0)
     operator: Parameters = parameters_class("conv2d")(
         **_common(layer),
         dilation=layer.dilation,
@@ -78,10 +94,23 @@ def _convolution(layer: Layer) -> tuple[Parameters, list[Any]]:
     shape = (layer.output_channels, *layer.kernel, inputs)
     if layer.channels_first:
         shape = (layer.output_channels, inputs, *layer.kernel)
-    weights = random.integers(-127, 128, shape).astype(np.int8)
+    return operator, _constants(layer, shape)
+
+
+def _dense(layer: Layer) -> tuple[Parameters, list[Any]]:
+    shape = (layer.output_size[0], layer.output_channels)
+    operator: Parameters = parameters_class("dense")(
+        **{**_result(layer), "output_shape": shape}, input_zero_point=ZERO_POINT
+    )
+    return operator, _constants(layer, (layer.output_channels, layer.input_channels))
+
+
+def _constants(layer: Layer, shape: tuple[int, ...]) -> list[Any]:
+    """Return weights of a shape, bias, multipliers and shifts."""
+    weights = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
     bias = np.zeros(layer.output_channels, np.int32)
     multipliers = np.full(layer.scales, 2**30, np.int32)
-    return operator, [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
+    return [weights, bias, multipliers, np.full(layer.scales, -8, np.int8)]
 
 
 def _pool(layer: Layer) -> tuple[Parameters, list[Any]]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from umakit.backend.base import UMABackend
 from umakit.errors import BackendError, RecordsError
+from umakit.lower.record_owners import Owner
 from umakit.lower.tiling_records import (
     Effort,
-    Owner,
     Record,
     add_record,
     check_records_file,

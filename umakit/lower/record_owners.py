@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tuning records are valid for: a model, a backend's hardware, a version of the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from pydantic import (
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+    with_config,
+)
+
+from umakit.errors import RecordsError
+from umakit.frontend import Model
+from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
+from umakit.machine.figures import Figure
+
+AGAIN = "tune again, into another file"
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class ModelView:
+    """Identity of a model: its C name and the SHA-256 of its file, empty for an object."""
+
+    name: str
+    sha256: str
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class BackendView:
+    """Identity of a backend: its name, and all parameters that determine cycles.
+
+    Attributes:
+        hardware: parameters of its systolic array; None for another machine.
+        driver: register accesses of its driver's calls.
+        machine: figures of a machine that is no `Hardware`, by name; None for a systolic array.
+    """
+
+    name: str
+    driver: DriverCosts
+    hardware: Hardware | None = None
+    machine: dict[str, Figure] | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.hardware is None) == (self.machine is None):
+            raise ValueError("needs either hardware or machine")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        view: dict[str, Any] = handler(self)
+        return {name: each for name, each in view.items() if each is not None}
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Owner:
+    """Model, backend and cost model that records are valid for.
+
+    Attributes:
+        cost_model: version of the default tilings and of the cost model.
+    """
+
+    model: ModelView
+    backend: BackendView
+    cost_model: int = COST_MODEL
+
+    @classmethod
+    def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
+        """Return the owner of the records of a model on a backend of that name."""
+        machine = planner.machine
+        if isinstance(machine, Hardware):
+            view = BackendView(backend, planner.driver, hardware=machine)
+        else:
+            view = BackendView(backend, planner.driver, machine=machine.figures())
+        return cls(ModelView(model.name, model.fingerprint), view)
+
+
+def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
+    """Refuse records of another owner.
+
+    Args:
+        mine: owner of the records that were read.
+        owner: whom they have to be of.
+        where: their file.
+
+    Raises:
+        RecordsError: the model, backend, hardware parameters or cost model differ.
+    """
+    if mine.backend.name != owner.backend.name:
+        raise RecordsError(
+            f"records are of {mine.backend.name}, not of {owner.backend.name}",
+            where=where,
+            fix="tune for this backend, into another file",
+        )
+    measured = [(each.backend.machine or {}).get("calibration", "none") for each in (mine, owner)]
+    if measured[0] != measured[1]:
+        raise RecordsError(
+            f"records are for costs of calibration {measured[0]}, {owner.backend.name} has "
+            f"{measured[1]}",
+            where=where,
+            fix=AGAIN,
+        )
+    for kind in ("hardware", "machine", "driver"):
+        old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
+        for name in dict.fromkeys((*new, *old)):
+            was, now = old.get(name, "none"), new.get(name, "none")
+            if was != now:
+                raise RecordsError(
+                    f"records are for {kind} with {name} {was}, {owner.backend.name} has {now}",
+                    where=where,
+                    fix=AGAIN,
+                )
+    if mine.cost_model != owner.cost_model:
+        raise RecordsError(
+            f"records are of version {mine.cost_model} of the cost model, this is "
+            f"{owner.cost_model}",
+            where=where,
+            fix=AGAIN,
+        )
+    if mine.model.sha256 != owner.model.sha256:
+        raise RecordsError(
+            f"records are of {mine.model.name} (SHA-256 {mine.model.sha256[:12]}...), not of "
+            f"{owner.model.name} ({owner.model.sha256[:12]}...)",
+            where=where,
+            fix="tune this model, into another file",
+        )
+
+
+def _figures(value: Any) -> dict[str, str]:
+    """Return the figures of a kind by name; none if it is absent."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _text(each) for name, each in value.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(getattr(value, "value", value))

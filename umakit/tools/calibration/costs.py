@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formulas of the commands of a machine, from their measured cycles."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from umakit.machine import Cost, Dataflow, Kind, TileMachine, TileSizes
+from umakit.machine.calibrated import copy_sizes, job_sizes
+from umakit.machine.calibration import CopyCosts, Evidence, Formula, JobCosts, Term
+from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
+from umakit.tools.calibration.measure import Timed
+
+HELD_OUT = 4
+"""One of so many commands is held out."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A measured command: its sizes, with the described cycles, and the measured ones."""
+
+    sizes: Mapping[str, int]
+    described: Cost
+    busy: int
+    tail: int | None
+
+    def of_busy(self) -> tuple[dict[str, int], int]:
+        return {**self.sizes, "described": self.described.busy}, self.busy
+
+    def of_tail(self) -> tuple[dict[str, int], int]:
+        assert self.tail is not None
+        return {**self.sizes, "described": self.described.tail}, self.tail
+
+
+def costs_of(
+    machine: TileMachine, commands: Sequence[Timed], figures: Sequence[int]
+) -> tuple[tuple[JobCosts, ...], tuple[CopyCosts, ...]]:
+    """Return formulas of the cycles of measured commands.
+
+    Args:
+        machine: the machine with the described costs.
+        commands: measured commands.
+        figures: figures of the machine, of which some may be parts of sizes.
+    """
+    jobs: dict[tuple[Kind, Dataflow], dict[bool, list[_Sample]]] = {}
+    copies: dict[str, dict[str, list[_Sample]]] = {}
+    for each in commands:
+        sizes = each.sizes
+        if isinstance(sizes, TileSizes):
+            sample = _Sample(job_sizes(sizes), machine.job(sizes), each.busy, each.tail)
+            of_kind = jobs.setdefault((sizes.layer.kind, sizes.dataflow), {})
+            of_kind.setdefault(sizes.layer.adds, []).append(sample)
+        else:
+            sample = _Sample(copy_sizes(sizes), machine.copy(sizes), each.busy, each.tail)
+            copies.setdefault(each.stream, {}).setdefault(sizes.tensor, []).append(sample)
+    return (
+        tuple(
+            costs
+            for (kind, flow), by_adds in jobs.items()
+            for costs in _jobs(kind, flow, by_adds, figures)
+        ),
+        tuple(
+            costs
+            for stream, by_tensor in copies.items()
+            for costs in _copies(stream, by_tensor, figures)
+        ),
+    )
+
+
+def _jobs(
+    kind: Kind, flow: Dataflow, by_adds: Mapping[bool, list[_Sample]], figures: Sequence[int]
+) -> list[JobCosts]:
+    """Return one formula for layers with and without a sum, or one each where that is better."""
+    samples = [each for group in by_adds.values() for each in group]
+    together = JobCosts(kind, flow, *_fit(samples, JOB_SIZES, figures))
+    if together.evidence.worst_percent == 0 or len(by_adds) == 1:
+        return [together]
+    alone = [
+        JobCosts(kind, flow, *_fit(group, JOB_SIZES, figures), adds)
+        for adds, group in by_adds.items()
+    ]
+    return alone if _worst(alone) < _worst([together]) else [together]
+
+
+def _copies(
+    stream: str, by_tensor: Mapping[str, list[_Sample]], figures: Sequence[int]
+) -> list[CopyCosts]:
+    """Return one formula for all tensors of a stream, or one for each where that is better."""
+    samples = [each for group in by_tensor.values() for each in group]
+    together = CopyCosts(stream, tuple(by_tensor), *_fit(samples, COPY_SIZES, figures))
+    if together.evidence.worst_percent == 0 or len(by_tensor) == 1:
+        return [together]
+    alone = [
+        CopyCosts(stream, (tensor,), *_fit(group, COPY_SIZES, figures))
+        for tensor, group in by_tensor.items()
+    ]
+    return alone if _worst(alone) < _worst([together]) else [together]
+
+
+def _worst(costs: Sequence[JobCosts | CopyCosts]) -> float:
+    return max(each.evidence.worst_percent for each in costs)
+
+
+def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
+    """Return the samples that are fitted, and those that are held out.
+
+    Equal ones count once. The largest of each size are fitted, so that each size varies there.
+    """
+    different = {repr(each): each for each in samples}
+    ordered = [different[key] for key in sorted(different)]
+    random.Random(0).shuffle(ordered)
+    largest = {name: max(each.sizes[name] for each in ordered) for name in ordered[0].sizes}
+    given: list[_Sample] = []
+    held_out: list[_Sample] = []
+    for number, each in enumerate(ordered):
+        is_largest = any(each.sizes[name] == largest[name] > 1 for name in largest)
+        is_given = is_largest or number % HELD_OUT != HELD_OUT - 1
+        (given if is_given else held_out).append(each)
+    return given, held_out
+
+
+def _fit(
+    samples: Sequence[_Sample], choices: Sequence[tuple[str, ...]], figures: Sequence[int]
+) -> tuple[Formula, Formula, Evidence]:
+    given, held_out = _divided(samples)
+    busy = fitted([each.of_busy() for each in given], choices, figures)
+    tails = [each.of_tail() for each in given if each.tail is not None]
+    tail = fitted(tails, choices, figures) if tails else Formula((Term(0),))
+    exact, worst = 0, 0.0
+    for each in held_out:
+        cycles = max(1, busy.of(each.of_busy()[0]))
+        measured = each.busy
+        if each.tail is not None:
+            cycles += max(0, tail.of(each.of_tail()[0]))
+            measured += each.tail
+        exact += cycles == measured
+        worst = max(worst, 100 * abs(cycles / measured - 1))
+    return busy, tail, Evidence(len(given), len(held_out), exact, round(worst, 3))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole layers of several tiles, which are compared with what measured costs predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umakit.backend.base import UMABackend
+from umakit.machine import Kind, Layer, TilePlanner
+from umakit.machine.calibration import Calibration, MeasuredLayer
+from umakit.machine.planner import prediction_of
+from umakit.tools.calibration.measure import Measurement, measure
+from umakit.tools.calibration.tiles import Group, Tile
+
+WHOLE: tuple[Any, ...] = (
+    (Kind.CONVOLUTION, (20, 20), (3, 3), 24, 48),
+    (Kind.CONVOLUTION, (12, 12), (1, 1), 32, 64),
+    (Kind.CONVOLUTION, (9, 14), (3, 3), 16, 32),
+    (Kind.DEPTHWISE, (16, 16), (3, 3), 32, 32),
+    (Kind.DEPTHWISE, (10, 7), (5, 5), 64, 64),
+    (Kind.MAX_POOL, (16, 16), (2, 2), 32, 32),
+    (Kind.AVERAGE_POOL, (7, 7), (3, 3), 64, 64),
+    (Kind.CONVOLUTION, (16, 16), (3, 3), 24, 32, "sum"),
+    (Kind.CONVOLUTION, (1, 1), (1, 1), 256, 96, "dense"),
+)
+"""Layers that are measured whole: kind, size of the result, kernel, channels of data and result;
+and whether a sum follows, or it is a fully connected layer."""
+
+
+def whole_layers(
+    backend: UMABackend,
+    planner: TilePlanner,
+    calibration: Calibration,
+    device: str,
+    takes: Sequence[Group],
+) -> tuple[MeasuredLayer, ...]:
+    """Measure layers of several tiles with the tilings that they get by default.
+
+    Args:
+        backend: backend that cuts layers into tiles.
+        planner: its planner, which predicts from the calibration then.
+        calibration: measured costs.
+        device: name of the device that runs the driver.
+        takes: what the backend takes: groups of layers of which some were measured.
+    """
+    planner.calibrate(calibration)
+    tiles = []
+    forms = {(each.kind, each.adds, each.dense) for each in takes}
+    for kind, size, kernel, inputs, outputs, *form in WHOLE:
+        adds, dense = "sum" in form, "dense" in form
+        layer = Layer(
+            kind, 1, (size[0] + kernel[0] - 1, size[1] + kernel[1] - 1), size, inputs, outputs,
+            kernel, scales=outputs, stored_channels=outputs, adds=adds,
+        )  # fmt: skip
+        tiling = planner.default(layer) if (kind, adds, dense) in forms else None
+        if tiling is not None:
+            tiles.append(Tile(layer, tiling, dense))
+    found = Measurement()
+    measure(backend, tiles, device, found)
+    return tuple(
+        MeasuredLayer(
+            _words(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
+        )
+        for each in found.layers
+        if each.clock_cycles
+    )
+
+
+def _words(layer: Layer) -> str:
+    """Return a layer in words, such as `convolution 3x3, 22x22x24 to 20x20x48`."""
+    kernel, data, result = (
+        "x".join(map(str, sizes))
+        for sizes in (
+            layer.kernel,
+            (*layer.input_size, layer.input_channels),
+            (*layer.output_size, layer.output_channels),
+        )
+    )
+    kind = layer.kind.value.replace("_", " ") + (" with a sum" if layer.adds else "")
+    return f"{kind} {kernel}, {data} to {result}"
