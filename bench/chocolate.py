@@ -240,7 +240,7 @@ def layers_of(library: Library) -> list[Layer]:
 
 def is_convolution(composite: patterns.Composite | None) -> bool:
     """Whether it is one; depthwise and with a fused addition too."""
-    return isinstance(composite, patterns.QConv2d)
+    return isinstance(composite, patterns.QConv2d | patterns.QDepthwise)
 
 
 def result_of(

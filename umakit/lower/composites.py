@@ -9,6 +9,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.offload import pattern_of, prepare_offload
+from umakit.operators.offload.plain import rules
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.strategy import legalization
@@ -70,7 +71,9 @@ class _CallRewriter(tvm_api.PyExprMutator):
             prim_func = self._added(call.op, prepared.with_parameters(body))
         else:
             operands = list(call.args)
-            prim_func = self._shared(call.op, lambda: _lower_composite(name, function, backend, {}))
+            prim_func = self._shared(
+                call.op, lambda: _lower_composite(name, function, backend, rules())
+            )
         lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), call.ty)
         return tvm_api.make_call(lowered, span=call.span)
 

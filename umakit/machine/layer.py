@@ -63,7 +63,7 @@ class Layer:
         """
         if isinstance(composite, patterns.QDense):
             return _dense(composite)
-        if isinstance(composite, patterns.QConv2d):
+        if isinstance(composite, patterns.QConv2d | patterns.QDepthwise):
             return _convolution(composite)
         if isinstance(composite, patterns.QPool2d):
             return _pool(composite)
@@ -180,7 +180,7 @@ def _dense(dense: patterns.QDense) -> Layer:
     )  # fmt: skip
 
 
-def _convolution(conv: patterns.QConv2d) -> Layer:
+def _convolution(conv: patterns.QConv2d | patterns.QDepthwise) -> Layer:
     is_depthwise = isinstance(conv, patterns.QDepthwise)
     return Layer(
         Kind.DEPTHWISE if is_depthwise else Kind.CONVOLUTION, *_sizes(conv), conv.kernel,
@@ -206,7 +206,7 @@ def _pool(pool: patterns.QPool2d) -> Layer:
 
 
 def _sizes(
-    composite: patterns.QConv2d | patterns.QPool2d,
+    composite: patterns.QConvolution | patterns.QPool2d,
 ) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
     """Return batch size, input size, output size, input channels and output channels."""
     return (
@@ -219,7 +219,7 @@ def _sizes(
 
 
 def _window(
-    composite: patterns.QConv2d | patterns.QPool2d,
+    composite: patterns.QConvolution | patterns.QPool2d,
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return strides, and padding above and to the left."""
     top, left, *_ = composite.padding

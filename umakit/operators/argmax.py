@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -138,6 +139,9 @@ register(
         integer_calls=(
             IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
             IntegerCall("astype", partial(as_int32, ArgMax)),
+        ),
+        interface=Interface(
+            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
         ),
     )
 )

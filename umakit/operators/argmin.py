@@ -16,6 +16,7 @@ from umakit.operators.argmax import (
     place_of_extreme,
     replace_by,
 )
+from umakit.operators.interface import Interface, along_axes
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.registry import IntegerCall, IntegerOperator, register
 from umakit.operators.tflite import register_all
@@ -39,6 +40,9 @@ register(
         integer_calls=(
             IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
             IntegerCall("astype", partial(as_int32, ArgMin)),
+        ),
+        interface=Interface(
+            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
         ),
     )
 )

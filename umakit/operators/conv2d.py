@@ -20,11 +20,10 @@ from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import Image, window_arguments
 from umakit.operators.offload.constraints import Constraint, OtherOperator
 from umakit.operators.offload.pattern_families import ConvolutionPattern, outputs_constraint
 from umakit.operators.offload.reference import conv2d_loops
-from umakit.operators.offload.weighted import Weighted
+from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tflite import (
@@ -90,42 +89,20 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QConv2d(Conv2d, Weighted, Image):
-    """A convolution with bias, activation and change of scale."""
-
-    @property
-    def kernel(self) -> tuple[int, int]:
-        """Rows and columns of the window."""
-        return self.weights_shape[1], self.weights_shape[2]
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether each group has one input channel, and there are several."""
-        return self.groups > 1 and self.weights_shape[3] == 1
-
-    @property
-    def scalars(self) -> dict[str, int]:
-        return {
-            **self.size_arguments(),
-            "kernel_height": self.kernel[0],
-            "kernel_width": self.kernel[1],
-            **window_arguments(self),
-            "dilation_y": self.dilation[0],
-            "dilation_x": self.dilation[1],
-            "groups": self.groups,
-            "scales": self.scales,
-            "input_zero_point": self.input_zero_point,
-            **self.ending(),
-        }
+class QConv2d(Conv2d, QConvolution):
+    """A convolution with bias, activation and change of scale that is not depthwise."""
 
     def reference_kernel(self) -> tvm_api.PrimFunc:
         return conv2d_loops(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QDepthwise(QConv2d):
+class QDepthwise(Conv2d, QConvolution):
     """A depthwise convolution: as many groups as input channels; output channel o reads input
     channel o / (output channels / input channels)."""
+
+    def reference_kernel(self) -> tvm_api.PrimFunc:
+        return conv2d_loops(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,11 +169,11 @@ class qdepthwise(ConvolutionPattern):
         ]
 
 
-def _depthwise_refused(layer: QConv2d) -> str:
+def _depthwise_refused(layer: QConvolution) -> str:
     return OtherOperator(f"a depthwise convolution, {layer.groups} groups of one channel")
 
 
-def _depthwise_wanted(layer: QConv2d) -> str:
+def _depthwise_wanted(layer: QConvolution) -> str:
     return OtherOperator("a convolution that is not depthwise")
 
 

@@ -7,13 +7,14 @@ Weights are int8[O, KH, KW, I/groups], the bias int32[O].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
-from umakit.errors import ModelError
+from umakit.errors import BackendError, ModelError
 from umakit.operators.derivation.convolutions import convolution_call, ordered_weights
 from umakit.operators.derivation.windows import Window
 from umakit.operators.islands import Island
@@ -39,6 +40,11 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     total_of,
 )
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.constraints import Constraint
+from umakit.operators.offload.pattern_families import ConvolutionPattern
+from umakit.operators.offload.reference import conv2d_transpose_loops
+from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
@@ -205,6 +211,55 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
 
 
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConv2dTranspose(Conv2dTranspose, QConvolution):
+    """A transposed convolution: each element of the data is spread over a window of the result.
+
+    `padding` is what is left out of the result on each side.
+    """
+
+    def reference_kernel(self) -> tvm_api.PrimFunc:
+        return conv2d_transpose_loops(self)
+
+
+@dataclass(frozen=True, eq=False)
+class qconv2d_transpose(ConvolutionPattern):
+    """An integer transposed convolution; `fold_zero_point` and the padding `same` have no meaning.
+
+    Attributes:
+        groups: numbers of channel groups.
+    """
+
+    KIND = QConv2dTranspose
+    OPERATOR = Conv2dTranspose
+
+    name: str = "qconv2d_transpose"
+    groups: int | Iterable[int] | None = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.fold_zero_point:
+            raise BackendError(
+                "fold_zero_point=True: results at the borders are sums of fewer weights",
+                where=self.name,
+                fix="leave it out",
+            )
+        if self.padding == "same":
+            raise BackendError("padding='same' has no meaning", where=self.name, fix="give sides")
+        super().__post_init__()
+
+    def _own_constraints(self) -> list[Constraint]:
+        return [
+            _c.one_of(
+                self.groups,
+                lambda layer: layer.groups,
+                lambda found, few: f"{found} groups: the accelerator has {few}",
+            )
+        ]
+
+
 register(
     IntegerOperator(
         name="conv2d_transpose",
@@ -216,6 +271,8 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        patterns=(qconv2d_transpose,),
+        composites=(QConv2dTranspose,),
     )
 )
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
@@ -135,5 +136,12 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
     return kernel([*operands, output], loop("i", math.prod(parameters.output_shape), one))
 
 
-register(IntegerOperator(name="divide", parameters=Divide, kernel=kernel_of_operands(_kernel)))
+register(
+    IntegerOperator(
+        name="divide",
+        parameters=Divide,
+        kernel=kernel_of_operands(_kernel),
+        interface=Interface(operands=PAIR, broadcasts=False),
+    )
+)
 register_all(("DIV",), convert, "float32", "int8", same_dtype=True)

@@ -13,6 +13,7 @@ from umakit.operators.derivation.float32_pairs import (
     exact_product,
     pair_kernel,
 )
+from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Recognition, register
@@ -39,5 +40,11 @@ register(
             ),
         ),
         takes_clip=True,
+        interface=Interface(
+            operands=PAIR,
+            broadcasts=False,
+            names={"factors": ("factor", "")},
+            wide=("factor", "constant"),
+        ),
     )
 )

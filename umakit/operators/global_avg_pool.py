@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface, channels
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -108,5 +109,6 @@ register(
         parameters=GlobalAveragePool,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
+        interface=Interface(sizes=channels),
     )
 )

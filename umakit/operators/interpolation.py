@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Parameters
@@ -59,5 +60,6 @@ register(
         name="interpolation",
         parameters=Interpolation,
         kernel=kernel_of_operands(_kernel),
+        interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
     )
 )

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
@@ -113,7 +114,10 @@ def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> t
 
 register(
     IntegerOperator(
-        name="l2_normalization", parameters=L2Normalization, kernel=kernel_of_operands(_kernel)
+        name="l2_normalization",
+        parameters=L2Normalization,
+        kernel=kernel_of_operands(_kernel),
+        interface=Interface(sizes=rows),
     )
 )
 register_all(("L2_NORMALIZATION",), convert, "float32", "int8")

@@ -14,6 +14,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import factor_by_sign
@@ -146,6 +147,13 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.leakyrelu",), _derive),),
         takes_clip=True,
+        interface=Interface(
+            names={
+                "multipliers": ("multiplier", "negative_multiplier"),
+                "shifts": ("shift", "negative_shift"),
+            },
+            rounding=TFLM,
+        ),
     )
 )
 

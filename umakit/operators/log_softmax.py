@@ -15,6 +15,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
@@ -211,6 +212,14 @@ def _shifted(value: tvm_api.PrimExpr, bits: tvm_api.PrimExpr) -> tvm_api.PrimExp
 
 
 register(
-    IntegerOperator(name="log_softmax", parameters=LogSoftmax, kernel=kernel_of_operands(_kernel))
+    IntegerOperator(
+        name="log_softmax",
+        parameters=LogSoftmax,
+        kernel=kernel_of_operands(_kernel),
+        interface=Interface(
+            operands={"data": "", "exponentials": "int32", "differences": "int32"},
+            sizes=rows,
+        ),
+    )
 )
 register_all(("LOG_SOFTMAX",), convert, "float32", "int8")

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
@@ -115,6 +116,14 @@ def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
 
 register(
     IntegerOperator(
-        name="lookup", parameters=Lookup, kernel=kernel_of_operands(_kernel), takes_clip=True
+        name="lookup",
+        parameters=Lookup,
+        kernel=kernel_of_operands(_kernel),
+        takes_clip=True,
+        interface=Interface(
+            operands={"data": "", "table": ""},
+            names={"function": ()},
+            clips=False,
+        ),
     )
 )

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -175,6 +176,7 @@ register(
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
         takes_clip=True,
+        interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
     )
 )
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.expressions import with_scalar
+from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
@@ -132,6 +133,16 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
         takes_clip=True,
+        interface=Interface(
+            operands={"data": "", "slopes": ""},
+            names={
+                "zero_points": ("input_zero_point", "slope_zero_point"),
+                "multipliers": ("multiplier", "negative_multiplier"),
+                "shifts": ("shift", "negative_shift"),
+            },
+            rounding=TFLM,
+            broadcasts=True,
+        ),
     )
 )
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -184,5 +185,10 @@ register(
         parameters=Probabilities,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
+        interface=Interface(
+            operands={"data": "", "exponentials": "int32"},
+            sizes=along_axes,
+            names={"axis": ()},
+        ),
     )
 )

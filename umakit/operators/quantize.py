@@ -11,6 +11,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
@@ -80,6 +81,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition((FLOATS,), _derive),),
         takes_clip=True,
+        interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
     )
 )
 

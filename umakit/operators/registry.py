@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, Network
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
@@ -102,6 +103,8 @@ class IntegerOperator:
             `depthwise_conv2d`; None if all calls have the operator's name.
         patterns: classes that `umakit.patterns` offers to backends.
         composites: parameters of those patterns.
+        interface: what drivers get, from which `offload.generated` makes pattern and parameters of
+            an operator without `patterns`; None if backends cannot offload it.
     """
 
     name: str
@@ -114,6 +117,7 @@ class IntegerOperator:
     kind: Callable[[tvm_api.Call], str] | None = None
     patterns: tuple[type[Any], ...] = ()
     composites: tuple[type[Any], ...] = ()
+    interface: Interface | None = None
 
 
 _OPERATORS: dict[str, IntegerOperator] = {}
@@ -192,20 +196,6 @@ def roots_without_quantize() -> set[str]:
 def _integer_calls() -> Iterator[IntegerCall]:
     for operator in operators():
         yield from operator.integer_calls
-
-
-def offered() -> dict[str, type[Any]]:
-    """Return the members of `umakit.patterns` by name: patterns and parameters of composites."""
-    return {
-        kind.__name__: kind
-        for operator in operators()
-        for kind in (*operator.patterns, *operator.composites)
-    }
-
-
-def composites() -> dict[str, type[Any]]:
-    """Return the parameter classes of composites, by name."""
-    return {kind.__name__: kind for operator in operators() for kind in operator.composites}
 
 
 def legalizations() -> dict[str, Rule]:

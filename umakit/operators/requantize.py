@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
@@ -78,5 +79,6 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("dequantize",), _derive),),
         takes_clip=True,
+        interface=Interface(rounding=TFLM),
     )
 )

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -196,5 +197,6 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        interface=Interface(sizes=image),
     )
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -142,5 +143,10 @@ register(
         parameters=SigmoidLookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,
+        interface=Interface(
+            operands={"data": "", "table": "uint16"},
+            values={"function": ("logistic", "tanh")},
+            dtypes="int16",
+        ),
     )
 )

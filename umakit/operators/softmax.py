@@ -15,6 +15,7 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -35,7 +36,7 @@ from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tables.exponentials import exponential_table
+from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
@@ -56,9 +57,19 @@ RESULT_BITS = {"int8": 8, "uint8": 8, "int16": 16}
 
 @dataclass(frozen=True)
 class Softmax(Parameters):
-    """Softmax over the last axis, with a table of exponentials (`tables.exponentials`)."""
+    """Softmax over the last axis, with a table of exponentials (`tables.exponentials`).
+
+    Attributes:
+        multiplier, shift: for differences to the largest element of a row, which they bring to 26
+            fractional bits; the table has the exponentials of the products.
+        diff_min: least difference whose exponential is not 0.
+    """
 
     operator: ClassVar[str] = "softmax"
+
+    multiplier: int = 0
+    shift: int = 0
+    diff_min: int = 0
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -70,9 +81,12 @@ def _derive(island: Island) -> tvm_api.Expr:
         raise NoIntegerForm(f"softmax's result has a scale other than 1/{1 / scale:.0f}")
     try:
         table = exponential_table(float(source.scale.scale))
+        multiplier, shift, radius = fixed_point_of_differences(float(source.scale.scale))
     except ValueError as error:
         raise NoIntegerForm(str(error)) from None
-    parameters = Softmax(**result.common(island.arithmetic))
+    parameters = Softmax(
+        **result.common(island.arithmetic), multiplier=multiplier, shift=shift, diff_min=-radius
+    )
     return parameters.call([source.integers, tvm_api.relax.const(table)], result.span)
 
 
@@ -142,6 +156,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        interface=Interface(operands={"data": "", "exponentials": "int32"}, sizes=rows),
     )
 )
 

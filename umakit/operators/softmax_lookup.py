@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -202,5 +203,10 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
         takes_clip=True,
+        interface=Interface(
+            operands={"data": "", "exponentials": "int16", "reciprocals": "int16"},
+            sizes=rows,
+            dtypes="int16",
+        ),
     )
 )

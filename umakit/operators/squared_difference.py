@@ -13,6 +13,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import PAIR, TFLM, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
@@ -82,6 +83,15 @@ register(
         name="squared_difference",
         parameters=SquaredDifference,
         kernel=kernel_of_operands(_kernel),
+        interface=Interface(
+            operands=PAIR,
+            names={
+                "multipliers": ("left_multiplier", "right_multiplier", "multiplier"),
+                "shifts": ("left_multiplier_shift", "right_multiplier_shift", "shift"),
+            },
+            rounding=TFLM,
+            broadcasts=False,
+        ),
     )
 )
 register_all(("SQUARED_DIFFERENCE",), convert, "float32", "int8", "int16", "int32", same_dtype=True)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.mean import Mean, derive_as, over_axes, reduction_kernel
 from umakit.operators.registry import IntegerOperator, Recognition, register
@@ -30,6 +31,7 @@ register(
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
         takes_clip=True,
+        interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
     )
 )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.interface import Interface, named_axes
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
@@ -313,12 +314,27 @@ register(
         parameters=SvdfState,
         kernel=kernel_of_operands(_state_kernel),
         macs=_macs,
+        interface=Interface(
+            operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
+            axes=2,
+            sizes=named_axes(
+                data="batch inputs", weights="filters inputs", state="batch state_length"
+            ),
+            checks=("data",),
+            result="int16",
+        ),
     )
 )
 register(
     IntegerOperator(
         name="svdf", parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
         macs=_macs,
+        interface=Interface(
+            operands={"state": "int16", "weights": "int16", "bias": "int32"},
+            axes=2,
+            sizes=named_axes(state="batch state_length", weights="units length"),
+            checks=("result",),
+        ),
     )
 )  # fmt: skip
 register_all(

@@ -19,6 +19,7 @@ from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.registry import name_for_readers
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.macs import multiply_accumulates
+from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
 from umakit.partition.window_attributes import window_attributes
@@ -186,6 +187,7 @@ def _placement(
 
 
 def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: _Refusals) -> tvm_api.IRModule:
+    check_own_patterns(backend)
     patterns = [
         (
             f"{backend.target_name}.{pattern.name}",

@@ -31,11 +31,11 @@ includes it:
 import warnings
 from typing import Any
 
-from umakit.operators import registry
 from umakit.operators.offload.composite import ROUNDINGS, Composite, QPool2d
+from umakit.operators.offload.generated import offered
 from umakit.operators.offload.layouts import WeightLayout, weight_layout
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.offload.weighted import Weighted
+from umakit.operators.offload.weighted import QConvolution, Weighted
 from umakit.patterns.driver import c_declaration, driver_call, driver_calls, parameters_of
 from umakit.tvm_api import DFPattern, dtype_of, is_op, static_shape, wildcard
 
@@ -44,6 +44,7 @@ __all__ = [
     "Composite",
     "DFPattern",
     "OperatorPattern",
+    "QConvolution",
     "QPool2d",
     "WeightLayout",
     "Weighted",
@@ -57,7 +58,7 @@ __all__ = [
     "weight_layout",
     "wildcard",
 ]
-__all__ += sorted(registry.offered())
+__all__ += sorted(offered())
 
 
 # `Any`, as the names are used as types too: `patterns.QConv2d`.
@@ -68,7 +69,7 @@ def __getattr__(name: str) -> Any:
             "umakit.patterns.Offer is called OperatorPattern", DeprecationWarning, stacklevel=2
         )
         return OperatorPattern
-    found = registry.offered().get(name)
+    found = offered().get(name)
     if found is None:
         raise AttributeError(f"module 'umakit.patterns' has no attribute {name!r}")
     return found

@@ -17,6 +17,9 @@ ATTRIBUTE = "umakit_parameters"
 ARRAYS_ATTRIBUTE = "umakit_arrays"
 """Attribute of a prim func, until it becomes a kernel: the layer's arrays by name."""
 
+C_TYPES = {"float32": "float"}
+"""Types in C of elements that are not integers."""
+
 
 def parameters_of(source: object) -> Composite | None:
     """Return the parameters of an offloaded integer operator.
@@ -26,10 +29,9 @@ def parameters_of(source: object) -> Composite | None:
             strategy receives.
 
     Returns:
-        `QConv2d`, `QConv2dAdd`, `QDepthwise`, `QDense`, `QAdd`, `QSubtract`, `QMultiply`,
-        `QAveragePool2d` or `QMaxPool2d`; of a prim func with the values of weights, bias,
-        multipliers and shifts. None for anything that did not come from a pattern of
-        `umakit.patterns`.
+        The class of `umakit.patterns` that belongs to the pattern, such as `QConv2d` to `qconv2d`;
+        of a prim func with the values of weights, bias, multipliers and shifts. None
+        for anything that did not come from a pattern of `umakit.patterns`.
     """
     if not isinstance(source, tvm_api.PrimFunc):
         text = getattr(source, ATTRIBUTE, None)
@@ -62,7 +64,11 @@ def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
             fix="build its driver call with tir.driver_call",
         )
     pointers = [tir.pointer(parameter) for parameter in function.params]
-    return tir.with_body(function, tir.driver_call(name, [*pointers, *layer.scalars.values()]))
+    scalars = [
+        tvm_api.tirx.IntImm("int64", value) if scalar in layer.wide_scalars else value
+        for scalar, value in layer.scalars.items()
+    ]
+    return tir.with_body(function, tir.driver_call(name, [*pointers, *scalars]))
 
 
 def driver_calls(**drivers: str) -> tvm_api.Pass:
@@ -82,25 +88,30 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
     return tir.prim_func_pass("driver_calls", replace)
 
 
-def c_declaration(name: str, pattern: OperatorPattern, dtype: str = "int8") -> str:
+def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None) -> str:
     """Return the C declaration of the driver that `driver_call` calls.
 
     Args:
         name: name of the C function.
         pattern: pattern that the backend registers, for example `patterns.qconv2d()`; its options
             `requantize` and `broadcast` add arguments.
-        dtype: dtype of data and result.
+        dtype: dtype of data and result; default: the one that the pattern takes, int8 of several.
 
     Raises:
         BackendError: the pattern is not one of `umakit.patterns`.
     """
     if not isinstance(pattern, OperatorPattern):
         raise BackendError("is not a pattern of umakit.patterns", where=name)
+    if dtype is None:
+        dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"
     broadcast = bool(getattr(pattern, "broadcast", False))
     layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
     pointers = [
-        f"{'' if pointer == 'result' else 'const '}{kind}_t *{pointer}"
+        f"{'' if pointer == 'result' else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"
         for pointer, kind in layer.pointer_types.items()
     ]
-    arguments = [*pointers, *(f"int32_t {scalar}" for scalar in layer.scalars)]
+    scalars = [
+        f"int{64 if scalar in layer.wide_scalars else 32}_t {scalar}" for scalar in layer.scalars
+    ]
+    arguments = [*pointers, *scalars]
     return f"int32_t {name}({', '.join(arguments)});"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
-from umakit.operators import registry
 from umakit.operators.offload.composite import ROUNDINGS, Composite
+from umakit.operators.offload.generated import Generated, composites
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 
 _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
@@ -17,6 +17,8 @@ _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
 def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool) -> Composite:
     """Return the parameters of the smallest operator of a kind, as an example of their order."""
+    if issubclass(kind, Generated):
+        return kind.example(dtype, requantize, broadcast)
     common: dict[str, Any] = {
         "output_shape": _ONES, "output_dtype": dtype, "output_zero_point": 0, "clip": (0, 0),
         "rounding": ROUNDINGS[0],
@@ -36,7 +38,11 @@ def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool
         values[name] = part(**{item.name: values[item.name] for item in fields(part)})
     if not requantize:
         values["then"] = None
-    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    needed = {
+        item.name
+        for item in fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING
+    }
     return kind(**{name: values[name] for name in (needed | {"then"})})
 
 
@@ -54,7 +60,7 @@ def as_text(layer: Composite) -> str:
 def from_text(text: str) -> Composite:
     """Return the parameters of a text of `as_text`."""
     values: dict[str, Any] = {name: _tuples(value) for name, value in json.loads(text).items()}
-    kind: type[Composite] = registry.composites()[values.pop("kind")]
+    kind: type[Composite] = composites()[values.pop("kind")]
     for name, part in kind.PARTS.items():
         if isinstance(values.get(name), Mapping):
             of_part: dict[str, Any] = {key: _tuples(item) for key, item in values[name].items()}

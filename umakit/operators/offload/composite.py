@@ -86,6 +86,11 @@ class Composite:
         raise NotImplementedError
 
     @property
+    def wide_scalars(self) -> tuple[str, ...]:
+        """Names of the scalars that are int64; the others are int32."""
+        return ()
+
+    @property
     def pointer_types(self) -> dict[str, str]:
         """The dtypes of the driver's pointers by name, in their order."""
         bias = BIAS_DTYPES.get(self.data_dtype, "int32")

@@ -70,7 +70,11 @@ class OperatorPattern:
         """The arguments of `UMABackend._register_pattern`."""
         wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
         operator = tvm_api.is_op(self.operator_name)(*wildcards)
-        return iter((self.name, with_followers(operator), self, {ANNOTATION: operator}))
+        return iter((self.name, self._alternatives(operator), self, {ANNOTATION: operator}))
+
+    def _alternatives(self, operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
+        """Return TVM's patterns, which are tried in turn."""
+        return with_followers(operator)
 
     def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""

@@ -176,8 +176,10 @@ class PoolPattern(WindowPattern):
     windows: Pairs = field(default=None, kw_only=True)
 
     def _constraints(self) -> list[Constraint]:
+        return [*_c.types(self.dtypes), *self._pool_constraints()]
+
+    def _pool_constraints(self) -> list[Constraint]:
         return [
-            *_c.types(self.dtypes),
             *self._window_constraints(self.windows, "window", lambda layer: layer.window),
             *self._image_constraints(),
             _c.multiple_of(self.channel_multiple, "channels", lambda layer: layer.input_channels),

@@ -158,6 +158,52 @@ def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
     return kernel([data, weights, bias, *factors, output], body)
 
 
+def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
+    """The prim func of a `QConv2dTranspose`: each result collects what is spread over it."""
+    data = buffer("data", layer.data_shape, layer.data_dtype)
+    output = buffer("output", layer.output_shape, layer.output_dtype)
+    weights, bias, *factors = _buffers(layer)
+    total = accumulators(1, _bits(layer))
+    outputs, kernel_height, kernel_width, inputs = layer.weights_shape
+    per_group = outputs // layer.groups
+
+    def one(
+        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, o: tvm_api.PrimExpr
+    ) -> tvm_api.Stmt:
+        def term(ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
+            top, left = layer.padding[:2]
+            row = y + int32(top) - ky * int32(layer.dilation[0])
+            column = x + int32(left) - kx * int32(layer.dilation[1])
+            iy, on_row = _of_step(row, layer.strides[0], layer.height)
+            ix, on_column = _of_step(column, layer.strides[1], layer.width)
+            channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
+            value = data[tuple(_place(layer, n, iy, ix, channel))]
+            weight = weights[tuple(layer.weight_layout.index(o, ky, kx, c))]
+            add = add_to(total, int32(0), product(value, weight, layer.input_zero_point))
+            return tirx.IfThenElse(tirx.all(*on_row, *on_column), add, None)
+
+        window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
+        return sequence(
+            tirx.AllocBuffer(total),
+            set_to(total, int32(0), bias[o]),
+            loops(window, term),
+            _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
+        )
+
+    extents = [("n", layer.batch), ("y", layer.output_height), ("x", layer.output_width)]
+    body = loops([*extents, ("o", outputs)], one)
+    return kernel([data, weights, bias, *factors, output], body)
+
+
+def _of_step(
+    position: tvm_api.PrimExpr, stride: int, size: int
+) -> tuple[tvm_api.PrimExpr, list[tvm_api.PrimExpr]]:
+    """Return the element that is spread from a position, and conditions that there is one."""
+    index = tirx.truncdiv(position, int32(stride))
+    whole = tirx.truncmod(position, int32(stride)) == int32(0)
+    return index, [position >= int32(0), whole, index < int32(size)]
+
+
 def _inside_or_padding(
     layer: Any,
     total: tvm_api.Buffer,

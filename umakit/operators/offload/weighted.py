@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,8 +12,9 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.operators.offload.composite import Composite, Shape
+from umakit.operators.offload.composite import Composite, Image, Shape, window_arguments
 from umakit.operators.offload.layouts import CONVOLUTION, WeightLayout, weight_layout
+from umakit.operators.parameters import ConvolutionParameters
 
 Array = npt.NDArray[Any]
 
@@ -36,6 +38,8 @@ class Weighted(Composite):
         zero_point_in_bias: whether the bias includes -input_zero_point * sum(weights). The
             accelerator then multiplies the data without subtracting its zero point, and pads with
             the zero point.
+        stored_dtypes: dtypes of the arrays that the driver gets, by name, where they are not those
+            of the model.
         weights: int8, of `weights_shape`.
         bias: int32[output channels], as the model has it; int64 for data of int16.
         multipliers: int32[scales].
@@ -56,10 +60,15 @@ class Weighted(Composite):
     expanded: bool
     fill: int
     zero_point_in_bias: bool
+    stored_dtypes: Mapping[str, str] = field(default_factory=dict)
     weights: Array | None = field(default=None, compare=False, repr=False)
     bias: Array | None = field(default=None, compare=False, repr=False)
     multipliers: Array | None = field(default=None, compare=False, repr=False)
     shifts: Array | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def pointer_types(self) -> dict[str, str]:
+        return {**super().pointer_types, **self.stored_dtypes}
 
     @property
     def weight_layout(self) -> WeightLayout:
@@ -111,6 +120,36 @@ class Weighted(Composite):
             (wanted,) = self.stored_shapes[name]
             stored[name] = np.pad(array, (0, wanted - len(array)))
         return stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConvolution(ConvolutionParameters, Weighted, Image):
+    """What convolutions have in common, depthwise and transposed ones too."""
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Rows and columns of the window."""
+        return self.weights_shape[1], self.weights_shape[2]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each group has one input channel, and there are several."""
+        return self.groups > 1 and self.weights_shape[3] == 1
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return {
+            **self.size_arguments(),
+            "kernel_height": self.kernel[0],
+            "kernel_width": self.kernel[1],
+            **window_arguments(self),
+            "dilation_y": self.dilation[0],
+            "dilation_x": self.dilation[1],
+            "groups": self.groups,
+            "scales": self.scales,
+            "input_zero_point": self.input_zero_point,
+            **self.ending(),
+        }
 
 
 def _with_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:

@@ -30,6 +30,27 @@ POWERS = (
 """(k, exp(-2**k) with 31 fractional bits)."""
 
 
+def fixed_point_of_differences(input_scale: float) -> tuple[int, int, int]:
+    """Multiplier, left shift and largest distance of softmax's differences, which are negative.
+
+    `high_product(difference * 2**shift, multiplier)` is a difference times the scale with 26
+    fractional bits; exponentials of elements farther from the largest one than the largest distance
+    are 0.
+
+    Args:
+        input_scale: of softmax's input.
+
+    Raises:
+        ValueError: the scale is so small that the reference does not take it.
+    """
+    fractional = 31 - INPUT_INTEGER_BITS
+    multiplier, shift = quantize_multiplier(min(input_scale * 2.0**fractional, 2.0**31 - 1.0))
+    if shift < 0:
+        raise ValueError(f"scale {input_scale} is below the smallest of softmax's fixed point")
+    radius = math.floor((2**INPUT_INTEGER_BITS - 1) * 2.0**fractional / 2.0**shift)
+    return multiplier, shift, radius
+
+
 def exponential_table(input_scale: float) -> npt.NDArray[Any]:
     """exp(-d * input_scale) for d = 0, ..., 255 in fixed point.
 
@@ -44,11 +65,7 @@ def exponential_table(input_scale: float) -> npt.NDArray[Any]:
     Raises:
         ValueError: the scale is so small that the reference does not take it.
     """
-    fractional = 31 - INPUT_INTEGER_BITS
-    multiplier, shift = quantize_multiplier(min(input_scale * 2.0**fractional, 2.0**31 - 1.0))
-    if shift < 0:
-        raise ValueError(f"scale {input_scale} is below the smallest of softmax's fixed point")
-    radius = math.floor((2**INPUT_INTEGER_BITS - 1) * 2.0**fractional / 2.0**shift)
+    multiplier, shift, radius = fixed_point_of_differences(input_scale)
     return np.array(
         [
             exponential(high_product(-d * 2**shift, multiplier), INPUT_INTEGER_BITS)

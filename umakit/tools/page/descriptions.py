@@ -19,6 +19,7 @@ def layer_kind(composite: patterns.Composite | None) -> str:
         patterns.QDepthwise: "depthwise convolution",
         patterns.QConv2dAdd: "convolution with a sum",
         patterns.QConv2d: "convolution",
+        patterns.QConv2dTranspose: "transposed convolution",
         patterns.QDense: "fully connected",
         patterns.QMaxPool2d: "max pool",
         patterns.QAveragePool2d: "average pool",

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver of an integer operator gets, from which the operator's pattern is generated.
+
+An operator's file registers its `Interface`; `offload.generated` makes of it the pattern `qNAME`
+and the class of its parameters. Convolutions and others that need more have patterns of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit.operators.numeric.fixed_point import Arithmetic
+
+Shape = tuple[int, ...]
+
+
+class Unsuitable(Exception):
+    """An operator whose sizes the driver's arguments cannot express; the message says why."""
+
+
+Sizes = Callable[[Any, Mapping[str, Shape]], dict[str, int]]
+"""(parameters, shapes of the operands by name) -> size arguments by name, in their order.
+
+Raises `Unsuitable`. The parameters are of the operator's own class, which `Any` stands for."""
+
+
+def elements(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """The number of elements, of operators that compute each element alone."""
+    return {"elements": math.prod(parameters.output_shape)}
+
+
+def rows(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """The number of rows along the last axis, and their length."""
+    *outer, length = shapes["data"]
+    return {"rows": math.prod(outer), "length": length}
+
+
+def channels(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """The number of images x channels of data [N, C, ...], and the elements of each."""
+    first, second, *rest = shapes["data"]
+    return {"rows": first * second, "length": math.prod(rest)}
+
+
+def along_axes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Data [outer, length, inner], of operators along `axis` or adjacent `axes`."""
+    shape = shapes["data"]
+    given = getattr(parameters, "axes", None) or (parameters.axis,)
+    axes = [axis for axis in given if shape[axis] > 1] or list(given[:1])
+    first, behind = axes[0], axes[-1] + 1
+    between = [shape[axis] for axis in range(first, behind) if axis not in axes]
+    if math.prod(between) > 1:
+        listed = ", ".join(str(axis) for axis in axes)
+        raise Unsuitable(f"axes {listed} are not adjacent: the driver is told one length")
+    return {
+        "outer": math.prod(shape[:first]),
+        "length": math.prod(shape[axis] for axis in axes),
+        "inner": math.prod(shape[behind:]),
+    }
+
+
+def matrices(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Numbers of left and right matrices, rows and columns of the result, and terms of a sum.
+
+    One matrix is the operand of all products.
+    """
+    left, right = shapes["left"], shapes["right"]
+    counts = [math.prod(shape[:-2]) for shape in (left, right)]
+    *leading, height, width = parameters.output_shape
+    if any(count not in (1, math.prod(leading)) for count in counts):
+        raise Unsuitable(f"{counts[0]} and {counts[1]} matrices: leading axes that are repeated")
+    return {
+        "left_matrices": counts[0],
+        "right_matrices": counts[1],
+        "rows": height,
+        "columns": width,
+        "terms": left[-2] if parameters.adjoint[0] else left[-1],
+    }
+
+
+def image(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Images, rows, columns and channels of the data, and rows and columns of the result."""
+    layout = getattr(parameters, "layout", "NHWC")
+    data = dict(zip(layout, shapes["data"], strict=True))
+    result = dict(zip(layout, parameters.output_shape, strict=True))
+    return {
+        "batch": data["N"],
+        "height": data["H"],
+        "width": data["W"],
+        "channels": data["C"],
+        "output_height": result["H"],
+        "output_width": result["W"],
+    }
+
+
+def named_axes(**names: str) -> Sizes:
+    """Return sizes that are the extents of axes.
+
+    Args:
+        names: for each operand names of its axes, separated by blanks; equal ones are equal.
+    """
+
+    def sizes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for operand, axes in names.items():
+            found |= dict(zip(axes.split(), shapes[operand], strict=True))
+        return found
+
+    return sizes
+
+
+NAMES: Mapping[str, Sequence[str]] = {
+    "strides": ("stride_y", "stride_x"),
+    "padding": ("pad_top", "pad_left", "pad_bottom", "pad_right"),
+    "dilation": ("dilation_y", "dilation_x"),
+    "window": ("window_height", "window_width"),
+    "layout": (),
+}
+"""Names in C of the elements of fields that several operators have; none leave a field out."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Pointers, sizes and parameters that a driver gets, in this order.
+
+    Attributes:
+        operands: dtypes of the operands by name; empty for the dtype of the data.
+        axes: number of axes of the operands whose sizes the driver is told.
+        sizes: the size arguments.
+        names: names in C of the elements of a field of the parameters, where they are not those of
+            the field; empty ones leave an element out, none the field. Further fields have their
+            own names; two numbers of an operator of two operands are `left_` and `right_`.
+        values: texts that a field may have; the driver gets the position of the field's.
+        wide: names in C of arguments that are int64.
+        dtypes: dtypes of data and result that the pattern takes unless it is told others.
+        rounding: what the pattern takes unless it is told otherwise; None where nothing is rounded
+            or the operator has one rounding only.
+        checks: which of `data` and `result` have the dtype that the pattern takes.
+        result: dtype of the result where it is not the data's.
+        broadcasts: whether shapes of two operands may differ unless the pattern is told otherwise;
+            None for operators of which they need not be equal.
+        clips: whether the driver is told zero point, least and largest integer and rounding of the
+            result.
+    """
+
+    operands: Mapping[str, str] = field(default_factory=lambda: {"data": ""})
+    axes: int = 4
+    sizes: Sizes = elements
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    wide: tuple[str, ...] = ()
+    dtypes: str | None = "int8"
+    rounding: str | None = None
+    checks: tuple[str, ...] = ("data", "result")
+    result: str = ""
+    broadcasts: bool | None = None
+    clips: bool = True
+
+    def arguments(self, name: str, value: Any) -> dict[str, int]:
+        """The arguments that a field of the parameters is."""
+        if name in self.values:
+            return {name: self.values[name].index(value)}
+        several = isinstance(value, tuple)
+        names = self.names.get(name, NAMES.get(name))
+        if names is None:
+            names = [f"{side}_{name.removesuffix('s')}" for side in ("left", "right")]
+            names = names if several else [name]
+        numbers = value if several else (value,)
+        return {one: int(n) for one, n in zip(names, numbers, strict=bool(names)) if one}
+
+
+TFLM = Arithmetic.TFLM.value
+"""Rounding of patterns whose operators have several, as those of convolutions have it."""
+
+PAIR: Mapping[str, str] = {"left": "", "right": ""}
+"""Operands of sums, products and comparisons."""

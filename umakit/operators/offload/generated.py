@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of all operators: those that operators define, and those made of their `Interface`."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, get_type_hints
+
+from umakit import tvm_api
+from umakit.errors import BackendError
+from umakit.operators import registry
+from umakit.operators.interface import Interface, Unsuitable, image
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.composite import ROUNDINGS, Composite, Image, Shape
+from umakit.operators.offload.constraints import Constraint, Names
+from umakit.operators.offload.matching import Match
+from umakit.operators.offload.pattern import Arrays, OperatorPattern
+from umakit.operators.offload.pattern_families import ElementwisePattern, PoolPattern
+from umakit.operators.parameters import Parameters, Pool2d
+
+COMMON = tuple(item.name for item in fields(Parameters))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated(Composite):
+    """Parameters of an operator whose pattern is made of its `Interface`.
+
+    Attributes:
+        shapes, dtypes: of the operands, in the order of the driver's pointers.
+    """
+
+    INTERFACE: ClassVar[Interface]
+    FOLLOWED: ClassVar[bool]
+    """Whether clips and changes of scale behind the operator can be taken in."""
+
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The driver's arguments about shapes, by name."""
+        names = self.POINTERS[:-1]
+        return self.INTERFACE.sizes(self, dict(zip(names, self.shapes, strict=True)))
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        own = self.attribute_names()
+        found = self.sizes
+        for name in (item for item in own if item not in COMMON):
+            found |= self.INTERFACE.arguments(name, getattr(self, name))
+        return {**found, **(self.ending() if self.INTERFACE.clips else {})}
+
+    @property
+    def wide_scalars(self) -> tuple[str, ...]:
+        return self.INTERFACE.wide
+
+    @property
+    def pointer_types(self) -> dict[str, str]:
+        types = (*self.dtypes, self._parameters.output_dtype)
+        return dict(zip(self.POINTERS, types, strict=True))
+
+    @property
+    def operand_shapes(self) -> dict[str, Shape]:
+        shapes = (*self.shapes, self._parameters.output_shape)
+        return dict(zip(self.POINTERS, shapes, strict=True))
+
+    @classmethod
+    def example(cls, dtype: str, requantize: bool, broadcast: bool) -> Composite:
+        """Parameters of the smallest operator, as an example of their order."""
+        interface, kinds = cls.INTERFACE, get_type_hints(cls)
+        values: dict[str, Any] = {name: _smallest(kinds[name]) for name in cls.attribute_names()}
+        values |= {name: texts[0] for name, texts in interface.values.items()}
+        dtypes = tuple(kind or dtype for kind in interface.operands.values())
+        shapes = ((1,) * interface.axes,) * len(dtypes)
+        values |= {
+            "output_shape": (1, 1, 1, 1), "output_dtype": interface.result or dtype,
+            "rounding": ROUNDINGS[0], "data_shape": shapes[0], "data_dtype": dtypes[0],
+            "shapes": shapes, "dtypes": dtypes,
+        }  # fmt: skip
+        if "layout" in values:
+            values["layout"] = "NHWC"
+        if issubclass(cls, GeneratedPair):
+            values["broadcasts"] = broadcast
+        if requantize:
+            then = cls.PARTS["then"]
+            values["then"] = then(**{item.name: values.get(item.name, 0) for item in fields(then)})
+        return cls(**values)
+
+
+def _smallest(kind: Any) -> Any:
+    """A value of a field's type."""
+    if kind in (int, str):
+        return kind()
+    inner = getattr(kind, "__args__", ())
+    return tuple(0 for item in inner if item is int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedPair(Generated):
+    """Parameters of an operator of two operands whose shapes may differ.
+
+    Attributes:
+        broadcasts: whether the driver gets the shapes of both operands, of four axes; otherwise it
+            gets only their number of elements.
+    """
+
+    broadcasts: bool
+
+    @property
+    def right_shape(self) -> Shape:
+        """Shape of the second operand."""
+        return self.shapes[1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        if not self.broadcasts:
+            return {"elements": math.prod(self.data_shape)}
+        found: dict[str, int] = {}
+        for side, shape in zip(self.POINTERS[:-1], self.shapes, strict=True):
+            four = (1,) * (4 - len(shape)) + shape
+            found |= {f"{side}_{axis}": n for axis, n in enumerate(four)}
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedPattern(OperatorPattern):
+    """An integer operator whose driver gets its operands, sizes and parameters.
+
+    Attributes:
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+    """
+
+    KIND: ClassVar[type[Generated]]
+
+    rounding: Names = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.requantize and not self.KIND.FOLLOWED:
+            raise BackendError(
+                "requantize=True: a change of scale behind it is an operator of its own",
+                where=self.name,
+                fix="leave it out",
+            )
+        super().__post_init__()
+
+    def _alternatives(self, operator: tvm_api.DFPattern) -> Any:
+        return super()._alternatives(operator) if self.KIND.FOLLOWED else [operator]
+
+    def _fields(
+        self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
+    ) -> dict[str, Any]:
+        dtypes = tuple(tvm_api.dtype_of(operand) for operand in match.operands)
+        return {**super()._fields(parameters, match, shapes, arrays), "shapes": tuple(shapes),
+                "dtypes": dtypes}  # fmt: skip
+
+    def _constraints(self) -> list[Constraint]:
+        return [*self._dtype_constraints(), *self._further_constraints()]
+
+    def _dtype_constraints(self) -> list[Constraint]:
+        interface = self.KIND.INTERFACE
+        data, result, rounding = _c.types(self.dtypes, self.rounding)
+        found = {"data": data, "result": result}
+        return [*(found[name] for name in interface.checks), rounding, _other_dtypes]
+
+    def _further_constraints(self) -> list[Constraint]:
+        return [_sizes]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedPairPattern(GeneratedPattern, ElementwisePattern):
+    """An integer operator of two operands whose shapes may differ."""
+
+    DOES = "takes"
+
+    def _fields(
+        self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
+    ) -> dict[str, Any]:
+        found = super()._fields(parameters, match, shapes, arrays)
+        del found["right_shape"]
+        return found
+
+    def _further_constraints(self) -> list[Constraint]:
+        return [self._shapes]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedPoolPattern(GeneratedPattern, PoolPattern):
+    """An integer pool whose driver gets more than a window."""
+
+    def _further_constraints(self) -> list[Constraint]:
+        return self._pool_constraints()
+
+
+def _sizes(layer: Any) -> str:
+    try:
+        return "" if layer.sizes else "no sizes"
+    except Unsuitable as reason:
+        return str(reason)
+
+
+def _other_dtypes(layer: Any) -> str:
+    """Whether operands and result have the dtypes of the driver's pointers."""
+    interface = layer.INTERFACE
+    for name, wanted, found in zip(
+        interface.operands, interface.operands.values(), layer.dtypes, strict=True
+    ):
+        wanted = wanted or (layer.output_dtype if name in TABLES_OF_RESULTS else layer.data_dtype)
+        if found != wanted:
+            return f"{found} {name}: the driver of {layer.data_dtype} data reads {wanted}"
+    if interface.result and layer.output_dtype != interface.result:
+        return f"{layer.output_dtype} result: the driver writes {interface.result}"
+    return ""
+
+
+TABLES_OF_RESULTS = ("table",)
+"""Operands whose elements are results, where their dtype is not fixed."""
+
+
+# --- making them ---------------------------------------------------------------------------------
+
+
+@cache
+def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
+    """The class of parameters and the pattern of an operator with an `Interface`."""
+    operator = next(each for each in registry.operators() if each.name == name)
+    parameters, interface = operator.parameters, operator.interface
+    assert parameters is not None and interface is not None
+    pair, pool = interface.broadcasts is not None, issubclass(parameters, Pool2d)
+    bases: tuple[type, ...] = (parameters, GeneratedPair if pair else Generated)
+    if interface.sizes is image:
+        bases = (*bases, Image)
+    composite: Any = dataclass(frozen=True, kw_only=True)(
+        type(
+            f"Q{parameters.__name__}",
+            bases,
+            {
+                "__doc__": parameters.__doc__,
+                "__module__": parameters.__module__,
+                "__annotations__": {},
+                "POINTERS": (*interface.operands, "result"),
+                "INTERFACE": interface,
+                "FOLLOWED": interface.clips and operator.takes_clip,
+            },
+        )
+    )
+    base = GeneratedPairPattern if pair else GeneratedPoolPattern if pool else GeneratedPattern
+    namespace: dict[str, Any] = {
+        "__doc__": _docstring(composite),
+        "__module__": parameters.__module__,
+        "__annotations__": {"name": "str", "dtypes": "Names", "rounding": "Names"},
+        "KIND": composite,
+        "OPERATOR": parameters,
+        "OPERANDS": len(interface.operands),
+        "name": f"q{name}",
+        "dtypes": field(default=interface.dtypes, kw_only=True),
+        "rounding": field(default=interface.rounding, kw_only=True),
+    }
+    if pair:
+        namespace["__annotations__"]["broadcast"] = "bool"
+        namespace["broadcast"] = field(default=bool(interface.broadcasts), kw_only=True)
+    pattern: Any = dataclass(frozen=True, eq=False)(type(f"q{name}", (base,), namespace))
+    return composite, pattern
+
+
+def _docstring(composite: type[Generated]) -> str:
+    """The docstring of a pattern: what the operator computes, and what its driver gets."""
+    summary, _, rest = str(composite.__doc__).partition("\n\n")
+    paragraphs = [part for part in rest.split("\n\n") if not part.strip().startswith("Attributes")]
+    broadcast = bool(composite.INTERFACE.broadcasts)
+    example = composite.example("int8", requantize=False, broadcast=broadcast)
+    pointers, scalars = ", ".join(composite.POINTERS), ", ".join(example.scalars)
+    gets = (
+        f"The driver gets the pointers {pointers}, then {scalars}; `{composite.__name__}` says "
+        "what they are."
+    )
+    wrapped = textwrap.fill(gets, 96, initial_indent=INDENT, subsequent_indent=INDENT)
+    return "\n\n".join(part.rstrip() for part in [summary, *paragraphs, wrapped] if part.strip())
+
+
+INDENT = " " * 4
+"""Of docstrings."""
+
+
+def operand_names(name: str) -> tuple[str, ...] | None:
+    """Return the names of an operator's operands, None if backends cannot offload it."""
+    for operator in registry.operators():
+        if operator.name == name:
+            made = [_made(name)[0]] if operator.interface is not None else operator.composites
+            return made[0].POINTERS[:-1] if made else None
+    return None
+
+
+def patterns_of(operator: registry.IntegerOperator) -> tuple[type[Any], ...]:
+    """The patterns of an operator."""
+    made = operator.interface is not None
+    return (*operator.patterns, *(_made(operator.name)[1:] if made else ()))
+
+
+def composites() -> dict[str, type[Any]]:
+    """Return the parameter classes of composites, by name."""
+    own = (kind for operator in registry.operators() for kind in operator.composites)
+    made = (_made(each.name)[0] for each in registry.operators() if each.interface is not None)
+    return {kind.__name__: kind for kind in (*own, *made)}
+
+
+def offered() -> dict[str, type[Any]]:
+    """Return the members of `umakit.patterns` by name: patterns and parameters of composites."""
+    patterns = (kind for each in registry.operators() for kind in patterns_of(each))
+    return {kind.__name__: kind for kind in patterns} | composites()
