@@ -372,6 +372,13 @@ def test_a_change_of_scale_behind_is_taken_by_those_that_ask_for_it(tmp_path: Pa
         patterns.qlookup(requantize=True)
 
 
+def test_a_rounding_of_ones_own_is_for_those_that_rescale(tmp_path: Path) -> None:
+    module = network(lambda b, x: mean(x, (1,), (3, 5)), (3, 4, 5))
+    assert reason(module, patterns.qmean(rounding="own:my_round"), folder=tmp_path) == ""
+    with pytest.raises(BackendError, match="'own:my_round' is unknown"):
+        patterns.qsoftmax(rounding="own:my_round")
+
+
 def test_patterns_that_match_no_call_are_refused(tmp_path: Path) -> None:
     wildcard, softmax = patterns.wildcard, patterns.is_op("relax.quantized.softmax")
     module = network(lambda b, x: mean(x, (1,), (3,)), (3, 4))

@@ -19,6 +19,7 @@ from umakit.operators.offload.constraints import Constraint, Names
 from umakit.operators.offload.matching import Match
 from umakit.operators.offload.pattern import Arrays, OperatorPattern
 from umakit.operators.offload.pattern_families import ElementwisePattern, PoolPattern
+from umakit.operators.offload.rounding import rounding_constraints
 from umakit.operators.parameters import Parameters, Pool2d
 
 COMMON = tuple(item.name for item in fields(Parameters))
@@ -130,7 +131,8 @@ class GeneratedPattern(OperatorPattern):
     """An integer operator whose driver gets its operands, sizes and parameters.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`.
+        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or, of
+            operators whose driver rescales sums, `"own:FUNCTION"`, a C function of the backend's.
     """
 
     KIND: ClassVar[type[Generated]]
@@ -161,7 +163,11 @@ class GeneratedPattern(OperatorPattern):
 
     def _dtype_constraints(self) -> list[Constraint]:
         interface = self.KIND.INTERFACE
-        data, result, rounding = _c.types(self.dtypes, self.rounding)
+        if interface.rounding is None:
+            data, result, rounding = _c.types(self.dtypes, self.rounding)
+        else:
+            given = rounding_constraints(self.dtypes, self.rounding, float32=False)
+            data, result, rounding = given
         found = {"data": data, "result": result}
         return [*(found[name] for name in interface.checks), rounding, _other_dtypes]
 
