@@ -115,7 +115,10 @@ def prepare_offload(
         raise LoweringError(str(reason), where=where) from None
     if isinstance(layer, Weighted):
         arrays = layer.stored_arrays().values()
-        operands[-len(ARRAYS) :] = [tvm_api.relax.const(array) for array in arrays]
+        operands[-len(ARRAYS) :] = [
+            tvm_api.relax.const(array, str(array.dtype))  # without a dtype int64 becomes int32
+            for array in arrays
+        ]
     return Offloaded(layer, _as_function(layer, function, operands), tuple(operands))
 
 

@@ -227,7 +227,8 @@ class QConv2dTranspose(Conv2dTranspose, QConvolution):
 
 @dataclass(frozen=True, eq=False)
 class qconv2d_transpose(ConvolutionPattern):
-    """An integer transposed convolution; `fold_zero_point` and the padding `same` have no meaning.
+    """An integer transposed convolution; `fold_zero_point`, `weight_sums` and the
+    padding `same` have no meaning.
 
     Attributes:
         groups: numbers of channel groups.
@@ -240,12 +241,13 @@ class qconv2d_transpose(ConvolutionPattern):
     groups: int | Iterable[int] | None = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.fold_zero_point:
-            raise BackendError(
-                "fold_zero_point=True: results at the borders are sums of fewer weights",
-                where=self.name,
-                fix="leave it out",
-            )
+        for option in ("fold_zero_point", "weight_sums"):
+            if getattr(self, option):
+                raise BackendError(
+                    f"{option}=True: results at the borders are sums of fewer weights",
+                    where=self.name,
+                    fix="leave it out",
+                )
         if self.padding == "same":
             raise BackendError("padding='same' has no meaning", where=self.name, fix="give sides")
         super().__post_init__()

@@ -9,6 +9,8 @@ from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.pattern import OperatorPattern
+from umakit.operators.offload.pattern_families import WeightedPattern
+from umakit.operators.offload.weighted import Weighted
 from umakit.patterns.serialization import example, from_text
 
 ATTRIBUTE = "umakit_parameters"
@@ -79,13 +81,13 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
             `qconv2d="my_npu_qconv2d"`. Other composites are not changed.
     """
 
-    def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    def replaced(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
         pattern = tir.composite_name(function).partition(".")[2]
         if pattern in drivers and parameters_of(function) is not None:
             return driver_call(function, drivers[pattern])
         return function
 
-    return tir.prim_func_pass("driver_calls", replace)
+    return tir.prim_func_pass("driver_calls", replaced)
 
 
 def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None) -> str:
@@ -106,6 +108,8 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None)
         dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"
     broadcast = bool(getattr(pattern, "broadcast", False))
     layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
+    if isinstance(layer, Weighted) and isinstance(pattern, WeightedPattern):
+        layer = replace(layer, **pattern.stored_fields(dtype))
     pointers = [
         f"{'' if pointer == 'result' else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"
         for pointer, kind in layer.pointer_types.items()

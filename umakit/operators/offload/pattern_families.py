@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import BackendError
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import BIAS_DTYPES, Shape
 from umakit.operators.offload.constraints import Constraint, Names, Pairs
@@ -71,6 +73,13 @@ class WeightedPattern(OperatorPattern):
             Bias, multipliers and shifts are filled up to whole blocks of O as well.
         fold_zero_point: the driver gets a bias that holds -zero point * sum(weights). The
             accelerator then multiplies the data as they are and pads with the zero point.
+        shift_dtype: the driver gets shifts of it, `"int8"`, `"int16"` or `"int32"`.
+        multiplier_dtype: the driver gets multipliers of it, `"int32"`, or for data of int16, whose
+            multipliers have 15 bits, `"int16"`.
+        wide_multipliers: the driver gets multipliers of 31 bits for data of int16 too, times 65536,
+            of which kernels like those of CMSIS-NN drop the lower 16.
+        weight_sums: the driver gets one more pointer behind the shifts, to the sum of the weights
+            of each output channel, int32, to subtract times the zero point of the data.
     """
 
     KIND: ClassVar[type[Weighted]]
@@ -81,6 +90,41 @@ class WeightedPattern(OperatorPattern):
     expand_scales: bool = field(default=False, kw_only=True)
     weight_layout: str = field(default=CONVOLUTION, kw_only=True)
     fold_zero_point: bool = field(default=False, kw_only=True)
+    shift_dtype: str = field(default="int8", kw_only=True)
+    multiplier_dtype: str = field(default="int32", kw_only=True)
+    wide_multipliers: bool = field(default=False, kw_only=True)
+    weight_sums: bool = field(default=False, kw_only=True)
+
+    def stored_fields(self, data_dtype: str) -> dict[str, Any]:
+        """Return the fields of the parameters that say in which form the driver gets arrays."""
+        dtypes = {"multipliers": self.multiplier_dtype, "shifts": self.shift_dtype}
+        changed = {name: dtype for name, dtype in dtypes.items() if dtype != STORED_AS[name][0]}
+        return {
+            "stored_dtypes": tuple(changed.items()),
+            "wide_multipliers": self.wide_multipliers and data_dtype in BIAS_DTYPES,
+            "sums": self.weight_sums,
+        }
+
+    def _check_stored(self) -> None:
+        """Refuse forms of arrays that there are not.
+
+        Raises:
+            BackendError: a dtype is unknown, or multipliers of 31 bits are to be int16.
+        """
+        given = {"multipliers": self.multiplier_dtype, "shifts": self.shift_dtype}
+        for name, dtype in given.items():
+            if dtype not in STORED_AS[name]:
+                raise BackendError(
+                    f"{name} of {dtype!r}",
+                    where=self.name,
+                    fix=f"say {' or '.join(STORED_AS[name])}",
+                )
+        if self.wide_multipliers and self.multiplier_dtype != "int32":
+            raise BackendError(
+                "wide_multipliers=True: multipliers of 31 bits do not fit int16",
+                where=self.name,
+                fix="leave out multiplier_dtype",
+            )
 
     def _fields(
         self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
@@ -114,11 +158,27 @@ class WeightedPattern(OperatorPattern):
             "expanded": self.expand_scales,
             "fill": -outputs % blocks.get("O", 1),
             "zero_point_in_bias": self.fold_zero_point,
+            **self.stored_fields(data),
         }
 
     def _constraints(self) -> list[Constraint]:
         read_layout(self.weight_layout, self.KIND.AXES)
+        self._check_stored()
         return [
+            _c.refuse_if(
+                lambda layer: self.multiplier_dtype == "int16" and not has_short_multipliers(layer),
+                lambda layer: (
+                    f"multipliers of 31 bits for {layer.data_dtype} data, rounding "
+                    f"{layer.rounding}: the accelerator has int16"
+                ),
+            ),
+            _c.refuse_if(
+                lambda layer: layer.wide_multipliers and not has_short_multipliers(layer),
+                lambda layer: (
+                    f"multipliers of 31 bits for sums of 64, rounding {layer.rounding}: the "
+                    "accelerator reads the upper 15"
+                ),
+            ),
             *rounding_constraints(
                 self.dtypes, self.rounding, float32="addition" not in self.KIND.PARTS
             ),
@@ -129,6 +189,15 @@ class WeightedPattern(OperatorPattern):
                 ),
             ),
         ]
+
+
+STORED_AS = {"multipliers": ("int32", "int16"), "shifts": ("int8", "int16", "int32")}
+"""Dtypes of multipliers and shifts for drivers, the model's first."""
+
+
+def has_short_multipliers(layer: Any) -> bool:
+    """Whether multipliers have 15 bits."""
+    return layer.data_dtype in BIAS_DTYPES and layer.rounding == Arithmetic.TFLM.value
 
 
 @dataclass(frozen=True, eq=False)

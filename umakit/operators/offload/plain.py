@@ -57,7 +57,7 @@ def _layer(parameters: Parameters, kind: type[Weighted], call: tvm_api.Call) -> 
         data_dtype=tvm_api.dtype_of(call.args[0]),
         weights_shape=weights,
         stored_layout=layout,
-        stored_dtypes=dict(zip(ARRAYS, dtypes, strict=True)),
+        stored_dtypes=tuple(zip(ARRAYS, dtypes, strict=True)),
         scales=multipliers[0],
         expanded=False,
         fill=0,

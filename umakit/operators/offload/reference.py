@@ -24,7 +24,7 @@ from umakit.operators.kernels.loops import (
     store_rescaled,
     total_of,
 )
-from umakit.operators.offload.weighted import Weighted
+from umakit.operators.offload.weighted import MORE_BITS, Weighted
 from umakit.operators.requantize import Requantize
 
 tirx = tvm_api.tirx
@@ -74,11 +74,31 @@ def _behind(
 
 
 def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
-    """Weights, bias, multipliers and shifts, as the driver gets them."""
+    """Weights, bias, multipliers, shifts and perhaps sums of weights, as the driver gets them."""
     return [
         buffer(name, shape, layer.pointer_types[name])
         for name, shape in layer.stored_shapes.items()
     ]
+
+
+def _folded(layer: Weighted) -> bool:
+    """Whether data are multiplied as they are, with their zero point, and padded with it."""
+    return layer.zero_point_in_bias or layer.sums
+
+
+def _start(
+    layer: Any,
+    total: tvm_api.Buffer,
+    bias: tvm_api.Buffer,
+    factors: list[tvm_api.Buffer],
+    channel: tvm_api.PrimExpr,
+) -> list[tvm_api.Stmt]:
+    """Return statements that start the sum of an output channel, with what the zero point adds."""
+    start = [set_to(total, int32(0), bias[channel])]
+    if layer.sums and not layer.zero_point_in_bias:
+        sums = factors[-1]
+        start.append(add_to(total, int32(0), int32(-layer.input_zero_point) * sums[channel]))
+    return start
 
 
 def _bits(layer: Weighted) -> int:
@@ -94,9 +114,12 @@ def _store(
     total: tvm_api.Buffer,
 ) -> tvm_api.Stmt:
     """Rescale the sum of an output channel and store it."""
-    *_, multipliers, shifts, output = buffers
+    multipliers, shifts, *_, output = buffers
     index = channel if layer.scales > 1 else int32(0)
-    factor = (multipliers[index], shifts[index])
+    multiplier = int32(multipliers[index])
+    if layer.wide_multipliers:
+        multiplier = multiplier >> int32(MORE_BITS)
+    factor = (multiplier, shifts[index])
     return store_rescaled(output, place, total_of(total, int32(0)), factor, layer)
 
 
@@ -105,7 +128,7 @@ def dense_loops(layer: Any) -> tvm_api.PrimFunc:
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
     weights, bias, *factors = _buffers(layer)
-    zero_point = 0 if layer.zero_point_in_bias else layer.input_zero_point
+    zero_point = 0 if _folded(layer) else layer.input_zero_point
     total = accumulators(1, _bits(layer))
 
     def one(row: tvm_api.PrimExpr, o: tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -115,7 +138,7 @@ def dense_loops(layer: Any) -> tvm_api.PrimFunc:
 
         return sequence(
             tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[o]),
+            *_start(layer, total, bias, factors, o),
             loops([("i", layer.inputs)], term),
             _store(layer, [*factors, output], [row, o], o, total),
         )
@@ -148,7 +171,7 @@ def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
         window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
         return sequence(
             tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[o]),
+            *_start(layer, total, bias, factors, o),
             loops(window, term),
             _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
         )
@@ -185,7 +208,7 @@ def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
         window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
         return sequence(
             tirx.AllocBuffer(total),
-            set_to(total, int32(0), bias[o]),
+            *_start(layer, total, bias, factors, o),
             loops(window, term),
             _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
         )
@@ -213,7 +236,7 @@ def _inside_or_padding(
 ) -> tvm_api.Stmt:
     """Return the statement that adds a product; outside the image the data is the zero point."""
     iy, ix = position
-    folded = layer.zero_point_in_bias
+    folded = _folded(layer)
     add = add_to(total, int32(0), product(value, weight, 0 if folded else layer.input_zero_point))
     if not any(layer.padding):
         return add

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,6 +19,12 @@ Array = npt.NDArray[Any]
 
 ARRAYS = ("weights", "bias", "multipliers", "shifts")
 """Names of the constants of an operator with weights, in the order of its operands."""
+
+SUMS = "weight_sums"
+"""Name of the pointer to the sums of the weights of each output channel."""
+
+MORE_BITS = 16
+"""Bits by which multipliers of 15 bits are shifted left to have 31."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +43,9 @@ class Weighted(Composite):
         zero_point_in_bias: whether the bias includes -input_zero_point * sum(weights). The
             accelerator then multiplies the data without subtracting its zero point, and pads with
             the zero point.
-        stored_dtypes: dtypes of the arrays that the driver gets, by name, where they are not those
-            of the model.
+        stored_dtypes: (name, dtype) of arrays whose dtype is another one for the driver.
+        wide_multipliers: whether the driver gets multipliers of 15 bits as ones of 31, times 65536.
+        sums: whether the driver gets the sums of the weights of each output channel.
         weights: int8, of `weights_shape`.
         bias: int32[output channels], as the model has it; int64 for data of int16.
         multipliers: int32[scales].
@@ -60,15 +66,24 @@ class Weighted(Composite):
     expanded: bool
     fill: int
     zero_point_in_bias: bool
-    stored_dtypes: Mapping[str, str] = field(default_factory=dict)
+    stored_dtypes: tuple[tuple[str, str], ...] = ()
+    wide_multipliers: bool = False
+    sums: bool = False
     weights: Array | None = field(default=None, compare=False, repr=False)
     bias: Array | None = field(default=None, compare=False, repr=False)
     multipliers: Array | None = field(default=None, compare=False, repr=False)
     shifts: Array | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.sums:
+            *pointers, result = type(self).POINTERS
+            object.__setattr__(self, "POINTERS", (*pointers, SUMS, result))
+
     @property
     def pointer_types(self) -> dict[str, str]:
-        return {**super().pointer_types, **self.stored_dtypes}
+        own = {SUMS: "int32"} if self.sums else {}
+        types = super().pointer_types | own | dict(self.stored_dtypes)
+        return {name: types[name] for name in self.POINTERS}
 
     @property
     def weight_layout(self) -> WeightLayout:
@@ -86,7 +101,9 @@ class Weighted(Composite):
         many = self.weights_shape[0] + self.fill
         scales = many if self.scales > 1 or self.expanded else 1
         weights = self.weight_layout.stored_shape(self.weights_shape)
-        return {"weights": weights, "bias": (many,), "multipliers": (scales,), "shifts": (scales,)}
+        found: dict[str, Shape] = {"weights": weights, "bias": (many,)}
+        found |= {"multipliers": (scales,), "shifts": (scales,)}
+        return found | ({SUMS: (many,)} if self.sums else {})
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
@@ -101,7 +118,8 @@ class Weighted(Composite):
         """The arrays as the driver gets them, by name.
 
         Weights are in `weight_layout`, the bias holds the zero point if `zero_point_in_bias`, and
-        all are filled with zeros up to whole blocks of output channels.
+        all are filled with zeros up to whole blocks of output channels. Sums of weights are those
+        of the model's weights.
 
         Raises:
             LoweringError: there are none: these are the parameters of an operator strategy.
@@ -115,10 +133,15 @@ class Weighted(Composite):
         if self.zero_point_in_bias:
             bias = _with_zero_point(bias, weights, self.input_zero_point)  # type: ignore[attr-defined]
         plain = {"bias": bias, "multipliers": multipliers, "shifts": shifts}
+        if self.wide_multipliers:
+            plain["multipliers"] = multipliers << MORE_BITS
+        if self.sums:
+            plain[SUMS] = weights.reshape(len(bias), -1).sum(axis=1, dtype=np.int32)
         stored = {"weights": self.weight_layout.stored(weights)}
         for name, array in plain.items():
             (wanted,) = self.stored_shapes[name]
-            stored[name] = np.pad(array, (0, wanted - len(array)))
+            padded = np.pad(array, (0, wanted - len(array)))
+            stored[name] = padded.astype(self.pointer_types[name])
         return stored
 
 
