@@ -9,7 +9,7 @@ computed before that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,12 @@ DRIVER_CALL = "umakit.call_driver"
 """TIR operator of driver calls: its arguments are the C function's name and arguments."""
 
 _DRIVER_CALL = tvm_api.register_intrinsic(DRIVER_CALL, "Calls a driver and checks its status.")
+
+TEXT_CALL = "umakit.text.call_driver"
+"""TIR operator of calls that are C text: its arguments are the text, the text of the size that is
+compared with `scratch_bytes` or nothing, the names in both, and a value for each."""
+
+_TEXT_CALL = tvm_api.register_intrinsic(TEXT_CALL, "Calls a driver by C text.")
 
 NAMED = "umakit.named"
 """TIR operator of named values: its arguments are the name and the value."""
@@ -186,17 +192,52 @@ def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
     return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
 
 
+def text_call(text: str, scratch: str, operands: Mapping[str, Any]) -> tvm_api.Stmt:
+    """Return a statement that calls a C function by its text and returns its status.
+
+    Args:
+        text: the call, with `$name` for each operand.
+        scratch: C text of the bytes that the call needs; if it is not empty and the value exceeds
+            the operand `scratch_bytes`, the call is not made.
+        operands: pointers by `pointer`, and Python integers, by name.
+    """
+    values = [_operand(name, value) for name, value in operands.items()]
+    arguments = [text, scratch, " ".join(operands), *values]
+    return tirx.Evaluate(tvm_api.intrinsic_call("int32", TEXT_CALL, arguments))
+
+
+def _operand(name: str, value: Any) -> Any:
+    if not isinstance(value, int):
+        return value
+    fits = -(2**31) <= value < 2**31
+    return constant(name, value) if fits else tirx.IntImm("int64", value)
+
+
+def called_text(statement: tvm_api.Stmt) -> tuple[str, str, dict[str, Any]] | None:
+    """Return what a statement of `text_call` was made of; None for other statements."""
+    if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
+        return None
+    if not statement.value.op.same_as(_TEXT_CALL):
+        return None
+    text, scratch, names, *values = statement.value.args
+    operands = dict(zip(str(names.value).split(), values, strict=True))
+    return str(text.value), str(scratch.value), operands
+
+
 def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
     """Return name and arguments of a statement of `driver_call`; None for other statements."""
     if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
+        return None
+    if statement.value.op.same_as(_TEXT_CALL):
         return None
     function, *arguments = statement.value.args
     return str(function.value), arguments
 
 
 def is_driver_call(expression: tvm_api.PrimExpr) -> bool:
-    """Whether an expression is the call inside a statement of `driver_call`."""
-    return isinstance(expression, tvm_api.Call) and expression.op.same_as(_DRIVER_CALL)
+    """Whether an expression is the call inside a statement of `driver_call` or `text_call`."""
+    calls = (_DRIVER_CALL, _TEXT_CALL)
+    return isinstance(expression, tvm_api.Call) and any(map(expression.op.same_as, calls))
 
 
 def named(name: str, value: Any) -> Any:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,16 @@ from umakit.codegen.kernel_statements import scalars
 from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.signed_sums import with_signed_sums
+from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
 from umakit.codegen.value_names import ValueNames
 from umakit.lower.check_statements import is_index_check
-from umakit.lower.driver_calls import DriverCall
+from umakit.lower.driver_calls import DriverCall, TextCall
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
 from umakit.lower.parameters import Parameter
 from umakit.registration.backend import ReplaceCallExtern
+from umakit.registration.kernels import SCRATCH_BYTES
+from umakit.text.c_text import filled
 
 tirx = tvm_api.tirx
 INDENT = "    "
@@ -128,16 +131,12 @@ class _CheckedCall:
     """A driver call that was printed, with the check of its status.
 
     Attributes:
-        call: text of the call, which the backend's hook may have chosen.
-        function: C function of the driver.
-        arguments: of the call.
+        print_return: prints the call as the last statement of the kernel.
         start: number of the first line.
         end: number of the line behind the last one.
     """
 
-    call: str
-    function: str
-    arguments: Sequence[Argument]
+    print_return: Callable[[], None]
     start: int
     end: int
 
@@ -167,6 +166,10 @@ class _StatementPrinter:
         for function in kernel.called_functions():
             for name in (function, *headers.names(function)):
                 self.expressions.reserve(name)
+        for text in (node.text for node in kernel.driver_calls if node.text is not None):
+            for name in (*text.identifiers, status_function(kernel.target)):
+                self.expressions.reserve(name)
+        self._target = kernel.target
         self._status: str | None = None
         if kernel.calls_driver:
             self._status = self.expressions.own_name("status")
@@ -219,7 +222,7 @@ class _StatementPrinter:
         intended, and the declaration of the status.
         """
         constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
-        enumerators = [wrapped(f"{INDENT}enum {{ {', '.join(constants)} }};") + "\n"]
+        enumerators = [wrapped_call(f"{INDENT}enum {{ ", constants, " };") + "\n"]
         body = "".join(self.lines)
         names = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
         unused = [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
@@ -247,7 +250,34 @@ class _StatementPrinter:
             else self._argument(operand)
             for operand in node.operands
         ]
-        self._checked_call(node.function, arguments)
+        if node.text is None:
+            self._checked_call(node.function, arguments)
+        else:
+            operands = dict(zip(node.text.names, arguments, strict=True))
+            self._text_call(node.text, {name: each.text for name, each in operands.items()})
+
+    def _text_call(self, node: TextCall, operands: Mapping[str, str]) -> None:
+        """Print a call that is C text, behind a check that its scratch suffices."""
+        self._comment_overflow()
+        if node.scratch is not None:
+            size = node.scratch.filled(operands)
+            size = size if node.scratch.function else f"({size})"
+            self.line(f"if ((int64_t){size} > (int64_t){operands[SCRATCH_BYTES]}) {{")
+            self.line(f"{INDENT}return {SCRATCH_TOO_SMALL};")
+            self.line("}")
+        arguments = [filled(each, operands) for each in node.call.arguments]
+        start = f"{INDENT * self._depth}"
+        if not node.call.returns_status:
+            call = f"{start}(void){node.call.function}("
+            self.lines.append(wrapped_call(call, arguments) + "\n")
+            return
+        # The function's result may be an enumeration.
+        call = f"{status_function(self._target)}((int32_t){node.call.function}("
+        first = len(self.lines)
+        self.lines.append(wrapped_call(f"{start}{self._status} = {call}", arguments, "));") + "\n")
+        self._return_status()
+        returned = wrapped_call(f"{start}return {call}", arguments, "));") + "\n"
+        self._note_last(first, lambda: self.lines.append(returned))
 
     def _argument(self, expression: tvm_api.PrimExpr) -> Argument:
         plain, operand = (self.expressions.text(expression, least) for least in (COMMA, UNARY))
@@ -260,12 +290,20 @@ class _StatementPrinter:
         first = len(self.lines)
         call = self.expressions.external_call(function, [item.text for item in arguments])
         self._call(f"{self._status} = ", call, function, arguments)
+        self._return_status()
+        self._note_last(first, lambda: self._call("return ", call, function, arguments))
+
+    def _return_status(self) -> None:
+        """Print a return of the status if it is not zero."""
         self.line(f"if ({self._status} != 0) {{")
         self.line(f"{INDENT}return {self._status};")
         self.line("}")
         self._checks += 1
+
+    def _note_last(self, first: int, print_return: Callable[[], None]) -> None:
+        """Note a call of a status, which may turn out to be the last one of the kernel."""
         if self._depth == 1:
-            self._last_call = _CheckedCall(call, function, arguments, first, len(self.lines))
+            self._last_call = _CheckedCall(print_return, first, len(self.lines))
 
     def _call(self, start: str, call: str, function: str, arguments: Sequence[Argument]) -> None:
         """Print a driver call behind the start of a statement."""
@@ -284,7 +322,7 @@ class _StatementPrinter:
             return
         del self.lines[last.start :]
         self._checks -= 1
-        self._call("return ", last.call, last.function, last.arguments)
+        last.print_return()
 
     def print(self, statement: tvm_api.Stmt) -> None:
         kind = type(statement).__name__

@@ -38,15 +38,16 @@ def wrapped(line: str) -> str:
     return "\n".join([*lines, line])
 
 
-def wrapped_call(start: str, arguments: Sequence[str]) -> str:
+def wrapped_call(start: str, arguments: Sequence[str], end: str = ");") -> str:
     """Return a call of a C function, with as many whole arguments in a line as fit.
 
     Args:
         start: indented text up to the opening parenthesis.
         arguments: C text of each argument, which may start with a comment.
+        end: text behind the last argument.
     """
     pieces = [f"{argument}," for argument in arguments[:-1]]
-    pieces.append(f"{arguments[-1] if arguments else ''});")
+    pieces.append(f"{arguments[-1] if arguments else ''}{end}")
     indentation = " " * (len(start) - len(start.lstrip()) + 4)
     lines = [start + pieces[0]]
     for piece in pieces[1:]:

@@ -24,6 +24,14 @@ from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
 from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
+from umakit.codegen.statuses import (
+    LEAST,
+    MOST,
+    SCRATCH_TOO_SMALL,
+    SCRATCH_TOO_SMALL_STATUS,
+    checks_scratch,
+    own_statuses,
+)
 from umakit.codegen.weights_blob import (
     CONSTANT_ALIGNMENT,
     HEADER_SIZE,
@@ -106,6 +114,7 @@ def common_values(
     for tensor in inputs:
         tensor["next_name"] = c_names.get(tensor["next_state"], "")
     states = [tensor for tensor in inputs if tensor["next_state"]]
+    statuses = own_statuses(program, backends)
     return {
         "umakit_version": __version__,
         "name": program.name,
@@ -121,6 +130,7 @@ def common_values(
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
         "backends_used": bool(backends),
+        "has_drivers": len(backends) > len(statuses),
         "dma_alignments": dma_alignments(backends),
         "aligned_tensors": {
             alignment: [name for name, each in alignments.items() if each == alignment]
@@ -129,6 +139,12 @@ def common_values(
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
         "index_out_of_range": INDEX_OUT_OF_RANGE,
+        "own_statuses": statuses,
+        "least_status": LEAST,
+        "most_status": MOST,
+        "checks_scratch": checks_scratch(program),
+        "scratch_too_small": SCRATCH_TOO_SMALL_STATUS,
+        "scratch_too_small_macro": SCRATCH_TOO_SMALL,
     }
 
 

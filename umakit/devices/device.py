@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.errors import BuildError
+from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
 SUPPORT = Path(__file__).parent / "support"
@@ -19,9 +18,6 @@ SUPPORT = Path(__file__).parent / "support"
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
 BARE_METAL_PLATFORM = ("platform_semihosting.c", "semihosting.c")
-
-HOST_COMPILERS = ("cc", "gcc", "clang")
-HOST_CXX_COMPILERS = ("c++", "g++", "clang++")
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Device:
             BuildError: the compiler is not installed, or `$CC` cannot be parsed.
         """
         if not self.command:
-            return _host_compiler()
+            return host_compiler()
         self._require(self.command)
         return [self.command, *self.architecture]
 
@@ -89,7 +85,7 @@ class Device:
             BuildError: the device has no C++, or the compiler is not installed.
         """
         if not self.command:
-            return _host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
+            return host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
         if self.is_bare_metal:
             raise BuildError(
                 f"{what} is in C++, which {self.name} has no library for",
@@ -149,21 +145,3 @@ class Device:
                 f"the device {self.name} needs {program}, which is not installed",
                 fix=f"on Debian: apt-get install {' '.join(self.packages)}",
             )
-
-
-def _host_compiler(
-    variable: str = "CC", names: Sequence[str] = HOST_COMPILERS, language: str = "C"
-) -> list[str]:
-    chosen = os.environ.get(variable, "")
-    try:
-        command = shlex.split(chosen)
-    except ValueError as error:
-        raise BuildError(f"{variable}={chosen!r} cannot be read: {error}") from None
-    if command:
-        return command
-    for name in names:
-        found = shutil.which(name)
-        if found:
-            return [found]
-    tools = "gcc or clang" if language == "C" else "g++ or clang++"
-    raise BuildError(f"there is no {language} compiler", fix=f"install {tools}, or set {variable}")

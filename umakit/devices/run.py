@@ -17,6 +17,7 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
+from umakit.devices.statuses import stopped
 from umakit.devices.totals import LayerCycles
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
@@ -223,7 +224,7 @@ def run_library(
         arguments += _states_argument(description["inputs"], arrays, count)
         ended = execute(machine, runner, arguments, folder, timeout)
         lines = ended.stdout.splitlines()
-        report = _report(machine, runner, lines, ended.stderr)
+        report = _report(machine, runner, description, lines, ended.stderr)
         data = (folder / OUTPUTS).read_bytes()
         outputs = _read_outputs(description["outputs"], data, count, batched)
     runs = [line.split() for line in lines if line.startswith("run ")]
@@ -254,7 +255,13 @@ def _memory_of(description: Mapping[str, Any]) -> int:
     return kept + sum(int(item["size_bytes"]) for item in tensors)
 
 
-def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -> dict[str, Any]:
+def _report(
+    device: Device,
+    runner: Path,
+    description: Mapping[str, Any],
+    lines: Sequence[str],
+    messages: str,
+) -> dict[str, Any]:
     where = f"{device.name}: {runner.name}" if device.emulator else runner.name
     try:
         report: dict[str, Any] = json.loads(lines[-1])
@@ -270,11 +277,12 @@ def _report(device: Device, runner: Path, lines: Sequence[str], messages: str) -
             inference=int(report["inference"]),
         )
     if report["status"] != 0:
+        sentence, status = stopped(description, int(report["status"]), report["message"])
         raise DeviceError(
-            f"the run stopped with status {report['status']}: {report['message']}",
+            sentence,
             where=f"inference {report['inference']}",
             fix=stop_hint(int(report["status"]), report["message"]),
-            status=int(report["status"]),
+            status=status,
             inference=int(report["inference"]),
         )
     return report

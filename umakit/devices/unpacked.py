@@ -15,6 +15,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.simulators import simulators_of
+from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata, read_weights, weights_path
@@ -61,12 +62,8 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
         status = function(*map(ctypes.c_void_p, pointers))
         text = _status_text(binary, interface, status)
     if status != 0:
-        raise DeviceError(
-            f"the run stopped with status {status}: {text}",
-            where=interface,
-            fix=stop_hint(status, text),
-            status=status,
-        )
+        sentence, own = stopped(description, status, text)
+        raise DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
     return outputs
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from umakit.codegen.driver_names import is_simulated
 from umakit.codegen.interface_comments import interface_alignments
 from umakit.codegen.model_source import GeneratedCode, interface_prefix
+from umakit.codegen.statuses import own_statuses
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.machine.planner import prediction_of
@@ -48,6 +49,7 @@ def describe(
         code: the generated code.
     """
     alignments = interface_alignments(program, backends)
+    bases = {each.backend: each.base for each in own_statuses(program, backends)}
     return {
         "version": MODEL_LIBRARY_FORMAT_VERSION,
         "modules": {program.name: _module(program, plan, backends, code)},
@@ -59,7 +61,9 @@ def describe(
             "weights": "blob" if code.weights is not None else "c",
             "inputs": [_tensor(program.tensors[name], alignments) for name in program.inputs],
             "outputs": [_tensor(program.tensors[name], alignments) for name in program.outputs],
-            "backends": [backend_view(backend) for _, backend in sorted(backends.items())],
+            "backends": [
+                backend_view(backend, bases.get(name)) for name, backend in sorted(backends.items())
+            ],
             "memory": _memory(program, plan),
             "tilings": _tilings(program),
             "layers": _layers(program, plan, backends, code),
@@ -86,9 +90,15 @@ def constants_size(program: Program) -> int:
     return sum(array.nbytes for array in program.constants.values())
 
 
-def backend_view(backend: Backend) -> dict[str, Any]:
-    """Return the metadata of an accelerator."""
-    return {"name": backend.target_name, "simulated": is_simulated(backend)}
+def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, Any]:
+    """Return the metadata of an accelerator.
+
+    Args:
+        backend: the accelerator.
+        status_base: what is added to the statuses of its functions; None for nothing.
+    """
+    base = {} if status_base is None else {"status_base": status_base}
+    return {"name": backend.target_name, "simulated": is_simulated(backend), **base}
 
 
 def _content_hash(program: Program, code: GeneratedCode) -> str:

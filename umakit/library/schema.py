@@ -89,6 +89,7 @@ class BackendView(Section):
 
     name: Identifier
     simulated: bool
+    status_base: int = 0
 
 
 class PlacedTensor(Section):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.lower.parameters import Parameter
 from umakit.registration.backend import Backend
+from umakit.text.c_text import CText, read_expression
 
 TRANSFER_ARGUMENTS = 3
 """Number of arguments of a load or store: source, destination and size in bytes."""
@@ -24,6 +25,26 @@ class DriverCallKind(Enum):
     OTHER = "anything else, such as configuring or starting a job"
 
 
+@dataclass(frozen=True)
+class TextCall:
+    """A call as C text.
+
+    Attributes:
+        call: the text.
+        scratch: C text of the bytes of scratch that it needs; None if nothing has to be checked.
+        names: names of the operands in both texts.
+    """
+
+    call: CText
+    scratch: CText | None
+    names: tuple[str, ...]
+
+    @property
+    def identifiers(self) -> set[str]:
+        """The identifiers of C in both texts."""
+        return {*self.call.identifiers, *(self.scratch.identifiers if self.scratch else ())}
+
+
 @dataclass(frozen=True, eq=False)
 class DriverCall:
     """A call of a driver's C function, whose status ends the kernel if it is not zero.
@@ -35,11 +56,13 @@ class DriverCall:
         kind: purpose of the call.
         operands: arguments in the order of the C function. A parameter of the kernel stands for its
             pointer, or for its offset in a scratchpad; other operands are TIR expressions.
+        text: C text of the call, for calls that are one; the operands then are those of its names.
     """
 
     function: str
     kind: DriverCallKind
     operands: tuple[Parameter | tvm_api.PrimExpr, ...]
+    text: TextCall | None = None
 
     @property
     def moved_bytes(self) -> int:
@@ -49,6 +72,12 @@ class DriverCall:
         if len(self.operands) != TRANSFER_ARGUMENTS:
             return 0
         return tvm_api.integer_value(self.operands[-1]) or 0
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The C function, and behind it the one that computes its scratch, if there is one."""
+        scratch = None if self.text is None else self.text.scratch
+        return (self.function, *([scratch.function] if scratch and scratch.function else ()))
 
     def mentions(self, parameter: Parameter) -> bool:
         """Whether an operand is a parameter of the kernel or is computed from it."""
@@ -85,6 +114,26 @@ def driver_call_kind(function: str, backend: Backend | None) -> DriverCallKind:
         if function == backend.transfers.store:
             return DriverCallKind.STORE
     return DriverCallKind.FINISH if function == backend.completion else DriverCallKind.OTHER
+
+
+def text_call_of(
+    statement: tvm_api.Stmt, parameters: Mapping[tvm_api.Buffer, Parameter]
+) -> DriverCall | None:
+    """Return the node of a statement of `tir.text_call`; None for other statements.
+
+    Args:
+        statement: a TIR statement.
+        parameters: as in `operand_of`.
+    """
+    found = tir.called_text(statement)
+    if found is None:
+        return None
+    text, scratch, operands = found
+    call = read_expression(text)
+    checked = read_expression(scratch) if scratch else None
+    values = tuple(operand_of(value, parameters) for value in operands.values())
+    node = TextCall(call, checked, tuple(operands))
+    return DriverCall(call.function, DriverCallKind.OTHER, values, node)
 
 
 def operand_of(

@@ -16,6 +16,7 @@ from umakit.lower.driver_calls import (
     Transfer,
     driver_call_kind,
     operand_of,
+    text_call_of,
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
@@ -100,7 +101,7 @@ class Kernel:
     def called_functions(self) -> list[str]:
         """Return the names of the C functions that the kernel calls."""
         return [
-            *(node.function for node in self.driver_calls),
+            *(name for node in self.driver_calls for name in node.functions),
             *(
                 str(call.args[0].value)
                 for call in tvm_api.collect([*self.statements], tvm_api.Call)
@@ -243,8 +244,10 @@ def _nodes(
                 shown[view.buffer] = source
     nodes: list[DriverCall | tvm_api.Stmt] = []
     for statement in statements:
-        call = tir.called_driver(statement)
-        if call is None:
+        call, text = tir.called_driver(statement), text_call_of(statement, shown)
+        if text is not None:
+            nodes.append(text)
+        elif call is None:
             nodes.append(statement)
         else:
             operands = tuple(operand_of(argument, shown) for argument in call[1])

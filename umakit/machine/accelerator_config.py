@@ -44,6 +44,10 @@ def _check_simulator(name: object) -> object:
 SimulatorName = Annotated[str, BeforeValidator(_check_simulator)]
 
 
+StatusNumber = Annotated[str, Field(pattern=r"^(-?[1-9][0-9]{0,3}|-?[12][0-9]{4})$")]
+Meaning = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[ -~]+$")]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -181,6 +185,9 @@ class MemorySection(_Section):
 class AcceleratorConfig(_Section):
     """The contents of an `accel.toml`.
 
+    `statuses` says what the numbers mean that functions of a kernel library return, as in
+    `"-1" = "an argument does not fit"`.
+
     `array` may be absent with a simulator of the backend's own, or with `machine`; it is then one
     cell, which says nothing about the machine, and `has_array` is False.
     """
@@ -192,6 +199,12 @@ class AcceleratorConfig(_Section):
     simulator: SimulatorSection | None = None
     machine: MachineSection | None = None
     memory: list[MemorySection] = Field(default=[])
+    statuses: dict[StatusNumber, Meaning] = Field(default={})
+
+    @property
+    def status_meanings(self) -> dict[int, str]:
+        """What the numbers mean that functions of the driver return, by number."""
+        return {int(number): meaning for number, meaning in self.statuses.items()}
 
     @property
     def has_array(self) -> bool:

@@ -90,6 +90,26 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
     return tir.prim_func_pass("driver_calls", replaced)
 
 
+def declared_names(pattern: OperatorPattern) -> tuple[list[str], list[str]]:
+    """Return the names of the pointers and of the numbers of `c_declaration`.
+
+    Args:
+        pattern: pattern that the backend registers.
+    """
+    layer = _example(pattern, None)
+    return list(layer.pointer_types), list(layer.scalars)
+
+
+def _example(pattern: OperatorPattern, dtype: str | None) -> Composite:
+    if dtype is None:
+        dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"
+    broadcast = bool(getattr(pattern, "broadcast", False))
+    layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
+    if isinstance(layer, Weighted) and isinstance(pattern, WeightedPattern):
+        layer = replace(layer, **pattern.stored_fields(dtype))
+    return layer
+
+
 def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None) -> str:
     """Return the C declaration of the driver that `driver_call` calls.
 
@@ -104,12 +124,7 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None)
     """
     if not isinstance(pattern, OperatorPattern):
         raise BackendError("is not a pattern of umakit.patterns", where=name)
-    if dtype is None:
-        dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"
-    broadcast = bool(getattr(pattern, "broadcast", False))
-    layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
-    if isinstance(layer, Weighted) and isinstance(pattern, WeightedPattern):
-        layer = replace(layer, **pattern.stored_fields(dtype))
+    layer = _example(pattern, dtype)
     pointers = [
         f"{'' if pointer == 'result' else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"
         for pointer, kind in layer.pointer_types.items()

@@ -39,6 +39,7 @@ from umakit.registration.target import AttributeValue, check_attribute
 if TYPE_CHECKING:
     from umakit.machine import TilePlanner
     from umakit.registration.board_notes import BoardNotes, DeviceUse
+    from umakit.registration.kernels import RegisteredKernel
 
 Predicate = Callable[[Any], "bool | str"]
 """A function of TVM's `PatternCheckContext`. True accepts the match; a string refuses it and is
@@ -157,6 +158,7 @@ class Backend(ABC):
         self.merge_compiler_regions = merge_compiler_regions
         self.target_attributes: dict[str, AttributeValue] = {}
         self.patterns: list[Pattern] = []
+        self.kernels: dict[str, RegisteredKernel] = {}
         self.strategies: dict[str, RegisteredStrategy] = {}
         self.passes: dict[PassPhase, list[Any]] = {phase: [] for phase in PassPhase}
         self.codegen = CodegenHooks()

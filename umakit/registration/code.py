@@ -51,7 +51,7 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
     Raises:
         BackendError: the backend's function raised an exception or did not return a string.
     """
-    text: object = _called(backend, "includes", includes)
+    text: object = called(backend, "includes", includes)
     return _checked(backend, "includes", text)
 
 
@@ -63,7 +63,7 @@ def called_board_notes(
     Raises:
         BackendError: the backend's function raised an exception or returned something else.
     """
-    notes: object = _called(backend, "board_notes", lambda: hook(use))
+    notes: object = called(backend, "board_notes", lambda: hook(use))
     if not isinstance(notes, BoardNotes):
         raise BackendError(
             f"board_notes returned {type(notes).__name__}, which is not a BoardNotes",
@@ -85,7 +85,7 @@ def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
 
     def replace_call_extern(texts: Sequence[str]) -> str | None:
         what = "replace_call_extern"
-        text: object = _called(backend, what, lambda: hook(texts))
+        text: object = called(backend, what, lambda: hook(texts))
         return None if text is None else _checked(backend, what, text)
 
     return replace_call_extern
@@ -99,7 +99,7 @@ def _checked(backend: Backend, what: str, text: object) -> str:
     return text
 
 
-def _called(backend: Backend, what: str, function: Callable[[], T]) -> T:
+def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
     """Call a function of a backend and return its result.
 
     Args:

@@ -151,7 +151,8 @@ def _note(lowered: Lowered, backend: Backend, patterns: set[str], found: Probes)
 def _calls_of(kernel: Kernel) -> Iterator[tuple[str, int]]:
     """Yield name and number of arguments of each call of a C function."""
     for node in kernel.driver_calls:
-        yield node.function, len(node.operands)
+        count = len(node.operands if node.text is None else node.text.call.arguments)
+        yield node.function, count
     for call in tvm_api.collect([*kernel.statements], tvm_api.Call):
         if tvm_api.is_external_call(call) or tir.is_driver_call(call):
             yield str(call.args[0].value), len(call.args) - 1

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statuses of kernel libraries in the generated C, apart from those of the C interface.
+
+A function of a vendor's library may return any number, also one that means something else in a
+model's interface. So a status s other than 0 comes back as s plus a base of the backend's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from umakit.program.program import Program
+from umakit.registration.backend import Backend
+
+SCRATCH_TOO_SMALL = "UMAKIT_SCRATCH_TOO_SMALL"
+"""Macro of the status of a kernel whose scratch was planned for another core."""
+
+SCRATCH_TOO_SMALL_STATUS = -9
+
+BASE = -(2**16)
+"""Base of the first backend's statuses; that of the next one is twice as much."""
+
+LEAST, MOST = -29_999, 29_999
+"""The statuses that can be told from others; outside of them the base itself comes back."""
+
+
+@dataclass(frozen=True)
+class OwnStatuses:
+    """The statuses of a backend whose functions return numbers of their own.
+
+    Attributes:
+        backend: name of the backend.
+        base: what its statuses are added to.
+        meanings: texts by status.
+    """
+
+    backend: str
+    base: int
+    meanings: Mapping[int, str]
+
+    @property
+    def function(self) -> str:
+        """Name of the C function that adds the base."""
+        return status_function(self.backend)
+
+
+def status_function(backend: str) -> str:
+    """Return the name of the C function that makes a library's status one of the interface."""
+    return f"status_of_{backend}"
+
+
+def own_statuses(program: Program, backends: Mapping[str, Backend]) -> list[OwnStatuses]:
+    """Return the statuses of the backends of a program whose kernels are C text.
+
+    Args:
+        program: the straight-line program.
+        backends: backends of the program's kernels by target name.
+    """
+    called = sorted(
+        {
+            kernel.target
+            for kernel in program.kernels.values()
+            if any(node.text is not None for node in kernel.driver_calls)
+        }
+    )
+    return [
+        OwnStatuses(name, BASE * number, backends[name].configuration.status_meanings)
+        for number, name in enumerate(called, start=1)
+    ]
+
+
+def checks_scratch(program: Program) -> bool:
+    """Whether a kernel compares the scratch that it needs with what was planned."""
+    return any(
+        node.text is not None and node.text.scratch is not None
+        for kernel in program.kernels.values()
+        for node in kernel.driver_calls
+    )

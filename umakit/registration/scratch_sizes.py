@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of the working memory of kernels, asked from the library's own functions.
+
+The functions are built for this machine, once as the library is and once for each core that it is
+configured for, and called with the numbers of a layer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Collection
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from umakit.errors import BackendError, BuildError
+from umakit.files.compilers import host_compiler
+from umakit.operators.offload.composite import Composite
+from umakit.registration.backend import Backend
+from umakit.registration.code import called, included_text
+from umakit.registration.host_sources import HostSources, host_sources
+from umakit.registration.kernels import RegisteredKernel
+from umakit.text.c_text import CText
+
+MOST = 2**31 - 1
+"""Maximum size in bytes of the scratch of a call."""
+
+LONGEST_RUN = 60
+"""Seconds after which a function of a library does not return."""
+
+FLAGS = (
+    "-w", "-O1", "-ffunction-sections", "-fdata-sections",
+    "-fsanitize=signed-integer-overflow,integer-divide-by-zero",
+    "-fsanitize-undefined-trap-on-error",
+)  # fmt: skip
+"""Warnings are the library's matter, and what the size does not need is not linked. A size that
+overflows is none."""
+
+LINKING = ("-Wl,--gc-sections", "-lm")
+
+DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+
+PREFIX = "umakit_"
+"""Start of the names of C variables that hold the layer's numbers."""
+
+PROGRAM = """\
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+{includes}
+
+static int64_t {prefix}size(int64_t *{prefix}numbers)
+{{
+{declarations}
+    return (int64_t)({text});
+}}
+
+int main(int argc, char **argv)
+{{
+    int64_t numbers[{count}];
+    for (int i = 1; i < argc && i < {count}; ++i) {{
+        numbers[i] = (int64_t)strtoll(argv[i], NULL, 10);
+    }}
+    printf("%lld\\n", (long long){prefix}size(numbers));
+    return 0;
+}}
+"""
+
+
+def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) -> int:
+    """Return the bytes of scratch that a layer needs, the most of all cores.
+
+    Args:
+        backend: the backend that registered the kernel.
+        kernel: a kernel with scratch.
+        layer: parameters of the layer.
+
+    Raises:
+        BackendError: the library's functions cannot be built or called, or the size is negative
+            or too large; with file and line of the registration.
+    """
+    what = f"the scratch of pattern {kernel.pattern}"
+    if not isinstance(kernel.scratch, CText):
+        own = kernel.scratch
+        assert own is not None
+        value: object = called(backend, what, lambda: own(layer))
+        return _checked(value, what, kernel.place)
+    values = [layer.scalars[name] for name in kernel.scratch.names]
+    program = _program(backend, kernel.scratch, layer.wide_scalars)
+    sizes = []
+    for sources in host_sources(backend, kernel.scratch.identifiers):
+        of_core = f"{what} on core {sources.core}" if sources.core else what
+        try:
+            answer = _answer(program, sources, tuple(values))
+        except BuildError as error:
+            raise BackendError(
+                f"{of_core} cannot be evaluated: {error.what}", where=kernel.place, fix=error.fix
+            ) from None
+        sizes.append(_checked(answer, of_core, kernel.place))
+    return max(sizes)
+
+
+def _checked(value: object, what: str, place: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BackendError(f"{what} is {value!r}, which is no number of bytes", where=place)
+    if not 0 <= value <= MOST:
+        raise BackendError(
+            f"{what} is {value} bytes",
+            where=place,
+            fix="the library's function may refuse the layer: so must a predicate of the pattern",
+        )
+    return value
+
+
+def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
+    """Return a C program that prints the size for the numbers that it is called with."""
+    hook = backend.codegen.includes
+    names = {name: f"{PREFIX}{name}" for name in scratch.names}
+    declarations = [f"    (void){PREFIX}numbers;"]
+    for number, (name, variable) in enumerate(names.items(), start=1):
+        type_ = f"int{64 if name in wide else 32}_t"
+        value = f"({type_}){PREFIX}numbers[{number}]"
+        declarations.append(f"    const {type_} {variable} = {value};")
+    return PROGRAM.format(
+        includes="" if hook is None else included_text(backend, hook),
+        prefix=PREFIX,
+        declarations="\n".join(declarations),
+        text=scratch.filled(names),
+        count=len(names) + 1,
+    )
+
+
+@cache
+def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
+    """Run a program that prints a size.
+
+    Raises:
+        BuildError: it cannot be built, crashes or does not end.
+    """
+    command = [str(_built(program, sources)), *map(str, values)]
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LONGEST_RUN
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"the library's function took longer than {LONGEST_RUN} s") from None
+    if result.returncode != 0:
+        raise BuildError(f"the library's function ended with status {result.returncode}")
+    return int(result.stdout.split()[-1])
+
+
+@cache
+def _built(program: str, sources: HostSources) -> Path:
+    """Build a program, which is kept as long as this process lives."""
+    folder = Path(_folder().name) / sha256(repr([program, sources]).encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    source, output = folder / "scratch.c", folder / "scratch"
+    source.write_text(program, encoding="utf-8")
+    compiler = host_compiler()
+    # Messages are read below, so they must not be translated.
+    result = subprocess.run(
+        [*compiler, *FLAGS, *sources.flags, str(source), *map(str, sources.files), "-o",
+         str(output), *sources.linked, *LINKING],
+        capture_output=True, text=True, errors="replace", check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    if result.returncode != 0:
+        lines = [each for each in result.stderr.splitlines() if DIAGNOSTIC.search(each)]
+        first = (lines or result.stderr.splitlines() or ["no message"])[0]
+        raise BuildError(
+            f"{shlex.join(compiler)} refused: {first.replace(f'{source}:', '').strip()}",
+            fix="correct the text, or the headers and sources of the library",
+        )
+    return output
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="umakit-scratch-")
