@@ -26,7 +26,7 @@ TILES = 120
 """Default number of layers that are measured for each kind of layers and each dataflow."""
 
 FIRST = 4
-"""Number of layers of a kind that are tried first."""
+"""Number of layers of a kind that are tried first; one if all layers before failed."""
 
 NOT_A_COST = (
     "all commands are exact, but not all whole layers: when commands start is described wrongly; "
@@ -221,7 +221,9 @@ def _measure_group(
     tell: Callable[[Calibrating], None],
 ) -> None:
     tiles = tiles_of_group(planner.machine, group, count // 3 if group.is_variant else count)
-    first, rest = tiles[:FIRST], tiles[FIRST:]
+    only_failures = bool(found.failures) and not found.layers
+    count_first = 1 if only_failures else FIRST
+    first, rest = tiles[:count_first], tiles[count_first:]
     before, failed = len(found.layers), len(found.failures)
     tell(Calibrating(str(group), at.done, at.done + len(tiles)))
     measure(backend, first, device, found)
@@ -256,13 +258,27 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
             where=name,
             fix=f"`uma doctor {name}` says what it takes",
         )
+    program = _is_program(backend)
+    if all(each.clock_cycles is None for each in found.layers):
+        return BackendError(
+            f"the simulator of {name} on the device {device} counts no cycles of a clock, so "
+            "nothing says how long each command takes",
+            where=name,
+            fix="let its counters have the clock, see docs/"
+            + ("simulator-protocol.md" if program else "your-simulator.md"),
+        )
     reason = max(found.mismatches, key=lambda each: found.mismatches[each], default="")
     if reason == NOTHING_RECORDED or not reason:
         return BackendError(
             f"the simulator of {name} on the device {device} reports no timeline, so nothing says "
             "how long each command takes",
             where=name,
-            fix="report what engines do with umakit_host_event, see docs/your-simulator.md",
+            fix="report what engines do "
+            + (
+                "as NOTE, see docs/simulator-protocol.md"
+                if program
+                else "with umakit_host_event, see docs/your-simulator.md"
+            ),
         )
     return BackendError(
         f"commands cannot be told apart: {reason}",
@@ -270,6 +286,11 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
         fix="let the simulator report an event for each command, under the name of its stream or "
         "engine in the description of the machine",
     )
+
+
+def _is_program(backend: UMABackend) -> bool:
+    section = backend.configuration.simulator
+    return section is not None and bool(section.program)
 
 
 def _figures(backend: UMABackend) -> list[int]:

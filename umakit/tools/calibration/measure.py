@@ -258,9 +258,10 @@ def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes])
         expected = [command for command in described if names[command.stream] == name]
         times = [each for each in recorded if each.stream == name]
         if len(expected) != len(times):
+            there = ", ".join(sorted({each.stream for each in recorded}))
             raise _Mismatch(
                 f"{name} ran {len(times)} commands, the description of the machine expects "
-                f"{len(expected)}"
+                f"{len(expected)}" + ("" if times else f"; the timeline has {there}")
             )
         before = -1
         for command, each in zip(expected, times, strict=True):
