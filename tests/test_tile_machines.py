@@ -306,6 +306,13 @@ class Misnamed(TwoChannels):
     memories = {"weights": "constants"}
 
 
+@pytest.mark.parametrize("name", ["units", "limits", "whole_units"])
+def test_an_axis_that_there_is_not_is_refused(name: str) -> None:
+    machine = type("Wrong", (TwoChannels,), {name: {"width": 8}})()
+    with pytest.raises(BackendError, match=f"Wrong has {name} of width, which is no axis; axes"):
+        TilePlanner(machine, DRIVER)
+
+
 def test_a_memory_that_there_is_not_is_refused() -> None:
     with pytest.raises(AcceleratorConfigError, match="there is no memory constants"):
         TilePlanner(Misnamed(), DRIVER).default(layer(6, 16, 8, 1))

@@ -99,6 +99,13 @@ class TilePlanner:
                     f"{type(hardware).__name__} has no {name}",
                     fix="set it: bounds and rooflines are computed from it",
                 )
+        for name in ("units", "whole_units", "limits"):
+            for axis in getattr(hardware, name):
+                if axis not in SIZED:
+                    raise BackendError(
+                        f"{type(hardware).__name__} has {name} of {axis}, which is no axis",
+                        fix=f"axes are {', '.join(SIZED)}",
+                    )
         self.machine = hardware
         self.driver = driver
         self.most_buffers = most_buffers
