@@ -366,6 +366,9 @@ def test_what_cannot_be_measured_is_refused_by_name(
         assert not list(tmp_path.glob("*/calibration.json"))
 
     refused("vanilla_accelerator", "does not cut layers into tiles")
+    other = shutil.copytree(EXAMPLE, tmp_path / "other")
+    edit("patterns.py", '"rounding": ("tflm", "ort")', '"rounding": ("ort",)')(other)
+    refused(other, "in int8 with the rounding of TensorFlow Lite (tflm)")
     silent = shutil.copytree(EXAMPLE, tmp_path / "silent")
     text = (silent / "simulator" / "machine.cc").read_text(encoding="utf-8")
     assert "umakit_host_event(" in text

@@ -253,8 +253,8 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
         return found.failures[0]
     if not found.layers:
         return BackendError(
-            "takes none of the layers that are measured: quantized convolutions, depthwise ones, "
-            "fully connected layers and pools",
+            "takes none of the layers that are measured: convolutions, depthwise ones, fully "
+            "connected layers and pools, in int8 with the rounding of TensorFlow Lite (tflm)",
             where=name,
             fix=f"`uma doctor {name}` says what it takes",
         )
