@@ -240,6 +240,7 @@ def test_a_program_that_takes_fully_connected_layers_only(
 ) -> None:
     folder = program_backend(tmp_path / "lane_npu")
     edit("patterns.py", "def layers(", "def all_layers(")(folder)
+    edit("patterns.py", '"rounding": ("tflm", "ort")', '"rounding": ("ort",)')(folder)
     with (folder / "patterns.py").open("a", encoding="utf-8") as file:
         file.write("\n\ndef layers(planner):\n    return all_layers(planner)[-1:]\n")
     assert run_command(["calibrate", str(folder), "--tiles", "20", "--json"]) == 0
@@ -367,8 +368,8 @@ def test_what_cannot_be_measured_is_refused_by_name(
 
     refused("vanilla_accelerator", "does not cut layers into tiles")
     other = shutil.copytree(EXAMPLE, tmp_path / "other")
-    edit("patterns.py", '"rounding": ("tflm", "ort")', '"rounding": ("ort",)')(other)
-    refused(other, "in int8 with the rounding of TensorFlow Lite (tflm)")
+    edit("patterns.py", "    return [", "    return []\n    return [")(other)
+    refused(other, "takes none of the layers that are measured: convolutions")
     silent = shutil.copytree(EXAMPLE, tmp_path / "silent")
     text = (silent / "simulator" / "machine.cc").read_text(encoding="utf-8")
     assert "umakit_host_event(" in text

@@ -15,6 +15,7 @@ from umakit.devices import HOST, find_device
 from umakit.errors import BackendError, UmakitError
 from umakit.machine import Kind, TilePlanner
 from umakit.machine.calibration import FILE_NAME, Calibration, CopyCosts, JobCosts
+from umakit.patterns import ROUNDINGS
 from umakit.tools.calibration.costs import costs_of
 from umakit.tools.calibration.measure import NOTHING_RECORDED, Measurement, measure
 from umakit.tools.calibration.tiles import Group, dense_groups, groups_of, tiles_of_group
@@ -202,11 +203,14 @@ def _measure_groups(
 ) -> _Progress:
     """Measure all kinds of layers that the backend takes."""
     at = _Progress()
-    for group in groups_of(planner.machine):
-        _measure_group(backend, planner, device, group, count, found, at, tell)
-    if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
-        for group in dense_groups(planner.machine):
+    for rounding in ROUNDINGS:
+        for group in groups_of(planner.machine, rounding):
             _measure_group(backend, planner, device, group, count, found, at, tell)
+        if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
+            for group in dense_groups(planner.machine, rounding):
+                _measure_group(backend, planner, device, group, count, found, at, tell)
+        if at.takes or found.failures:
+            break  # cycles do not depend on the rounding
     return at
 
 
@@ -254,7 +258,7 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
     if not found.layers:
         return BackendError(
             "takes none of the layers that are measured: convolutions, depthwise ones, fully "
-            "connected layers and pools, in int8 with the rounding of TensorFlow Lite (tflm)",
+            "connected layers and pools, in int8",
             where=name,
             fix=f"`uma doctor {name}` says what it takes",
         )

@@ -189,7 +189,7 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
     options = ExportOptions(tilings={target: tilings}, overlap="never")
     with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
         dense = [tile.layer for tile in batch if tile.dense]
-        module = network_of_layers([tile.layer for tile in batch], dense)
+        module = network_of_layers([tile.layer for tile in batch], dense, batch[0].rounding)
         library = compile_model(module, [backend], temporary / "tiles", options=options)
         inputs = {
             item["name"]: np.zeros(item["shape"], item["dtype"])
