@@ -155,7 +155,9 @@ def _say_costs(outcome: Outcome) -> None:
     formulas = [_formula(each) for each in outcome.costs]
     numbers = _table(outcome, ())
     left = shown_on.width - int(shown_on.measure(numbers).maximum) - COLUMN_GAP
-    if left >= min(LEAST_FORMULA, max(map(len, formulas), default=0)):
+    longest = max(map(len, formulas), default=0)
+    factors = [line for each in formulas for line in _lines(each, 1)]
+    if left >= min(longest, max([LEAST_FORMULA, *map(len, factors)])):
         shown_on.print(_table(outcome, ["\n".join(_lines(each, left)) for each in formulas]))
         return
     shown_on.print(numbers)

@@ -149,6 +149,8 @@ def _layer_json(layer: LayerProfile) -> dict[str, Any]:
         "array_cycles": layer.array_cycles,
         "dma_cycles": layer.dma_cycles,
         "moved_bytes": layer.moved_bytes,
+        "register_reads": layer.register_reads,
+        "register_writes": layer.register_writes,
         "seconds": layer.seconds,
         "instructions": layer.instructions,
     }

@@ -36,7 +36,7 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 RIGHT_BUSY = re.compile(r'^busy = (""".*?"""|".*?")$', re.MULTILINE | re.DOTALL)
 RIGHT_TAIL = re.compile(r'tail = "(pipeline|latency0|latency1)"')
 RIGHT_DEPTHWISE = 'busy = "1 + ceil_div(n, lanes) * k * m"'
-TILES = "44"
+TILES = "32"
 
 
 def wrong_backend(folder: Path) -> Path:
@@ -192,10 +192,21 @@ def test_profiles_say_how_far_predictions_were_off(
     assert row[2] == f"{conv2['difference_percent']:+.2f}"
 
 
-def test_a_program_that_takes_fully_connected_layers_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = wrong_backend(tmp_path / "lane_npu")
+Change = Callable[[Path], object]
+
+
+def edit(name: str, old: str, new: str) -> Change:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.count(old) >= 1
+        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+def program_backend(folder: Path) -> Path:
+    """The wrong backend with a program that only keeps time as its simulator."""
+    wrong_backend(folder)
     shutil.copy(PROGRAMS / "lane_npu_model.py", folder / "model.py")
     shutil.copy(PROTOCOL, folder)
     text = (folder / "accel.toml").read_text(encoding="utf-8")
@@ -203,10 +214,36 @@ def test_a_program_that_takes_fully_connected_layers_only(
     text, count = re.subn(r"\[simulator\].*?\[machine\]", section, text, flags=re.DOTALL)
     (folder / "accel.toml").write_text(text, encoding="utf-8")
     assert count == 1
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('return {"clock": self.clock}', "return {}", "counts no cycles of a clock"),
+        ("self.event(", "(lambda *_: None)(", "report what engines do as NOTE"),
+        ('f"dma{channel}"', '"copies"', "expects 2; the timeline has array, copies"),
+    ],
+)
+def test_it_says_what_a_program_lacks(
+    old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = program_backend(tmp_path / "lane_npu")
+    edit("model.py", old, new)(folder)
+    assert run_command(["calibrate", str(folder), "--tiles", "12"]) in (1, 2)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert words in error and error.startswith("error: ") and "lane_npu" in error
+
+
+def test_a_program_that_takes_fully_connected_layers_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = program_backend(tmp_path / "lane_npu")
     edit("patterns.py", "def layers(", "def all_layers(")(folder)
+    edit("patterns.py", '"rounding": ("tflm", "ort")', '"rounding": ("ort",)')(folder)
     with (folder / "patterns.py").open("a", encoding="utf-8") as file:
         file.write("\n\ndef layers(planner):\n    return all_layers(planner)[-1:]\n")
-    assert run_command(["calibrate", str(folder), "--tiles", "32", "--json"]) == 0
+    assert run_command(["calibrate", str(folder), "--tiles", "20", "--json"]) == 0
     view = json.loads(capsys.readouterr().out)
     assert view["exact_commands"] == view["held_out_commands"] > 10
     (job,) = view["jobs"]
@@ -237,18 +274,6 @@ def test_costs_in_another_file_are_not_used(
     assert "Next: cp " in printed and f"Wrote {output}" in printed
     assert "dma1.load:" in printed  # a narrow table wraps names
     assert output.is_file() and (folder / "calibration.json").read_bytes() == before
-
-
-Change = Callable[[Path], object]
-
-
-def edit(name: str, old: str, new: str) -> Change:
-    def change(folder: Path) -> None:
-        text = (folder / name).read_text(encoding="utf-8")
-        assert text.count(old) >= 1
-        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
-
-    return change
 
 
 @pytest.mark.parametrize(
@@ -342,6 +367,9 @@ def test_what_cannot_be_measured_is_refused_by_name(
         assert not list(tmp_path.glob("*/calibration.json"))
 
     refused("vanilla_accelerator", "does not cut layers into tiles")
+    other = shutil.copytree(EXAMPLE, tmp_path / "other")
+    edit("patterns.py", "    return [", "    return []\n    return [")(other)
+    refused(other, "takes none of the layers that are measured: convolutions")
     silent = shutil.copytree(EXAMPLE, tmp_path / "silent")
     text = (silent / "simulator" / "machine.cc").read_text(encoding="utf-8")
     assert "umakit_host_event(" in text

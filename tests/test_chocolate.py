@@ -88,7 +88,10 @@ def test_bare_metal_gives_the_same_results_and_cycles(trained: Any) -> None:
     for name, values in host.outputs.items():
         np.testing.assert_array_equal(bare.outputs[name], values)
     for mine, theirs in zip(bare.layers, host.layers, strict=True):
-        for figure in ("clock_cycles", "array_cycles", "dma_cycles", "moved_bytes"):
+        for figure in (
+            "clock_cycles", "array_cycles", "dma_cycles", "moved_bytes", "register_reads",
+            "register_writes",
+        ):  # fmt: skip
             assert getattr(mine, figure) == getattr(theirs, figure), (mine.name, figure)
 
 

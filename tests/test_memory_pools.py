@@ -261,7 +261,7 @@ def test_a_requested_pool_gives_a_declared_one_another_size(tmp_path: Path) -> N
     ("section", "message"),
     [
         ('name = "s"\nsize = 0', "memory.0.size"),
-        ('name = "s"\nalignment = 12', "memory.0.alignment: Value error, 12 is not a power of two"),
+        ('name = "s"\nalignment = 12', "memory.0.alignment: 12 is not a power of two"),
         ('name = "s"\nreachable_by = []', "memory.0.reachable_by"),
         ('name = "s"\nreachable_by = ["dsp"]', "memory.0.reachable_by.0"),
         ('name = "S"', "memory.0.name"),

@@ -127,6 +127,20 @@ def test_figures_are_those_of_the_program(backend: Path, model: Path) -> None:
             "moved_bytes": None,
             "commands": [("relu", "values", 4, SIZE // 4 + 4)],
         }
+        assert layer.register_writes == 4
+    assert (negation.register_reads, negation.register_writes) == (0, 0)
+
+
+def test_libraries_that_count_no_accesses_to_registers_run(backend: Path, model: Path) -> None:
+    """As umakit exported them before it counted these."""
+    library = export(model, backend)
+    (main,) = library.rglob("main.c")
+    text = main.read_text()
+    assert text.count('"register_') == 2
+    main.write_text(text.replace('"register_', '"other_'))
+    for layer in run(library).layers:
+        assert layer.register_reads is None and layer.register_writes is None
+        assert layer.clock_cycles is not None
 
 
 def test_a_simulator_in_cxx_is_linked_or_started(backend: Path, model: Path) -> None:

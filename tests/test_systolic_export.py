@@ -208,7 +208,7 @@ def test_it_compiles_for_bare_metal_and_needs_no_more_than_memcpy(
         (MEMORY + MEMORY.replace("scratchpad", "other"), "not 2"),
         (MEMORY.replace("4096", "4100"), "scratchpad: 4100 bytes are not 4 banks"),
         (MEMORY.replace("banks = 4", "banks = 33"), "memory.0.banks"),
-        (MEMORY + "[dma]\nalignment = 3\n", "dma.alignment: Value error, 3 is not a power of two"),
+        (MEMORY + "[dma]\nalignment = 3\n", "dma.alignment: 3 is not a power of two"),
         (MEMORY + "[dma]\nbytes_per_cycle = 0\n", "dma.bytes_per_cycle"),
     ],
 )

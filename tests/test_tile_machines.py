@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 from comparisons import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from integer_backend import Npu, conv, network
 from stepped_machine import Stepped
 
+from umakit import patterns
 from umakit.errors import AcceleratorConfigError, BackendError
 from umakit.machine import (
     Command,
@@ -37,6 +40,7 @@ from umakit.machine.commands import commands_of
 from umakit.machine.estimate import Estimates
 from umakit.machine.space import axis_sizes, invalid
 from umakit.machine.tiles import AXES, BUFFERS
+from umakit.partition.partitioner import partition
 
 DRIVER = DriverCosts(begin=3, configure=4, configure_add=2, transfer=5, job=6, check=1, finish=2)
 JOB, DATA, RESULT = Stream("job", "compute"), Stream("data", "load"), Stream("result", "store")
@@ -306,6 +310,23 @@ class Misnamed(TwoChannels):
     memories = {"weights": "constants"}
 
 
+@pytest.mark.parametrize("name", ["units", "limits", "whole_units"])
+def test_an_axis_that_there_is_not_is_refused(name: str) -> None:
+    machine = type("Wrong", (TwoChannels,), {name: {"width": 8}})()
+    with pytest.raises(BackendError, match=f"Wrong has {name} of width, which is no axis; axes"):
+        TilePlanner(machine, DRIVER)
+
+
 def test_a_memory_that_there_is_not_is_refused() -> None:
     with pytest.raises(AcceleratorConfigError, match="there is no memory constants"):
         TilePlanner(Misnamed(), DRIVER).default(layer(6, 16, 8, 1))
+
+
+def test_convolutions_in_groups_are_refused_whatever_the_pattern_takes(tmp_path: Path) -> None:
+    planner = TilePlanner(TwoChannels(), DRIVER)
+    npu = Npu(tmp_path, [patterns.qconv2d(groups=None, predicate=planner.accepts)])
+    module = network(lambda _, x: conv(x, outputs=16, groups=4), (1, 5, 5, 8))
+    (row,) = partition(module, [npu]).report.placements
+    assert (row.where, row.reason) == (
+        "cpu", "4 groups: tiles are of one group, or of a depthwise convolution",
+    )  # fmt: skip

@@ -26,6 +26,7 @@ from umakit.tools.tuning import Effort, read_records, tune_model
 CHOCOLATE = "chocolate_accelerator"
 STRAWBERRY = "strawberry_accelerator"
 FIGURES = "device_macs clock_cycles cycles array_cycles dma_cycles moved_bytes".split()
+FIGURES += ["register_reads", "register_writes"]
 
 
 def own_npu(folder: Path, *registrations: Any, planner: bool = True) -> Npu:
@@ -126,7 +127,7 @@ def test_networks_for_the_cpu_have_no_cycles(
     command = ["run", str(tmp_path / "library"), "-i", str(tmp_path / "in.npz")]
     assert run_command([*command, "--profile", "--json"]) == 0
     layers = json.loads(capsys.readouterr().out)["layers"]
-    assert [[layer[name] for name in FIGURES] for layer in layers] == [[None] * 6] * len(layers)
+    assert layers and all(layer[name] is None for layer in layers for name in FIGURES)
 
 
 def test_tuning_without_a_simulator_goes_by_the_cost_model(tmp_path: Path) -> None:

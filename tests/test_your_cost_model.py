@@ -40,5 +40,5 @@ def test_a_reader_who_types_along_sees_what_the_page_shows(
         block=BLOCK,
         on_other=save,
     )
-    assert count == 8 and PAGE.read_text("utf-8").count("```") == 2 * (count + 7)
+    assert count == 9 and PAGE.read_text("utf-8").count("```") == 2 * (count + 8)
     assert "error: " not in tried[0] and re.search(r"^ok +accel.toml", tried[0], re.MULTILINE)

@@ -86,6 +86,8 @@ class LayerProfile:
         commands_left_out: number of commands that were not recorded.
         predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
             the library was compiled; None if it has none for the layer.
+        register_reads, register_writes: accesses of the driver to registers of the device; None if
+            they are not counted, as by libraries that umakit exported before it counted them.
     """
 
     name: str
@@ -102,6 +104,8 @@ class LayerProfile:
     commands: tuple[CommandTimes, ...] = ()
     commands_left_out: int = 0
     predicted_cycles: int | None = None
+    register_reads: int | None = None
+    register_writes: int | None = None
 
     @property
     def measured_and_predicted(self) -> LayerCycles:
@@ -322,7 +326,7 @@ def _profiles(
     def counted(layer: Mapping[str, Any], figures: Mapping[str, Any], name: str) -> int | None:
         counting = {target for target in simulated if name not in uncounted.get(target, ())}
         is_known = layer["where"] in counting or (layer["where"] == "cpu" and counting)
-        return round(figures[name] / runs) if is_known else None
+        return round(figures[name] / runs) if is_known and name in figures else None
 
     return tuple(
         LayerProfile(
@@ -342,6 +346,8 @@ def _profiles(
             commands=kept,
             commands_left_out=left_out,
             predicted_cycles=layer.get("predicted_cycles"),
+            register_reads=counted(layer, figures, "register_reads"),
+            register_writes=counted(layer, figures, "register_writes"),
         )
         for layer, figures, (kept, left_out) in zip(layers, report["layers"], commands, strict=True)
     )

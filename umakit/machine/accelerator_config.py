@@ -336,9 +336,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     except ValidationError as error:
         first = error.errors()[0]
         key = _key_of(first["loc"], data)
-        problem = first["msg"]
-        if not key or key.startswith(("simulator", "machine")):
-            problem = problem.removeprefix("Value error, ")
+        problem = first["msg"].removeprefix("Value error, ")
         if problem.startswith(f"{key}."):  # names the key itself, in more detail
             key = ""
         message = f"{key}: {problem}" if key else problem

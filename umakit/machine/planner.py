@@ -20,7 +20,7 @@ from umakit.machine.commands import DriverCosts, commands_of
 from umakit.machine.configured import ConfiguredMachine
 from umakit.machine.estimate import Estimates
 from umakit.machine.hardware import Hardware
-from umakit.machine.layer import Layer
+from umakit.machine.layer import Kind, Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space
 from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
 from umakit.machine.tile_machine import TileMachine, WithoutQueues
@@ -99,6 +99,13 @@ class TilePlanner:
                     f"{type(hardware).__name__} has no {name}",
                     fix="set it: bounds and rooflines are computed from it",
                 )
+        for name in ("units", "whole_units", "limits"):
+            for axis in getattr(hardware, name):
+                if axis not in SIZED:
+                    raise BackendError(
+                        f"{type(hardware).__name__} has {name} of {axis}, which is no axis",
+                        fix=f"axes are {', '.join(SIZED)}",
+                    )
         self.machine = hardware
         self.driver = driver
         self.most_buffers = most_buffers
@@ -180,6 +187,9 @@ class TilePlanner:
             TypeError: layers of this kind cannot be cut into tiles.
         """
         layer = Layer.of(composite)
+        groups = getattr(composite, "groups", 1)
+        if groups > 1 and layer.kind is Kind.CONVOLUTION:
+            return f"{groups} groups: tiles are of one group, or of a depthwise convolution"
         if self.machine.alignment > 1:
             return (
                 "tiles start at any byte, the DMA engine copies from multiples of "

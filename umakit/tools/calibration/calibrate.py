@@ -15,6 +15,7 @@ from umakit.devices import HOST, find_device
 from umakit.errors import BackendError, UmakitError
 from umakit.machine import Kind, TilePlanner
 from umakit.machine.calibration import FILE_NAME, Calibration, CopyCosts, JobCosts
+from umakit.patterns import ROUNDINGS
 from umakit.tools.calibration.costs import costs_of
 from umakit.tools.calibration.measure import NOTHING_RECORDED, Measurement, measure
 from umakit.tools.calibration.tiles import Group, dense_groups, groups_of, tiles_of_group
@@ -26,7 +27,7 @@ TILES = 120
 """Default number of layers that are measured for each kind of layers and each dataflow."""
 
 FIRST = 4
-"""Number of layers of a kind that are tried first."""
+"""Number of layers of a kind that are tried first; one if all layers before failed."""
 
 NOT_A_COST = (
     "all commands are exact, but not all whole layers: when commands start is described wrongly; "
@@ -202,11 +203,14 @@ def _measure_groups(
 ) -> _Progress:
     """Measure all kinds of layers that the backend takes."""
     at = _Progress()
-    for group in groups_of(planner.machine):
-        _measure_group(backend, planner, device, group, count, found, at, tell)
-    if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
-        for group in dense_groups(planner.machine):
+    for rounding in ROUNDINGS:
+        for group in groups_of(planner.machine, rounding):
             _measure_group(backend, planner, device, group, count, found, at, tell)
+        if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
+            for group in dense_groups(planner.machine, rounding):
+                _measure_group(backend, planner, device, group, count, found, at, tell)
+        if at.takes or found.failures:
+            break  # cycles do not depend on the rounding
     return at
 
 
@@ -221,7 +225,9 @@ def _measure_group(
     tell: Callable[[Calibrating], None],
 ) -> None:
     tiles = tiles_of_group(planner.machine, group, count // 3 if group.is_variant else count)
-    first, rest = tiles[:FIRST], tiles[FIRST:]
+    only_failures = bool(found.failures) and not found.layers
+    count_first = 1 if only_failures else FIRST
+    first, rest = tiles[:count_first], tiles[count_first:]
     before, failed = len(found.layers), len(found.failures)
     tell(Calibrating(str(group), at.done, at.done + len(tiles)))
     measure(backend, first, device, found)
@@ -251,10 +257,19 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
         return found.failures[0]
     if not found.layers:
         return BackendError(
-            "takes none of the layers that are measured: quantized convolutions, depthwise ones, "
-            "fully connected layers and pools",
+            "takes none of the layers that are measured: convolutions, depthwise ones, fully "
+            "connected layers and pools, in int8",
             where=name,
             fix=f"`uma doctor {name}` says what it takes",
+        )
+    program = _is_program(backend)
+    if all(each.clock_cycles is None for each in found.layers):
+        return BackendError(
+            f"the simulator of {name} on the device {device} counts no cycles of a clock, so "
+            "nothing says how long each command takes",
+            where=name,
+            fix="let its counters have the clock, see docs/"
+            + ("simulator-protocol.md" if program else "your-simulator.md"),
         )
     reason = max(found.mismatches, key=lambda each: found.mismatches[each], default="")
     if reason == NOTHING_RECORDED or not reason:
@@ -262,7 +277,12 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
             f"the simulator of {name} on the device {device} reports no timeline, so nothing says "
             "how long each command takes",
             where=name,
-            fix="report what engines do with umakit_host_event, see docs/your-simulator.md",
+            fix="report what engines do "
+            + (
+                "as NOTE, see docs/simulator-protocol.md"
+                if program
+                else "with umakit_host_event, see docs/your-simulator.md"
+            ),
         )
     return BackendError(
         f"commands cannot be told apart: {reason}",
@@ -270,6 +290,11 @@ def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitErro
         fix="let the simulator report an event for each command, under the name of its stream or "
         "engine in the description of the machine",
     )
+
+
+def _is_program(backend: UMABackend) -> bool:
+    section = backend.configuration.simulator
+    return section is not None and bool(section.program)
 
 
 def _figures(backend: UMABackend) -> list[int]:

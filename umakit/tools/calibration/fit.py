@@ -257,7 +257,8 @@ class _Search:
         added = self._added(everything)
         if added:
             chosen.append(self._needed(added))
-        terms = min(chosen, key=len)
+        fewest = min(chosen, key=len)
+        terms = sorted(fewest, key=everything.index)
         coefficients = self._whole(terms, self._solved(terms))
         found = Formula(
             tuple(

@@ -189,7 +189,7 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
     options = ExportOptions(tilings={target: tilings}, overlap="never")
     with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
         dense = [tile.layer for tile in batch if tile.dense]
-        module = network_of_layers([tile.layer for tile in batch], dense)
+        module = network_of_layers([tile.layer for tile in batch], dense, batch[0].rounding)
         library = compile_model(module, [backend], temporary / "tiles", options=options)
         inputs = {
             item["name"]: np.zeros(item["shape"], item["dtype"])
@@ -258,9 +258,10 @@ def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes])
         expected = [command for command in described if names[command.stream] == name]
         times = [each for each in recorded if each.stream == name]
         if len(expected) != len(times):
+            there = ", ".join(sorted({each.stream for each in recorded}))
             raise _Mismatch(
                 f"{name} ran {len(times)} commands, the description of the machine expects "
-                f"{len(expected)}"
+                f"{len(expected)}" + ("" if times else f"; the timeline has {there}")
             )
         before = -1
         for command, each in zip(expected, times, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from umakit.machine import Dataflow, Kind, Layer, TileMachine, Tiling
 from umakit.machine.space import axis_limit, invalid
@@ -41,11 +41,18 @@ ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Tile:
-    """A layer and how it is cut; `dense`: as the operator of fully connected layers."""
+    """A layer and how it is cut.
+
+    Attributes:
+        layer, tiling: both.
+        dense: whether its operator is that of fully connected layers.
+        rounding: how results are rounded, the same for all that are measured together.
+    """
 
     layer: Layer
     tiling: Tiling
     dense: bool = False
+    rounding: str = "tflm"
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Group:
         channels_first: whether images have the layout NCHW.
         adds: whether a second tensor is added to the result.
         dense: whether they are fully connected layers, which are convolutions of one column.
+        rounding: how results are rounded.
     """
 
     kind: Kind
@@ -65,6 +73,7 @@ class Group:
     channels_first: bool = False
     adds: bool = False
     dense: bool = False
+    rounding: str = "tflm"
 
     def __str__(self) -> str:
         words = "fully connected" if self.dense else self.kind.value.replace("_", " ")
@@ -86,19 +95,20 @@ class Group:
         return POOL_KERNELS if self.kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else KERNELS
 
 
-def groups_of(machine: TileMachine) -> list[Group]:
+def groups_of(machine: TileMachine, rounding: str) -> list[Group]:
     """Return what is measured on a machine, besides fully connected layers."""
     groups = [Group(kind, flow) for kind in Kind for flow in flows_of(machine, kind)]
     flow = machine.dataflows[0]
     # The other layout has other copies; its jobs are the same.
     groups.append(Group(Kind.CONVOLUTION, flow, channels_first=True))
-    return [*groups, Group(Kind.CONVOLUTION, flow, adds=True)]
+    groups.append(Group(Kind.CONVOLUTION, flow, adds=True))
+    return [replace(each, rounding=rounding) for each in groups]
 
 
-def dense_groups(machine: TileMachine) -> list[Group]:
+def dense_groups(machine: TileMachine, rounding: str) -> list[Group]:
     """Return what is measured instead of convolutions if a backend takes none."""
     flows = flows_of(machine, Kind.CONVOLUTION)
-    return [Group(Kind.CONVOLUTION, flow, dense=True) for flow in flows]
+    return [Group(Kind.CONVOLUTION, flow, dense=True, rounding=rounding) for flow in flows]
 
 
 def flows_of(machine: TileMachine, kind: Kind) -> tuple[Dataflow, ...]:
@@ -207,4 +217,4 @@ def _tile(
         AXES,
         buffers=1,
     )
-    return Tile(layer, tiling, group.dense)
+    return Tile(layer, tiling, group.dense, group.rounding)

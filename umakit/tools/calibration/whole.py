@@ -55,7 +55,7 @@ def whole_layers(
         )  # fmt: skip
         tiling = planner.default(layer) if (kind, adds, dense) in forms else None
         if tiling is not None:
-            tiles.append(Tile(layer, tiling, dense))
+            tiles.append(Tile(layer, tiling, dense, takes[0].rounding))
     found = Measurement()
     measure(backend, tiles, device, found)
     return tuple(

@@ -7,6 +7,7 @@ Cycles depend only on sizes, so weights are random and any arithmetic is used.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ def network_of(layer: Layer) -> Any:
     return network_of_layers([layer])
 
 
-def network_of_layers(layers: Sequence[Layer], dense: Collection[Layer] = ()) -> Any:
+def network_of_layers(
+    layers: Sequence[Layer], dense: Collection[Layer] = (), rounding: str = "tflm"
+) -> Any:
     """A Relax module whose `main` takes the data of several layers and computes each of them.
 
     Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
@@ -38,6 +41,7 @@ def network_of_layers(layers: Sequence[Layer], dense: Collection[Layer] = ()) ->
         layers: sizes of the layers.
         dense: those of them that are fully connected layers, with data of rows x channels; they
             are convolutions of one column with a kernel of one element.
+        rounding: how results are rounded, one of `umakit.patterns.ROUNDINGS`.
     """
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
@@ -66,9 +70,11 @@ def network_of_layers(layers: Sequence[Layer], dense: Collection[Layer] = ()) ->
             for number, layer, data in zip(numbers, layers, inputs, strict=True):
                 operator, constants = _operator(layer, is_dense=layer in dense)
                 operands = [data, *(relax.const(each, str(each.dtype)) for each in constants)]
+                operator = replace(operator, rounding=rounding)
                 computed = builder.emit(operator.call(operands, None))
                 if layer.adds:
-                    computed = builder.emit(_sum(layer).call([computed, addends[number]], None))
+                    added = replace(_sum(layer), rounding=rounding)
+                    computed = builder.emit(added.call([computed, addends[number]], None))
                 results.append(computed)
             whole = results[0] if len(layers) == 1 else relax.Tuple(results)
             result = builder.emit_output(whole)
