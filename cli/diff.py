@@ -51,7 +51,11 @@ What is compared is compiled with the options that you give here (`uma diff digi
 digits.onnx --library digits_library --inputs held_out.npz --most 100`).
 
 Exit code: 0 if all agrees; 1 if something differs, or if the run stopped (a driver's status, a \
-crash), which names the layer; 2 for a mistake of the call."""
+crash), which names the layer; 2 for a mistake of the call; 3 if nothing differs, but layers were \
+not compared: a pass of a backend changed them, so that the model has no operator for them."""
+
+NOT_COMPARED = 3
+"""Exit code if nothing differs, but layers were not compared."""
 
 EPILOG = "Example:  uma diff digits.onnx --backend vanilla_accelerator"
 
@@ -174,12 +178,12 @@ def diff(
             input_shapes=shapes,
             progress=tell,
         )
-    written = files.write(result) if output or not result.agrees else {}
+    written = files.write(result) if output or result.differs else {}
     if as_json:
         print_json({**result.as_json(), "files": written})
     else:
         _print(result, written, context)
-    return 0 if result.agrees else 1
+    return 1 if result.differs else 0 if result.agrees else NOT_COMPARED
 
 
 def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
@@ -216,7 +220,7 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
         say(line)
     for name, path in written.items():
         say(f"Wrote {path}: {CONTENTS[name]}")
-    if written and not result.agrees:
+    if written and result.differs:
         say(f"Again: {_again(context, written['inputs'])}")
 
 

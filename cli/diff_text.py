@@ -96,12 +96,20 @@ def _inferences(result: DiffResult) -> str:
 
 
 def _no_blame(result: DiffResult) -> str:
-    count = len(result.layers)
-    if result.agrees:
-        unknown = sum(layer.own is None for layer in result.layers)
-        but = f" ({unknown} cannot be compared one by one)" if unknown else ""
+    count, unmatched = len(result.layers), result.unmatched
+    if not result.differs:
         within = _within(result) if result.integer_tolerance else ""
-        return f"all {count} layers agree{within}{but}"
+        unknown = [layer for layer in result.layers if layer.own is None]
+        if not unknown:
+            return f"all {count} layers agree{within}"
+        compared = f"{count - len(unknown)} of {count} layers"
+        if not unmatched:
+            reasons = ", ".join(sorted({layer.not_compared for layer in unknown}))
+            return f"{compared} were compared and agree{within}; {len(unknown)} were not: {reasons}"
+        return (
+            f"no difference found, but {len(unknown)} of {count} layers were not compared: "
+            f"{_names([layer.name for layer in unmatched])}: {unmatched[0].not_compared}"
+        )
     return (
         "no layer is wrong by itself: rounding of the layers adds up, or what cannot be compared "
         "one by one is wrong"

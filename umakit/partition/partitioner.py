@@ -18,6 +18,7 @@ from umakit.errors import BackendError, UmakitError
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.registry import name_for_readers
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
+from umakit.partition.kept_names import with_kept_names
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
@@ -106,7 +107,8 @@ def partition_module(
 
 def _prepare(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
     for backend in backends:
-        module = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
+        changed = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
+        module = with_kept_names(module, changed)
     return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
 
 

@@ -10,11 +10,13 @@ operator and operands, and finds the same computations again inside the fused ne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
 
 Rows = tuple[int, ...]
+CONSTANT = "constant"
 Key = Any
 """A hashable identity of a value."""
 
@@ -30,14 +32,14 @@ class Provenance:
     def __init__(
         self, main: tvm_api.Function, rows_for: Callable[[int, tvm_api.Binding], Sequence[int]]
     ) -> None:
-        self._known: dict[Key, list[tuple[Rows, Key]]] = {}
+        self._known: list[_Known] = []
         values: dict[Any, Any] = {p: ("parameter", number) for number, p in enumerate(main.params)}
         number = 0
         for binding in tvm_api.bindings_of(main):
             if isinstance(binding.value, tvm_api.Call):
                 result: Key = ("call", number)
-                entry = (tuple(rows_for(number, binding)), result)
-                self._known.setdefault(_computation(binding.value, values), []).append(entry)
+                keys = _keys(binding.value, values)
+                self._known.append(_Known(keys, tuple(rows_for(number, binding)), result))
                 values[binding.var] = result
                 number += 1
             else:
@@ -81,11 +83,13 @@ def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModul
 class _Replay:
     """Walks a fused module in execution order and looks up every computation."""
 
-    def __init__(
-        self, origins: dict[Key, list[tuple[Rows, Key]]], module: tvm_api.IRModule
-    ) -> None:
+    def __init__(self, known: Sequence[_Known], module: tvm_api.IRModule) -> None:
         # Equal computations on equal data cannot be told apart, and need not be: first come.
-        self._left = {key: list(entries) for key, entries in origins.items()}
+        self._left: dict[Key, list[_Known]] = {}
+        self._found: set[int] = set()
+        for entry in known:
+            for key in entry.keys:
+                self._left.setdefault(key, []).append(entry)
         self._functions = dict(tvm_api.relax_functions(module))
         self._main = module["main"]
         self._unknown = 0
@@ -117,18 +121,36 @@ class _Replay:
             inside: list[Rows] = []
             result = self._run(called, [_value(a, values) for a in call.args], inside)
             return tuple(sorted({row for rows in inside for row in rows})), result
-        key = _computation(call, values)
-        entries = self._left.get(key)
-        if entries:
-            return entries.pop(0)
+        for key in _keys(call, values):
+            for entry in self._left.get(key, ()):
+                if id(entry) not in self._found:
+                    self._found.add(id(entry))
+                    return entry.rows, entry.result
         self._unknown += 1
         return (), ("unknown", self._unknown)
 
 
-def _computation(call: tvm_api.Call, values: dict[Any, Any]) -> Key:
-    """Return a key of a call's operator and operands."""
+@dataclass(frozen=True)
+class _Known:
+    """A call of the unfused network: keys, exact one first, rows and result."""
+
+    keys: tuple[Key, ...]
+    rows: Rows
+    result: Key
+
+
+def _keys(call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Key, ...]:
+    """Return keys of a call's operator and operands: exact, and whatever its constants are.
+
+    A pass of a backend may have changed constants; the operator is the same one then.
+    """
     attributes = tvm_api.tvm_ffi.structural_hash(call.attrs) if call.attrs is not None else 0
-    return (_value(call.op, values), attributes, *(_value(a, values) for a in call.args))
+    operands = [_value(a, values) for a in call.args]
+    exact = (_value(call.op, values), attributes, *operands)
+    loose = [each for each in operands if each[0] != CONSTANT]
+    if len(loose) == len(operands) or not loose:
+        return (exact,)
+    return exact, ("with constants", *exact[:2], *loose)
 
 
 def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
@@ -146,4 +168,4 @@ def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
         if isinstance(whole, tuple) and whole[0] == "tuple":
             return whole[1 + int(expression.index)]
         return ("item", whole, int(expression.index))
-    return ("constant", tvm_api.tvm_ffi.structural_hash(expression))
+    return (CONSTANT, tvm_api.tvm_ffi.structural_hash(expression))

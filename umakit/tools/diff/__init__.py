@@ -131,7 +131,7 @@ def diff_model(
             return _run(session, truth, inferences, allowed, progress)
 
         result = compare(made, "library_probe", chosen[:most])
-        if not result.agrees and keeps_results(made):
+        if result.differs and keeps_results(made):
             if library is not None:
                 notices.append(UNSEEN)
             else:
@@ -158,7 +158,7 @@ def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
         kept: result for that library.
         stored: result for the same library with every layer storing its result.
     """
-    if stored.agrees:
+    if not stored.differs:
         notice = (
             "when every layer stores its result, all agree: look at what stays in the scratchpad"
         )
@@ -260,7 +260,7 @@ def _run(
             inputs=dict(inputs),
             notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
         )
-        if not result.agrees:
+        if result.differs:
             return result
         worst = _worst(worst, layers) if worst else layers
         outputs = _worst_outputs(outputs, comparison)

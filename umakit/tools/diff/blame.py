@@ -51,6 +51,7 @@ def _layer_result(
         own=worst.own if worst else None,
         in_the_run=worst.in_the_run if worst else None,
         damaged=comparison.damaged.get(number, ()),
+        not_compared="" if worst else tested.why_not_compared(number),
     )
 
 

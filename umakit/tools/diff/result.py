@@ -15,6 +15,11 @@ from umakit.tools.diff.compare import TensorDifference
 
 Array = npt.NDArray[Any]
 
+STAYS = "its result stays in a scratchpad"
+NO_VALUE = "the reference has no value of it"
+UNMATCHED = "the model has no operator of its name and type: a pass of a backend changed it"
+"""Reasons why a layer is not compared."""
+
 
 @dataclass(frozen=True)
 class LayerResult:
@@ -32,6 +37,7 @@ class LayerResult:
         own: difference of this layer's result if its inputs are the reference's values.
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
         damaged: description of memory that it modified but must not.
+        not_compared: why it was not compared; empty if it was.
     """
 
     number: int
@@ -45,6 +51,7 @@ class LayerResult:
     own: TensorDifference | None
     in_the_run: TensorDifference | None
     damaged: tuple[str, ...] = ()
+    not_compared: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -120,20 +127,35 @@ class DiffResult:
         return OffloadReport(tuple(operators)).label(range(len(operators)))
 
     @property
-    def agrees(self) -> bool:
-        """Whether all layers and all outputs agree.
+    def differs(self) -> bool:
+        """Whether a layer or an output differs.
 
         With a tolerance of integers the layers decide: no bound of what their differences do to
         the outputs of the whole run follows from it.
         """
         outputs = self.integer_tolerance > 0 or all(o.agrees for o in self.outputs.values())
-        return self.blame is None and outputs
+        return self.blame is not None or not outputs
+
+    @property
+    def unmatched(self) -> tuple[LayerResult, ...]:
+        """Layers that are no operators of the model, so that they were not compared."""
+        return tuple(layer for layer in self.layers if layer.not_compared == UNMATCHED)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs, and every layer is one of the model's.
+
+        Layers whose results stay in a scratchpad are compared with those that read them.
+        """
+        return not self.differs and not self.unmatched
 
     def as_json(self) -> dict[str, Any]:
         """Return the result with the stable keys of `uma diff --json`."""
         return {
             "name": self.name,
             "agrees": self.agrees,
+            "compared": sum(layer.own is not None for layer in self.layers),
+            "not_compared": sum(layer.own is None for layer in self.layers),
             "reference": self.reference,
             "tolerance": self.tolerance,
             "integer_tolerance": self.integer_tolerance,
@@ -177,6 +199,7 @@ class DiffResult:
             "own": _difference_json(layer.own),
             "in_the_run": _difference_json(layer.in_the_run),
             "damaged": list(layer.damaged),
+            "not_compared": layer.not_compared,
         }
 
 

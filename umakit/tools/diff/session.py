@@ -27,12 +27,17 @@ from umakit.registration.backend import Backend
 from umakit.tools.diff.compare import TensorDifference, Tolerance, compare
 from umakit.tools.diff.probe import LayerTrace, Probe
 from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
+from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
 from umakit.tools.diff.values import EveryValue, Value
 
 Array = npt.NDArray[Any]
 
 MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
 """Maximum size in bytes of constants in C; more would take too long to compile."""
+
+
+MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"}
+"""Operators that passes insert and whose errors the layers that read them show."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,18 @@ class LibraryUnderTest:
         self._tolerance = tolerance
         self._outputs = description["outputs"]
         self._probe = Probe(description, library.path, program, device)
+        every = self._reference.every.operators
+        self._rows = _matching_rows(self.operators, every)
         self.values = self._values()
+
+    def why_not_compared(self, number: int) -> str:
+        """Return why a layer without a value of the reference is not compared."""
+        layer = self.layers[number]
+        if not layer["outputs"]:
+            return STAYS
+        moves = {self.operators[row].operator for row in layer["operators"]} <= MOVES
+        known = not layer["operators"] or max(layer["operators"]) in self._rows
+        return NO_VALUE if known or moves else UNMATCHED
 
     def run(self, inputs: Mapping[str, Array]) -> Comparison:
         """Run one inference and compare every layer.
@@ -284,8 +300,7 @@ class LibraryUnderTest:
 
     def _values(self) -> dict[str, Value]:
         """Return the values of the network by C name of the tensor that holds them."""
-        every = self._reference.every
-        rows = _matching_rows(self.operators, every.operators)
+        every, rows = self._reference.every, self._rows
         last = {
             max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
         }
