@@ -122,6 +122,18 @@ def test_scratch_is_a_tensor_of_the_plan_and_lives_in_its_call(exported: Path) -
     assert pool["used_bytes"] == -(-pool["live_set_bound_bytes"] // 16) * 16
 
 
+def test_constants_that_a_function_has_no_use_for_are_not_exported(tmp_path: Path) -> None:
+    backend = Library(tmp_path)
+    backend.patterns.clear()
+    backend._register_kernel(patterns.qconv2d(), "lib_sum($data, $weights, $result, 1 + $batch)")
+    network = QuantizedNetwork(4, 4, 4).conv2d(4).conv2d(5).model("network")
+    library = compile_model(network.module, [backend], tmp_path / "library", name="network")
+    assert library.program is not None
+    assert set(library.program.constants) == {"conv1_weights", "conv2_weights"}
+    called = "return status_of_K((int32_t)lib_sum(data, weights, output, 1 + batch));"
+    assert called in re.sub(r"of_kernels\d+", "of_K", source(library.path))
+
+
 LAYERS = st.lists(
     st.sampled_from(["conv", "residual", "pool", "point", "steps"]), min_size=1, max_size=5
 )

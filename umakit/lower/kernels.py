@@ -61,6 +61,8 @@ class Kernel:
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
             computes another one.
+        ignored: positions of arguments in `main` that are no inputs, because a call that is C text
+            has no use for them.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Kernel:
     weights_layout: str = ""
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -196,14 +199,17 @@ def make_kernel(
     composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
     layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)
     attributes = tvm_api.function_attribute(function, PARAMETERS)
+    nodes = _nodes(body, [*tensors, *scratch], backend)
+    ignored = _unused(inputs, nodes)
     return Kernel(
         name=name,
         target=target,
-        inputs=tuple(inputs),
+        inputs=tuple(p for number, p in enumerate(inputs) if number not in ignored),
         outputs=tuple(results),
         in_place=in_place,
         scratch=tuple(scratch),
-        body=_nodes(body, [*tensors, *scratch], backend),
+        body=nodes,
+        ignored=ignored,
         returns_status=bool(returns) or _calls_driver(body),
         checks_indices=any(map(is_index_check, returns)),
         keeps_names=tvm_api.function_attribute(function, KEEPS_NAMES) is not None,
@@ -260,6 +266,16 @@ def _nodes(
         or node.buffer in used
         or node.buffer not in shown
     )
+
+
+def _unused(
+    inputs: Sequence[Parameter], nodes: Sequence[DriverCall | tvm_api.Stmt]
+) -> tuple[int, ...]:
+    """Return the positions of inputs that a kernel has no use for whose only node is C text."""
+    node = nodes[0] if len(nodes) == 1 else None
+    if not isinstance(node, DriverCall) or node.text is None:
+        return ()
+    return tuple(n for n, parameter in enumerate(inputs) if not node.mentions(parameter))
 
 
 def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:

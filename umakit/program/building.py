@@ -181,7 +181,9 @@ class _Builder:
         layer = self._symbols.layer(self._layer_name(call))
         arguments: list[str] = []
         roles: dict[int, str] = {}
-        for argument, parameter in zip(call.args[1].fields, kernel.inputs, strict=True):
+        given = enumerate(call.args[1].fields)
+        taken = [argument for number, argument in given if number not in kernel.ignored]
+        for argument, parameter in zip(taken, kernel.inputs, strict=True):
             value = self._value(argument)
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
