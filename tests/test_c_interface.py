@@ -330,6 +330,27 @@ def test_macros_put_constants_and_working_memory_into_sections(
     assert sections[".bss.fast_ram"] >= metadata["arena_bytes"] > 0
 
 
+def test_constants_of_an_accelerator_have_a_section_of_their_own(tmp_path: Path) -> None:
+    """Those that layers on the CPU read stay where constants are."""
+    graph = Graph()
+    conv = graph.conv(graph.input("x", 1, 3, 8, 8), 4)
+    graph.output(graph.node("Mul", conv, graph.random(1, 4, 1, 1)))
+    library = umakit.compile_model(
+        save(graph.model(), tmp_path), [vanilla()], tmp_path / "net"
+    ).path
+    (constants,) = (library / "codegen/host/src").glob("tvmgen_*_constants.c")
+    name = constants.stem.removesuffix("_constants").upper()
+    macro = f'-D{name}_VANILLA_ACCELERATOR_CONSTANTS_SECTION=__attribute__((section(".npu")))'
+    output = tmp_path / "constants.o"
+    subprocess.run(["cc", "-std=c99", "-Werror", macro, "-c", constants, "-o", output], check=True)
+    listing = subprocess.run(["size", "-A", output], capture_output=True, text=True, check=True)
+    sizes = {line.split()[0]: int(line.split()[1]) for line in listing.stdout.splitlines()[2:-2]}
+    assert (sizes[".npu"], sizes[".rodata"]) == (4 * 27 * 4, 4 * 4)
+    assert (
+        f"`-D{name}_VANILLA_ACCELERATOR_CONSTANTS_SECTION=" in (library / "README.md").read_text()
+    )
+
+
 def test_two_models_share_a_folder_and_a_program(tmp_path: Path) -> None:
     """Files that both bring have equal names and bytes; no symbol collides."""
     inputs = {"x": np.random.default_rng(2).normal(size=(1, 3, 6, 5)).astype("float32")}

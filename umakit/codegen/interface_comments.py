@@ -53,6 +53,22 @@ def dma_constants(program: Program, backends: Mapping[str, Backend]) -> dict[str
     return found
 
 
+def constants_of_backends(
+    program: Program, backends: Mapping[str, Backend]
+) -> dict[str, list[str]]:
+    """Return the constants that only layers on one backend read, by its target name."""
+    readers: dict[str, set[str]] = {}
+    for call in program.calls:
+        for name in call.inputs:
+            if name in program.constants:
+                readers.setdefault(name, set()).add(call.target)
+    return {
+        target: found
+        for target in sorted(backends)
+        if (found := [name for name, targets in readers.items() if targets == {target}])
+    }
+
+
 def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) -> str:
     """Return a C comment on what holds after a run that returned another status than 0.
 

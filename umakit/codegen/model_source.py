@@ -14,6 +14,7 @@ from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.interface_comments import (
+    constants_of_backends,
     dma_alignments,
     dma_constants,
     failure_comment,
@@ -304,6 +305,11 @@ def _constant_files(
     arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}
     comments = [constant_comment(program.tensors[name], uses[name]) for name in program.constants]
     aligned = dma_constants(program, backends)
+    sections = {
+        name: f"{values['prefix_upper']}_{target.upper()}"
+        for target, names in constants_of_backends(program, backends).items()
+        for name in names
+    }
     floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
     return {
         f"src/{prefix}_constants.h": render(
@@ -315,9 +321,15 @@ def _constant_files(
             "library/constants.c.j2",
             **values,
             definitions=[
-                (text, constants.definition(f"{prefix}_{name}", array), aligned.get(name))
+                (
+                    text,
+                    constants.definition(f"{prefix}_{name}", array),
+                    aligned.get(name),
+                    sections.get(name, values["prefix_upper"]),
+                )
                 for text, (name, array) in zip(comments, program.constants.items(), strict=True)
             ],
+            sections=dict.fromkeys(sections.values()),
             has_aligned=bool(aligned),
             has_infinities=not all(np.isfinite(array).all() for array in floats),
             little_endian_only=any(constants.is_large(array) for array in arrays.values()),

@@ -23,6 +23,7 @@ from umakit.codegen.driver_names import (
     is_simulated,
     kit_simulator,
 )
+from umakit.codegen.interface_comments import constants_of_backends
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
     common_values,
@@ -178,6 +179,7 @@ def write_library(
         ],
         "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),
+        "constants_of": sorted(constants_of_backends(program, backends)),
         "has_large": any(map(is_large, program.constants.values())),
         "weights_path": weights_path(program.name),
     }
