@@ -84,6 +84,13 @@ def test_the_calls_are_the_texts_with_named_numbers(exported: Path) -> None:
     assert "enum { scratch_bytes = 259, input_zero_point = 3," in text
 
 
+def test_the_readme_of_the_library_lists_its_statuses(exported: Path) -> None:
+    text = (exported / "README.md").read_text(encoding="utf-8")
+    assert "| -65537 | -1 | `an argument does not fit (LIB_ARGUMENT_ERROR)` |" in text
+    assert "| -65529 | 7 | `the unit is asleep` |" in text
+    assert "a run ends with -9, `TVMGEN_NETWORK_SCRATCH_TOO_SMALL`" in " ".join(text.split())
+
+
 def test_layers_of_equal_calls_share_one_function(model: AOTModel, tmp_path: Path) -> None:
     network = QuantizedNetwork(6, 6, 4).conv2d(4).conv2d(4).conv2d(4).model("network")
     library, _ = outputs_of(network, tmp_path / "library", Library(tmp_path))
