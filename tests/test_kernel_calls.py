@@ -19,10 +19,13 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 from kernel_library import CONVOLVE, CONVOLVE_BYTES, Library, write_sources
 
-from umakit import UMABackend, compile_model, patterns, run_library
+from umakit import UMABackend, compile_model, patterns, run_library, tir, tvm_api
+from umakit.codegen.kernel_source import print_kernel
 from umakit.devices import build
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BackendError, DeviceError
+from umakit.lower.kernels import make_kernel
+from umakit.lower.phases import lower_prim_func
 from umakit.testing import AOTModel
 from umakit.testing.example_networks import QuantizedNetwork
 
@@ -139,6 +142,16 @@ def test_constants_that_a_function_has_no_use_for_are_not_exported(tmp_path: Pat
     assert set(library.program.constants) == {"conv1_weights", "conv2_weights"}
     called = "return status_of_K((int32_t)lib_sum(data, weights, output, 1 + batch));"
     assert called in re.sub(r"of_kernels\d+", "of_K", source(library.path))
+
+
+def test_numbers_of_64_bits_stand_in_the_text_with_their_sign() -> None:
+    x, y = (tvm_api.tirx.decl_buffer([4], "int8", name) for name in "xy")
+    operands = {"result": tir.pointer(y), "factor": -(2**40), "shift": -3}
+    call = tir.text_call("f(-$factor, 2 * -$shift, $result)", "", operands)
+    function = lower_prim_func("kernel", tvm_api.PrimFunc([x, y], call), None)
+    text = print_kernel(make_kernel("kernel", "npu", function, 1, None)).body
+    assert "enum { shift = -3 };" in text
+    assert "f(-(INT64_C(-1099511627776)), 2 * -shift, output)" in text
 
 
 LAYERS = st.lists(

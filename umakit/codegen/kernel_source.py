@@ -12,7 +12,7 @@ from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type
 from umakit.codegen.driver_arguments import Argument, named_arguments
 from umakit.codegen.driver_headers import DriverHeaders
-from umakit.codegen.expressions import COMMA, UNARY, ExpressionPrinter, dtype
+from umakit.codegen.expressions import COMMA, PRIMARY, UNARY, ExpressionPrinter, dtype
 from umakit.codegen.integer_ranges import IntegerRanges
 from umakit.codegen.kernel_statements import scalars
 from umakit.codegen.line_breaks import wrapped, wrapped_call
@@ -244,17 +244,22 @@ class _StatementPrinter:
     def print_driver_call(self, node: DriverCall) -> None:
         """Print a driver call with named operands."""
         self._declare_undefined()
+        if node.text is not None:
+            texts = [
+                self.expressions.name(operand.variable)
+                if isinstance(operand, Parameter)
+                else self.expressions.text(operand, PRIMARY)
+                for operand in node.operands
+            ]
+            self._text_call(node.text, dict(zip(node.text.names, texts, strict=True)))
+            return
         arguments = [
             Argument(self.expressions.name(operand.variable), is_integer=bool(operand.pool))
             if isinstance(operand, Parameter)
             else self._argument(operand)
             for operand in node.operands
         ]
-        if node.text is None:
-            self._checked_call(node.function, arguments)
-        else:
-            operands = dict(zip(node.text.names, arguments, strict=True))
-            self._text_call(node.text, {name: each.text for name, each in operands.items()})
+        self._checked_call(node.function, arguments)
 
     def _text_call(self, node: TextCall, operands: Mapping[str, str]) -> None:
         """Print a call that is C text, behind a check that its scratch suffices."""
