@@ -18,6 +18,7 @@ from umakit.cli.options import (
     JsonOption,
     ModelArgument,
     PoolOption,
+    RoundingOption,
     ShapesOption,
     export_options,
     find_backends,
@@ -132,6 +133,7 @@ def diff(
     most: MostOption = None,
     device: DeviceOption = "host",
     input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
     pool: PoolOption = None,
     planner: SamePlannerOption = None,
     weights: SameWeightsOption = None,
@@ -176,6 +178,7 @@ def diff(
             integer_tolerance=integer_tolerance,
             most=most,
             input_shapes=shapes,
+            rounding=rounding,
             progress=tell,
         )
     written = files.write(result) if output or result.differs else {}

@@ -94,6 +94,16 @@ def test_the_table_of_differences(
     assert re.search(r"all 8 layers agree within 1 LSB, [4-7] exactly", printed)
 
 
+def test_another_rounding_than_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["diff", str(DIGITS), "--rounding", "tflm", "--most", "1"]
+    assert run_command(command) == 0
+    printed = capsys.readouterr()
+    assert "compared with umakit's CPU kernels, 1 inference" in printed.out
+    assert "rounded as tflm" in printed.err and "--integer-tolerance" in printed.err
+    assert run_command([*command, "--integer-tolerance", "2"]) == 0
+    assert "compared with ONNX Runtime, 1 inference" in capsys.readouterr().out
+
+
 def test_a_negative_tolerance_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["diff", str(DIGITS), "--integer-tolerance", "-1"]) == 2
     assert "--integer-tolerance" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from umakit.devices import HOST, find_device
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.rounding import function_of
 from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.diff.blame import find_blame, layer_results
@@ -30,9 +31,11 @@ from umakit.tools.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
     DISPLAY_NAMES,
+    ONNX_RUNTIME,
     REFERENCES,
     Runtime,
     nodes_of,
+    runtime_for,
     select_runtime,
 )
 from umakit.tools.diff.result import Blame, DiffResult, LayerResult
@@ -67,6 +70,7 @@ def diff_model(
     integer_tolerance: int = 0,
     most: int | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> DiffResult:
     """Compile a network, run it, and compare every layer with a reference.
@@ -88,6 +92,8 @@ def diff_model(
         most: maximum number of inferences; default: all. The comparison ends with the first
             inference that differs.
         input_shapes: shapes by input name, for symbolic dimensions.
+        rounding: as in `compile_model`. With another one than that of the file's format `auto`
+            selects umakit's CPU kernels, which have it too, unless integers have a tolerance.
         progress: callback with a description of each stage.
 
     Raises:
@@ -99,12 +105,19 @@ def diff_model(
     allowed = Tolerance(tolerance, integer_tolerance)
     machine = find_device(device)
     progress("importing the network")
-    network = import_network(source, input_shapes=input_shapes)
+    network = import_network(source, input_shapes=input_shapes, rounding=rounding)
     model = network.model
     chosen = (
         random_inferences(network.imported) if inputs is None else given_inferences(model, inputs)
     )
     notices = list(model.notices)
+    is_other = rounding == Arithmetic.TFLM.value and runtime_for(source) == ONNX_RUNTIME
+    if is_other and reference == AUTOMATIC and integer_tolerance == 0:
+        reference = CPU_KERNELS
+        notices.append(
+            f"rounded as {rounding}, integers are compared with {DISPLAY_NAMES[CPU_KERNELS]}; "
+            f"--integer-tolerance compares with {DISPLAY_NAMES[ONNX_RUNTIME]}"
+        )
     with temporary_folder("umakit-diff-") as folder:
         if library is None:
             progress("compiling the library")

@@ -83,7 +83,7 @@ def select_runtime(
         )
     if wanted == CPU_KERNELS:
         return None
-    matching = _runtime_for(source)
+    matching = runtime_for(source)
     if wanted not in (AUTOMATIC, matching):
         raise InputError(f"{DISPLAY_NAMES[wanted]} does not read this model", where=str(source))
     if not matching:
@@ -106,7 +106,7 @@ def select_runtime(
     return None
 
 
-def _runtime_for(source: Any) -> str:
+def runtime_for(source: Any) -> str:
     """Return the name of the runtime of a format; empty for objects and PyTorch programs."""
     if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
         return ""
@@ -121,7 +121,7 @@ def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, t
         source: path of the model file, or an object.
         operators: of the imported network.
     """
-    islands = island_nodes(Path(source)) if _runtime_for(source) == ONNX_RUNTIME else {}
+    islands = island_nodes(Path(source)) if runtime_for(source) == ONNX_RUNTIME else {}
     found: dict[str, tuple[str, ...]] = {}
     for operator in operators:
         if operator.yields in islands:
