@@ -37,7 +37,8 @@ DECIDED: dict[str, dict[str, str]] = {
     "package": {"library": READ, "form": NEITHER, "output": WRITTEN},
     "diff": {
         **NETWORK, "library": READ, "inputs": READ, "output": WRITTEN, "reference": NEITHER,
-        "rounding": NEITHER, "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
+        "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
+        "rounding": NEITHER,
     },
     "report": {**MODEL, "output": WRITTEN, "inputs": READ, "records": READ},
     "sim": {"gemm": NEITHER, "dataflow": NEITHER},
