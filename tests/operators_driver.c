@@ -382,3 +382,45 @@ int32_t all_qfloat32_product(const int8_t *left, const int8_t *right, int8_t *re
     }
     return 0;
 }
+
+int32_t all_qpad(const int8_t *data, int8_t *result, int32_t data_0, int32_t data_1, int32_t data_2,
+                 int32_t data_3, int32_t before_0, int32_t before_1, int32_t before_2,
+                 int32_t before_3, int32_t after_0, int32_t after_1, int32_t after_2,
+                 int32_t after_3, int32_t pad_value)
+{
+    int32_t a, b, c, d;
+
+    for (a = -before_0; a < data_0 + after_0; ++a) {
+        for (b = -before_1; b < data_1 + after_1; ++b) {
+            for (c = -before_2; c < data_2 + after_2; ++c) {
+                for (d = -before_3; d < data_3 + after_3; ++d) {
+                    const int inside = a >= 0 && a < data_0 && b >= 0 && b < data_1 && c >= 0 &&
+                                       c < data_2 && d >= 0 && d < data_3;
+                    *result++ = inside ? data[((a * data_1 + b) * data_2 + c) * data_3 + d]
+                                       : (int8_t)pad_value;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+int32_t all_qconcatenation(const int8_t *operand_0, const int8_t *operand_1,
+                           const int8_t *operand_2, int8_t *result, int32_t outer, int32_t length_0,
+                           int32_t length_1, int32_t length_2)
+{
+    int32_t o, i;
+
+    for (o = 0; o < outer; ++o) {
+        for (i = 0; i < length_0; ++i) {
+            *result++ = *operand_0++;
+        }
+        for (i = 0; i < length_1; ++i) {
+            *result++ = *operand_1++;
+        }
+        for (i = 0; i < length_2; ++i) {
+            *result++ = *operand_2++;
+        }
+    }
+    return 0;
+}

@@ -46,7 +46,7 @@ from umakit.operators.offload.generated import operand_names
 ROOT = Path(__file__).parents[1]
 DRIVEN = (
     "qsoftmax", "qlookup", "qmean", "qsum", "qglobal_avg_pool", "qargmax", "qrequantize",
-    "qbatch_matmul", "qresize_bilinear", "qconv2d_transpose",
+    "qbatch_matmul", "qresize_bilinear", "qconv2d_transpose", "qpad", "qconcatenation",
 )  # fmt: skip
 """Patterns whose driver is in C with the pattern's own arguments."""
 
@@ -63,7 +63,7 @@ def all_patterns() -> list[Any]:
         getattr(patterns, f"q{name}")(dtypes=None, rounding=None, **LAYOUTS.get(name, {}))
         for name in INTERFACES
     ]
-    return [*made, patterns.qconv2d_transpose()]
+    return [*made, patterns.qconv2d_transpose(), patterns.qconcatenation(operands=3)]
 
 
 class OwnPatterns(Npu):
@@ -107,8 +107,9 @@ class AllOperators(UMABackend):
             (self._folder / "accel.toml").write_text(CONFIGURATION.format(name="all_npu"))
             text = (ROOT / "tests" / "operators_driver.c").read_text(encoding="utf-8")
             (self._folder / "operators_driver.c").write_text(text)
+            given = {"qconcatenation": patterns.qconcatenation(operands=3)}
             declared = [
-                patterns.c_declaration(f"all_{name}", getattr(patterns, name)())
+                patterns.c_declaration(f"all_{name}", given.get(name) or getattr(patterns, name)())
                 for name in sorted(set(re.findall(r"^int32_t all_(\w+)\(", text, re.MULTILINE)))
             ]
             header = "\n".join(["#pragma once", "#include <stdint.h>", *declared, ""])
@@ -175,6 +176,9 @@ CASES = {
                              "L2NormOptions"),
     "log_softmax": Case("LOG_SOFTMAX", [x(3, 7)], [x(3, 7, scale=1 / 16, zero=127)],
                         "LogSoftmaxOptions"),
+    "nn.pad": Case("PAD", [x(2, 3, 5), of([[1, 0], [0, 2], [3, 1]])], [x(3, 5, 9)]),
+    "concat": Case("CONCATENATION", [x(2, 3, 5), x(2, 1, 5), x(2, 4, 5)], [x(2, 8, 5)],
+                   "ConcatenationOptions", {"Axis": 1}),
     "softmax_lookup": Case("SOFTMAX", [x(3, 17, dtype="int16", scale=0.001)],
                            [x(3, 17, dtype="int16", scale=1 / 32768)], "SoftmaxOptions",
                            {"Beta": 1.0}),
@@ -211,7 +215,8 @@ def test_operators_equal_tensorflow_lite_micro(how: str, of_tflite: Any, tmp_pat
     npu = OwnPatterns(tmp_path) if how == "own patterns" else AllOperators(tmp_path, drivers)
     library = compile_model(path, [npu], tmp_path / "library")
     names = offloaded_names(library)
-    assert names == {name.partition(" of ")[0].partition(" to ")[0] for name in CASES}
+    wanted_names = {name.partition(" of ")[0].partition(" to ")[0] for name in CASES}
+    assert names == wanted_names - ({"nn.pad", "concat"} if how == "own patterns" else set())
     found = run_library(library.path, inputs).outputs
     for (name, expected), case in zip(wanted.items(), CASES, strict=True):
         np.testing.assert_array_equal(found[name], expected, case)
@@ -337,6 +342,16 @@ REFUSED = [
     (
         patterns.qargmax(), network(lambda b, x: argmax(x, "int64"), (3, 4)),
         "int64 result: the driver writes int32",
+    ),
+    (
+        patterns.qconcatenation(operands=3),
+        network(lambda b, x, y: relax.op.concat([x, y], 0), (2, 3), (2, 3)),
+        "2 tensors: the accelerator concatenates 3",
+    ),
+    (
+        patterns.qpad(),
+        network(lambda b, x: relax.op.nn.pad(x, [0, 1, 2, 0]), (2, 3), dtype="float32"),
+        "a pad of float32, constant: the accelerator pads with an integer",
     ),
     (
         patterns.qargmax(dtypes="uint8"), network(lambda b, x: argmax(x, "int32"), (3, 4)),

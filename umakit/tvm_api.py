@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         has_leaking_intermediate_variables,
         is_const,
         is_op,
+        is_tuple,
         mutator,
         relax,
         relax_transform,
@@ -96,7 +97,7 @@ else:
     from tvm.ir import Tuple as RelaxTuple
     from tvm.relax import Binding, BlockBuilder, Function, TensorType, VarBinding
     from tvm.relax.backend.utils import has_leaking_intermediate_variables
-    from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+    from tvm.relax.dpl import DFPattern, is_const, is_op, is_tuple, wildcard
     from tvm.relax.expr_functor import PyExprMutator, mutator
     from tvm.relax.transform import PatternCheckContext
     from tvm.s_tir import Schedule
@@ -188,6 +189,7 @@ __all__ = [
     "has_leaking_intermediate_variables",
     "is_const",
     "is_op",
+    "is_tuple",
     "mutator",
     "register_patterns",
     "relax",

@@ -3,11 +3,183 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
 from umakit import tvm_api
-from umakit.errors import ModelError
+from umakit.errors import BackendError, ModelError
+from umakit.operators.interface import Interface
+from umakit.operators.kernels.calls import kernel_of_operands, shape_of
+from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
+from umakit.operators.numeric.fixed_point import Arithmetic
+from umakit.operators.offload import constraints as _c
+from umakit.operators.offload.constraints import Constraint
+from umakit.operators.offload.generated import Generated, GeneratedPattern
+from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.pattern import as_call
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, imported, register_all
 
-relax = tvm_api.relax
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+RELAX = "concat"
+
+
+@dataclass(frozen=True)
+class Concatenation(Parameters):
+    """Tensors one behind the other along an axis; networks have Relax's `concat` in its place.
+
+    Attributes:
+        axis: from 0.
+    """
+
+    operator: ClassVar[str] = "concatenation"
+
+    axis: int
+
+    @classmethod
+    def of(cls, call: tvm_api.Call) -> Concatenation:
+        """The parameters of a call of this operator or of Relax's."""
+        if tvm_api.operator_name(call) != RELAX:
+            return super().of(call)
+        shape, dtype = shape_of(call), tvm_api.dtype_of(call)
+        limits = np.iinfo(dtype if "int" in dtype else "int8")
+        return cls(
+            output_shape=shape,
+            output_dtype=dtype,
+            output_zero_point=0,
+            clip=(int(limits.min), int(limits.max)),
+            rounding=Arithmetic.TFLM.value,
+            axis=int(call.attrs.axis or 0) % len(shape),
+        )
+
+
+def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+    """Return the kernel (operands, output)."""
+    names = [f"operand_{number}" for number in range(len(shapes))]
+    operands = buffers(names, shapes, dtypes)
+    output = buffer("output", parameters.output_shape, parameters.output_dtype)
+    statements, start = [], 0
+    for operand, shape in zip(operands, shapes, strict=True):
+
+        def copy(
+            *place: tvm_api.PrimExpr, source: tvm_api.Buffer = operand, first: int = start
+        ) -> tvm_api.Stmt:
+            moved = [n + first if axis == parameters.axis else n for axis, n in enumerate(place)]
+            return tirx.BufferStore(output, source[tuple(place)], moved)
+
+        statements.append(loops([(f"i{axis}", n) for axis, n in enumerate(shape)], copy))
+        start += shape[parameters.axis]
+    return kernel([*operands, output], sequence(*statements))
+
+
+# --- offered to backends -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConcatenation(Concatenation, Generated):
+    """Tensors one behind the other along an axis."""
+
+    INTERFACE = Interface(names={"axis": ()}, relax=RELAX, clips=False)
+    FOLLOWED = False
+
+    def __post_init__(self) -> None:
+        names = [f"operand_{number}" for number in range(len(self.shapes))]
+        object.__setattr__(self, "POINTERS", (*names, "result"))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Elements in front of the axis, and of each operand those of the axis and behind it."""
+        first = self.axis
+        lengths = {f"length_{n}": math.prod(shape[first:]) for n, shape in enumerate(self.shapes)}
+        return {"outer": math.prod(self.shapes[0][:first]), **lengths}
+
+
+@dataclass(frozen=True)
+class _Parts(Match):
+    """The match of a concatenation, whose operands are the parts of a tuple."""
+
+    @property
+    def operands(self) -> list[tvm_api.Expr]:
+        return list(self.operator.args[0].fields)
+
+
+@dataclass(frozen=True, eq=False)
+class qconcatenation(GeneratedPattern):
+    """An integer concatenation of a number of tensors.
+
+    The driver gets the pointers operand_0, operand_1, ..., result, then outer, length_0, length_1,
+    ...: it copies from each operand in turn as many elements as its length says, `outer` times.
+
+    Attributes:
+        operands: number of tensors; register a pattern of another name for each number.
+    """
+
+    KIND = QConcatenation
+    OPERATOR = Concatenation
+    OPERANDS = 1
+
+    name: str = "qconcatenation"
+    operands: int = field(default=2, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.operands < 1:
+            raise BackendError(f"operands={self.operands}", where=self.name, fix="say 1 or more")
+        super().__post_init__()
+
+    def _operands(self, wildcards: list[tvm_api.DFPattern]) -> list[tvm_api.DFPattern]:
+        return [tvm_api.is_tuple([tvm_api.wildcard() for _ in range(self.operands)])]
+
+    def _alternatives(self, operator: tvm_api.DFPattern) -> Any:
+        """The concatenation of the number of tensors; others match too, to be refused by number."""
+        return [operator, tvm_api.is_op(self.operator_name)(tvm_api.wildcard())]
+
+    def _match(self, context: tvm_api.PatternCheckContext) -> Match:
+        call = as_call(context.matched_expr)
+        if not isinstance(call.args[0], tvm_api.RelaxTuple):
+            raise NotReadable("its operands are one tuple: the accelerator gets each")
+        return _Parts(call)
+
+    def match_of(self, function: tvm_api.Function) -> Match | None:
+        found = super().match_of(function)
+        return None if found is None else _Parts(found.operator)
+
+    def stored_fields(self, data_dtype: str) -> dict[str, Any]:
+        """Return the fields of the parameters that depend on the number of operands."""
+        return {"shapes": ((1,),) * self.operands, "dtypes": (data_dtype,) * self.operands}
+
+    def _dtype_constraints(self) -> list[Constraint]:
+        return [*super()._dtype_constraints()[:2], _one_dtype]
+
+    def _further_constraints(self) -> list[Constraint]:
+        return [
+            _c.refuse_if(
+                lambda layer: len(layer.shapes) != self.operands,
+                lambda layer: (
+                    f"{len(layer.shapes)} tensors: the accelerator concatenates {self.operands}"
+                ),
+            )
+        ]
+
+
+def _one_dtype(layer: Any) -> str:
+    others = set(layer.dtypes) - {layer.output_dtype}
+    return f"{others.pop()} and {layer.output_dtype}: the accelerator copies" if others else ""
+
+
+register(
+    IntegerOperator(
+        name="concatenation",
+        parameters=Concatenation,
+        kernel=kernel_of_operands(_kernel),
+        patterns=(qconcatenation,),
+        composites=(QConcatenation,),
+    )
+)
 
 
 def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:

@@ -95,6 +95,20 @@ def image(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
     }
 
 
+def four(shape: Sequence[int], fill: int = 1) -> tuple[int, ...]:
+    """A shape or numbers for each axis with four axes, filled in front.
+
+    Raises:
+        Unsuitable: there are more.
+    """
+    if len(shape) > FOUR:
+        raise Unsuitable(f"{len(shape)} axes: the driver is told four")
+    return (fill,) * (FOUR - len(shape)) + tuple(shape)
+
+
+FOUR = 4
+
+
 def named_axes(**names: str) -> Sizes:
     """Return sizes that are the extents of axes.
 
@@ -141,6 +155,8 @@ class Interface:
         result: dtype of the result where it is not the data's.
         broadcasts: whether shapes of two operands may differ unless the pattern is told otherwise;
             None for operators of which they need not be equal.
+        relax: name of the Relax operator that networks have in its place; empty for the operator
+            itself.
         clips: whether the driver is told zero point, least and largest integer and rounding of the
             result.
     """
@@ -156,6 +172,7 @@ class Interface:
     checks: tuple[str, ...] = ("data", "result")
     result: str = ""
     broadcasts: bool | None = None
+    relax: str = ""
     clips: bool = True
 
     def arguments(self, name: str, value: Any) -> dict[str, int]:

@@ -3,18 +3,104 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
+from umakit.operators.kernels.calls import kernel_of_operands, shape_of
+from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.offload.matching import NotReadable
+from umakit.operators.parameters import Parameters
+from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
 from umakit.operators.tables.functions import quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
 
-relax = tvm_api.relax
+relax, tirx = tvm_api.relax, tvm_api.tirx
+
+
+@dataclass(frozen=True)
+class Pad(Parameters):
+    """Data with elements of one value around; networks have Relax's `nn.pad` in its place.
+
+    Attributes:
+        before, after: number of elements before and behind those of each axis.
+        pad_value: the integer that they have.
+    """
+
+    operator: ClassVar[str] = "pad"
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    pad_value: int
+
+    @classmethod
+    def of(cls, call: tvm_api.Call) -> Pad:
+        """The parameters of a call of this operator or of Relax's.
+
+        Raises:
+            NotReadable: it pads with others than one integer.
+        """
+        if tvm_api.operator_name(call) != RELAX:
+            return super().of(call)
+        mode, dtype = str(call.attrs.pad_mode), tvm_api.dtype_of(call)
+        if mode != "constant" or "int" not in dtype:
+            raise NotReadable(f"a pad of {dtype}, {mode}: the accelerator pads with an integer")
+        widths = [int(width) for width in call.attrs.pad_width]
+        limits = np.iinfo(dtype)
+        return cls(
+            output_shape=shape_of(call),
+            output_dtype=dtype,
+            output_zero_point=0,
+            clip=(int(limits.min), int(limits.max)),
+            rounding=Arithmetic.TFLM.value,
+            before=tuple(widths[::2]),
+            after=tuple(widths[1::2]),
+            pad_value=int(call.attrs.pad_value),
+        )
+
+
+RELAX = "nn.pad"
+
+
+def _kernel(parameters: Pad, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
+    """Return the kernel (data, output)."""
+    (shape,), result = shapes, parameters.output_shape
+    data, output = buffer("data", shape, dtypes[0]), buffer("output", result, dtypes[0])
+
+    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        place = unflatten(i, result)
+        inside = [n - int32(first) for n, first in zip(place, parameters.before, strict=True)]
+        conditions = [
+            condition
+            for n, size in zip(inside, shape, strict=True)
+            for condition in (n >= int32(0), n < int32(size))
+        ]
+        value = tirx.const(parameters.pad_value, dtypes[0])
+        return tirx.IfThenElse(
+            tirx.all(*conditions),
+            tirx.BufferStore(output, data[tuple(inside)], place),
+            tirx.BufferStore(output, value, place),
+        )
+
+    return kernel([data, output], loop("i", math.prod(result), one))
+
+
+def _sizes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    groups = {
+        "data": four(shapes["data"]),
+        "before": four(parameters.before, 0),
+        "after": four(parameters.after, 0),
+    }
+    return {f"{name}_{axis}": n for name, four_ in groups.items() for axis, n in enumerate(four_)}
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -33,6 +119,11 @@ def _derive(island: Island) -> tvm_api.Expr:
 register(
     IntegerOperator(
         name="pad",
+        parameters=Pad,
+        kernel=kernel_of_operands(_kernel),
+        interface=Interface(
+            sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
+        ),
         recognitions=(Recognition(("nn.pad",), _derive, (Arithmetic.ORT,)),),
     )
 )

@@ -9,8 +9,6 @@ from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.offload.pattern_families import WeightedPattern
-from umakit.operators.offload.weighted import Weighted
 from umakit.patterns.serialization import example, from_text
 
 ATTRIBUTE = "umakit_parameters"
@@ -105,9 +103,7 @@ def _example(pattern: OperatorPattern, dtype: str | None) -> Composite:
         dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"
     broadcast = bool(getattr(pattern, "broadcast", False))
     layer = example(pattern.KIND, dtype, pattern.requantize, broadcast)
-    if isinstance(layer, Weighted) and isinstance(pattern, WeightedPattern):
-        layer = replace(layer, **pattern.stored_fields(dtype))
-    return layer
+    return replace(layer, **pattern.stored_fields(dtype))
 
 
 def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None) -> str:

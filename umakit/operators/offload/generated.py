@@ -139,6 +139,11 @@ class GeneratedPattern(OperatorPattern):
 
     rounding: Names = field(default=None, kw_only=True)
 
+    @property
+    def operator_name(self) -> str:
+        relax = self.KIND.INTERFACE.relax
+        return f"relax.{relax}" if relax else super().operator_name
+
     def __post_init__(self) -> None:
         if self.requantize and not self.KIND.FOLLOWED:
             raise BackendError(

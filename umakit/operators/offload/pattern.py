@@ -69,8 +69,12 @@ class OperatorPattern:
     def __iter__(self) -> Iterator[Any]:
         """The arguments of `UMABackend._register_pattern`."""
         wildcards = [tvm_api.wildcard() for _ in range(self.OPERANDS)]
-        operator = tvm_api.is_op(self.operator_name)(*wildcards)
+        operator = tvm_api.is_op(self.operator_name)(*self._operands(wildcards))
         return iter((self.name, self._alternatives(operator), self, {ANNOTATION: operator}))
+
+    def _operands(self, wildcards: list[tvm_api.DFPattern]) -> list[tvm_api.DFPattern]:
+        """Return the patterns of the operands of the Relax operator."""
+        return wildcards
 
     def _alternatives(self, operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
         """Return TVM's patterns, which are tried in turn."""
@@ -121,7 +125,7 @@ class OperatorPattern:
             )
         if self.requantize and then is None:
             then = unchanged(last)
-        data_dtype = tvm_api.dtype_of(match.operator.args[0])
+        data_dtype = tvm_api.dtype_of(match.operands[0])
         values = {
             **self._operator_fields(parameters, last),
             "data_shape": shapes[0],
@@ -136,6 +140,10 @@ class OperatorPattern:
     def own_rounding(self) -> str:
         """The rounding that replaces the model's; empty if none does."""
         return own_rounding(getattr(self, "rounding", None))
+
+    def stored_fields(self, data_dtype: str) -> dict[str, Any]:
+        """Return the fields of the parameters that the pattern's arguments decide."""
+        return {}
 
     def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
         """Parameters of the operator of a match whose result is clipped or rescaled last."""
