@@ -118,6 +118,16 @@ def test_misra_finds_nothing_that_is_not_listed(exported: Path, tmp_path: Path) 
     assert set(misra.findings([tmp_path / "host"])) <= misra.listed()
 
 
+def test_functions_without_results_need_no_statuses(tmp_path: Path) -> None:
+    backend = Library(tmp_path)
+    del backend.patterns[0]
+    model = QuantizedNetwork(6, 6, 2).pool2d("max").model("network")
+    library, output = outputs_of(model, tmp_path / "library", backend)
+    np.testing.assert_array_equal(output, outputs_of(model, tmp_path / "cpu")[1])
+    assert "status_of_kernels" not in source(library.path)
+    test_strict_compilers_have_nothing_to_say(library.path)
+
+
 def test_scratch_is_a_tensor_of_the_plan_and_lives_in_its_call(exported: Path) -> None:
     metadata = json.loads((exported / "metadata.json").read_text())["umakit"]
     (pool,) = metadata["memory"]["pools"]

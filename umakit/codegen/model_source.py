@@ -30,6 +30,7 @@ from umakit.codegen.statuses import (
     MOST,
     SCRATCH_TOO_SMALL,
     SCRATCH_TOO_SMALL_STATUS,
+    called_by_text,
     checks_scratch,
     own_statuses,
 )
@@ -131,7 +132,7 @@ def common_values(
         "workspace_size": plan.arena_size,
         "blob": _blob_view(layout) if layout else None,
         "backends_used": bool(backends),
-        "has_drivers": len(backends) > len(statuses),
+        "has_drivers": bool(backends.keys() - called_by_text(program)),
         "dma_alignments": dma_alignments(backends),
         "aligned_tensors": {
             alignment: [name for name, each in alignments.items() if each == alignment]

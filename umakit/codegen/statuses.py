@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from umakit.lower.driver_calls import TextCall
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 
@@ -51,29 +52,33 @@ def status_function(backend: str) -> str:
 
 
 def own_statuses(program: Program, backends: Mapping[str, Backend]) -> list[OwnStatuses]:
-    """Return the statuses of the backends of a program whose kernels are C text.
+    """Return the statuses of the backends of a program whose calls are C text and return one.
 
     Args:
         program: the straight-line program.
         backends: backends of the program's kernels by target name.
     """
-    called = sorted(
-        {
-            kernel.target
-            for kernel in program.kernels.values()
-            if any(node.text is not None for node in kernel.driver_calls)
-        }
-    )
+    called = {target for target, text in _texts(program) if text.call.returns_status}
     return [
         OwnStatuses(name, BASE * number, backends[name].configuration.status_meanings)
-        for number, name in enumerate(called, start=1)
+        for number, name in enumerate(sorted(called), start=1)
+    ]
+
+
+def called_by_text(program: Program) -> set[str]:
+    """Return the names of the backends of a program whose calls are C text."""
+    return {target for target, _ in _texts(program)}
+
+
+def _texts(program: Program) -> list[tuple[str, TextCall]]:
+    return [
+        (kernel.target, node.text)
+        for kernel in program.kernels.values()
+        for node in kernel.driver_calls
+        if node.text is not None
     ]
 
 
 def checks_scratch(program: Program) -> bool:
     """Whether a kernel compares the scratch that it needs with what was planned."""
-    return any(
-        node.text is not None and node.text.scratch is not None
-        for kernel in program.kernels.values()
-        for node in kernel.driver_calls
-    )
+    return any(text.scratch is not None for _, text in _texts(program))
