@@ -28,6 +28,7 @@ from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.testing import AOTModel
 from umakit.testing.example_networks import QuantizedNetwork
+from umakit.text.c_text import read_expression
 
 STRICT = "-std=c99 -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only".split()
 
@@ -250,6 +251,30 @@ def test_a_core_that_needs_less_gets_what_was_planned(
 
 
 # --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "(q7_t *)$data", "&(const context){.buffer = $scratch}", "(int32_t[2]){$height, -$width}",
+        "$height > 0 ? ~$height : !$width", "&(struct a){{1}, {$height}}", 'f("f((", $height)',
+        "(void (*)(int))$data", "&table[$height]->member", "(T)($height), int, sizeof(T)",
+        "$data\n + INT32_C(3) * $height", "(*select($height))($data)", "((')', $height))",
+    ],
+)  # fmt: skip
+def test_arguments_may_be_any_expressions(argument: str) -> None:
+    text = read_expression(f"call({argument}, $result)")
+    assert text.function == "call" and "$result" in text.arguments
+    assert {*text.names} == {*re.findall(r"\$(\w+)", argument), "result"}
+    assert "call" in text.identifiers and not {"height", "_height"} & text.identifiers
+
+
+def test_no_bracket_may_be_missing() -> None:
+    for text in (CONVOLVE, CONVOLVE_BYTES):
+        for place, letter in enumerate(text):
+            if letter in "()[]{}":
+                with pytest.raises(BackendError, match="is not one expression of C: near"):
+                    read_expression(text[:place] + text[place + 1 :])
 
 
 class Empty(UMABackend):
