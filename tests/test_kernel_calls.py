@@ -23,7 +23,7 @@ from umakit import UMABackend, compile_model, patterns, run_library, tir, tvm_ap
 from umakit.codegen.kernel_source import print_kernel
 from umakit.devices import build
 from umakit.devices.unpacked import run_unpacked
-from umakit.errors import BackendError, DeviceError
+from umakit.errors import BackendError, DeviceError, LoweringError
 from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.testing import AOTModel
@@ -275,6 +275,17 @@ def test_no_bracket_may_be_missing() -> None:
             if letter in "()[]{}":
                 with pytest.raises(BackendError, match="is not one expression of C: near"):
                     read_expression(text[:place] + text[place + 1 :])
+
+
+def test_a_call_with_fewer_arguments_than_declared_is_refused(
+    model: AOTModel, tmp_path: Path
+) -> None:
+    backend = Library(tmp_path)
+    backend.patterns.clear()
+    backend._register_kernel(patterns.qconv2d(), "lib_convolve($data, $weights, $result)")
+    with pytest.raises(LoweringError, match="has 3 arguments, and it is declared with 10"):
+        compile_model(model.module, [backend], tmp_path / "library")
+    assert not (tmp_path / "library").exists()
 
 
 class Empty(UMABackend):
