@@ -14,6 +14,7 @@ from umakit.cli.options import (
     ForceOption,
     IndexChecksOption,
     JsonOption,
+    KeepLayoutOption,
     ModelArgument,
     OverlapOption,
     PlannerOption,
@@ -68,6 +69,7 @@ def compile_(
     records: RecordsOption = None,
     overlap: OverlapOption = "free",
     index_checks: IndexChecksOption = True,
+    keep_layout: KeepLayoutOption = False,
     memory_map: MemoryMapOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -83,7 +85,9 @@ def compile_(
         from umakit.registration.inputs import input_files
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
 
-        options = export_options(pool, planner, weights, records, overlap, force, index_checks)
+        options = export_options(
+            pool, planner, weights, records, overlap, force, index_checks, keep_layout
+        )
         found = find_backends(backend)
         inputs = input_files(records, backends=found, model=model_files(model))
         if memory_map is not None:

@@ -16,6 +16,7 @@ from umakit.cli.options import (
     DeviceOption,
     ForceOption,
     JsonOption,
+    KeepLayoutOption,
     ModelArgument,
     PoolOption,
     RoundingOption,
@@ -137,6 +138,7 @@ def diff(
     pool: PoolOption = None,
     planner: SamePlannerOption = None,
     weights: SameWeightsOption = None,
+    keep_layout: KeepLayoutOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -147,7 +149,10 @@ def diff(
         raise InputError(
             "exists and is not a folder", where=str(folder), fix="choose another --output"
         )
-    compiling = {"--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights}
+    compiling = {
+        "--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights,
+        "--keep-layout": keep_layout,
+    }  # fmt: skip
     _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
@@ -170,7 +175,7 @@ def diff(
             model,
             found,
             library=library,
-            options=_options(pool, planner, weights),
+            options=_options(pool, planner, weights, keep_layout),
             device=device,
             inputs=None if inputs is None else load_inputs(inputs),
             reference=reference,
@@ -200,12 +205,13 @@ def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
 
 
 def _options(
-    pool: list[str] | None, planner: str | None, weights: str | None
+    pool: list[str] | None, planner: str | None, weights: str | None, keep_layout: bool
 ) -> ExportOptions | None:
     """Return the export options; None if no option is given."""
-    if not (pool or planner or weights):
+    if not (pool or planner or weights or keep_layout):
         return None
-    return export_options(pool, planner or DEFAULT_PLANNER, weights or "c")
+    given = planner or DEFAULT_PLANNER, weights or "c"
+    return export_options(pool, *given, keep_layout=keep_layout)
 
 
 def _print(result: DiffResult, written: dict[str, str], context: typer.Context) -> None:
@@ -238,7 +244,9 @@ def _again(context: typer.Context, inputs: str) -> str:
         value = context.params[str(option.name)]
         if option.param_type_name != "option" or option.name in NOT_REPEATED:
             continue
-        if value and value != option.default:
+        if value is True:
+            arguments.append(option.opts[0])
+        elif value and value != option.default:
             for item in value if isinstance(value, (list, tuple)) else [value]:
                 arguments += [option.opts[0], str(item)]
     model = shell_word(str(context.params["model"]))

@@ -25,6 +25,7 @@ from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
     JsonOption,
+    KeepLayoutOption,
     ModelArgument,
     RoundingOption,
     ShapesOption,
@@ -108,6 +109,7 @@ def partition(
     backend: BackendOption = None,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
+    keep_layout: KeepLayoutOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an accelerator takes of a network, and why not the rest."""
@@ -121,6 +123,7 @@ def partition(
             find_backends(backend),
             input_shapes=shapes,
             rounding=rounding,
+            keep_layout=keep_layout,
             progress=tell,
         )
     report = partitioned.report

@@ -89,6 +89,13 @@ IndexChecksOption = Annotated[
         "range reads or writes outside of its tensor.",
     ),
 ]
+KeepLayoutOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-layout",
+        help="Do not transpose regions of the network to the layout that an accelerator takes.",
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
@@ -141,6 +148,7 @@ def export_options(
     overlap: str = "free",
     force: bool = False,
     index_checks: bool = True,
+    keep_layout: bool = False,
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
@@ -158,4 +166,5 @@ def export_options(
         overlap=parse_overlap(overlap),
         force=force,
         index_checks=index_checks,
+        keep_layout=keep_layout,
     )

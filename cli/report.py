@@ -12,6 +12,7 @@ from umakit.cli.options import (
     BackendOption,
     ForceOption,
     JsonOption,
+    KeepLayoutOption,
     ModelArgument,
     RecordsOption,
     RoundingOption,
@@ -67,6 +68,7 @@ def report(
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     records: RecordsOption = None,
+    keep_layout: KeepLayoutOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,7 +97,7 @@ def report(
             seed=seed,
             input_shapes=shapes,
             rounding=rounding,
-            options=ExportOptions(records=records),
+            options=ExportOptions(records=records, keep_layout=keep_layout),
             progress=tell,
         )
     if destination is not None:

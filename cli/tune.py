@@ -14,6 +14,7 @@ import typer
 from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     JsonOption,
+    KeepLayoutOption,
     ModelArgument,
     RoundingOption,
     ShapesOption,
@@ -97,6 +98,7 @@ def tune(
     again: AgainOption = False,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
+    keep_layout: KeepLayoutOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -132,7 +134,7 @@ def tune(
             tune_model(
                 network, found, records, effort=Effort(clock, simulate), again=again,
                 workers=pool, tell=show, done=keep,
-                inputs=files,
+                inputs=files, keep_layout=keep_layout,
             )  # fmt: skip
     except KeyboardInterrupt:
         say(
@@ -147,6 +149,7 @@ def tune(
     say(origin(finished, found.target_name))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
     options = f"--backend {shell_word(backend)} --records {shell_word(str(records))}"
+    options += " --keep-layout" if keep_layout else ""
     say(f"Next: uma compile {shell_word(str(model))} {options} -o LIBRARY")
     return 0
 

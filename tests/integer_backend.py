@@ -303,7 +303,8 @@ def assert_same_on_the_driver(module: Any, npu: Npu, folder: Path, **given: Arra
 
 
 def placements(module: Any, *backends: UMABackend) -> list[OperatorPlacement]:
-    return list(partition(module, backends).report.placements)
+    """Rows of the offload report in the model's layout."""
+    return list(partition(module, backends, keep_layout=True).report.placements)
 
 
 def reason(module: Any, *registrations: Any, folder: Path) -> str:

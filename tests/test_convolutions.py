@@ -239,7 +239,7 @@ def test_float16_is_refused_by_the_accelerator_and_named_by_the_c_printer() -> N
         ("NHWC", "OHWI", "layout NHWC/OHWI: the driver reads NCHW/OIHW"),
     ],
 )
-def test_other_layouts_are_refused_and_right_on_the_cpu(
+def test_other_layouts_are_refused_as_they_are_and_right_when_transposed(
     data: str, kernel: str, reason: str
 ) -> None:
     ifmap, weights = normal(1, 3, 6, 9), normal(4, 3, 3, 2, seed=1)
@@ -253,8 +253,13 @@ def test_other_layouts_are_refused_and_right_on_the_cpu(
         data_layout=data,
         kernel_layout=kernel,
     )
-    row = run_relax(module, np.moveaxis(ifmap, 1, 3), np.moveaxis(expected, 1, 3))
+    (row,) = partition(module, [vanilla()], keep_layout=True).report.placements
     assert (row.where, row.reason) == ("cpu", reason)
+    model = AOTModel(
+        module, {"x": np.moveaxis(ifmap, 1, 3)}, {"output": np.moveaxis(expected, 1, 3)}, 1e-4
+    )
+    (row,) = compile_and_run(model, vanilla()).offload.offloaded
+    assert row.axes == (0, 3, 1, 2)
 
 
 def test_symbolic_shape_is_refused() -> None:

@@ -78,6 +78,7 @@ def test_every_page_with_commands_is_run() -> None:
         "strawberry.md",
         "chocolate.md",
         "arithmetic.md",
+        "layouts.md",
         "your-cost-model.md",
         "your-simulator.md",
     }

@@ -68,6 +68,8 @@ class ExportOptions:
         tilings: tilings by target and layer that take precedence over records and defaults.
         force: whether files of the output folder that were changed since umakit wrote them, or a
             tar file that umakit did not write, are replaced too; inputs never are.
+        keep_layout: whether all tensors keep the model's layout; else regions get that of the
+            accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -79,6 +81,7 @@ class ExportOptions:
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
+    keep_layout: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that do not exist.
@@ -186,6 +189,7 @@ def partition_model(
     parameters: Mapping[str, Any] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
+    keep_layout: bool = False,
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
 ) -> tuple[Network, Partitioned]:
@@ -194,6 +198,7 @@ def partition_model(
     Args:
         source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
             `compile_model`.
+        keep_layout: as in `ExportOptions`.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
@@ -207,7 +212,7 @@ def partition_model(
     for sentence in notices:
         notice(sentence)
     progress("partitioning")
-    return network, partition(network.model.module, backends)
+    return network, partition(network.model.module, backends, keep_layout=keep_layout)
 
 
 def compile_model(
@@ -252,7 +257,7 @@ def compile_model(
     check_destination(destination, inputs, force=options.force)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
-        rounding=rounding, progress=progress, notice=notice,
+        rounding=rounding, keep_layout=options.keep_layout, progress=progress, notice=notice,
     )  # fmt: skip
     library = export_program(
         network.model, partitioned, backends, destination, options, progress, inputs

@@ -433,6 +433,21 @@ def operator_call(
     return relax.Call(Op.get(f"relax.{name}"), list(operands), attrs, None, span)
 
 
+def changed_attributes(attributes: Node, changed: Mapping[str, Any]) -> Node:
+    """Attributes of a call with other values of some.
+
+    Args:
+        attributes: of a call, or of `operator_call`.
+        changed: integers, strings and sequences of integers by name.
+    """
+    if isinstance(attributes, tvm.ir.DictAttrs):
+        fields = {str(name): value for name, value in attributes.items()}
+        return tvm.ir.make_node("ir.DictAttrs", **{**fields, **changed})
+    kind: Any = getattr(type(attributes), "__tvm_ffi_type_info__")  # noqa: B009
+    fields = {field.name: getattr(attributes, field.name) for field in kind.fields}
+    return tvm.ir.make_node(kind.type_key, **{**fields, **changed})
+
+
 def operand_names(call: Call) -> list[str]:
     """The names of an operator's operands in Relax; empty for calls of functions."""
     return [str(argument.name) for argument in getattr(call.op, "arguments", None) or ()]

@@ -16,7 +16,7 @@ class VanillaAcceleratorBackend(UMABackend):
         super().__init__()
 
         # Which operators it takes; the predicate says why not, if not.
-        self._register_pattern("conv2d", conv2d_pattern(), conv2d_predicate)
+        self._register_pattern("conv2d", conv2d_pattern(), conv2d_predicate, layouts="NCHW")
 
         # How the operator becomes loops ...
         self._register_operator_strategy("nn.conv2d", conv2d_strategy)

@@ -186,6 +186,9 @@ class OperatorView(Section):
     where: Identifier
     reason: Text
     rounding: Text = ""
+    axes: list[Count] = []
+    changes_layout: bool = False
+    transposes: int | None = None
 
 
 class OwnSimulator(Section):

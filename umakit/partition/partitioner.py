@@ -7,24 +7,22 @@ offload report records the placement of every operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
-from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.registry import name_for_readers
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.kept_names import with_kept_names
+from umakit.partition.layouts.choose import Fitted, fit_layouts
 from umakit.partition.macs import multiply_accumulates
-from umakit.partition.own_patterns import check_own_patterns
+from umakit.partition.matching import Refusals, fuse_all, offloaded_rows, reason_of
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
 from umakit.partition.window_attributes import window_attributes
-from umakit.registration.backend import Backend, PassPhase, Pattern
+from umakit.registration.backend import Backend, PassPhase
 from umakit.registration.code import raised
 
 
@@ -45,43 +43,38 @@ class Partitioned:
     roles: ConstantRoles = field(default_factory=ConstantRoles)
 
 
-@dataclass
-class _Refusals:
-    """Reasons why operators were refused, by row of the report, and an error of a predicate.
-
-    `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
-    """
-
-    reasons: dict[int, list[str]] = field(default_factory=dict)
-    accepted: dict[int, str] = field(default_factory=dict)
-    error: UmakitError | None = None
-
-    def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
-        for number in _matched_operators(context):
-            reasons = self.reasons.setdefault(number, [])
-            if reason not in reasons:
-                reasons.append(reason)
-        return False
-
-
-def partition(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Partitioned:
+def partition(
+    module: tvm_api.IRModule, backends: Sequence[Backend], *, keep_layout: bool = False
+) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends have precedence.
 
     Args:
         module: a Relax module with a function `main`.
         backends: backends in order of priority.
+        keep_layout: whether no region gets another layout, as `layouts.choose` describes.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
     """
     module = _prepare(module, backends)
-    module, operators = _number_operators(module)
+    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends)
+    if fitted.target:
+        found = _partitioned(fitted, backends)
+        if found.report.offloaded_macs >= fitted.macs:
+            return found
+        fitted = Fitted(module)  # a predicate answers otherwise than it did before
+    return _partitioned(fitted, backends)
+
+
+def _partitioned(fitted: Fitted, backends: Sequence[Backend]) -> Partitioned:
+    module, operators = _number_operators(fitted.module)
     provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
     roles = constant_roles(module["main"])
-    refusals = {backend.target_name: _Refusals() for backend in backends}
-    module = _fuse_all(module, backends, refusals)
-    where = _offloaded_rows(module, provenance)
-    report = OffloadReport(tuple(_final_placements(operators, where, refusals)))
+    refusals = {backend.target_name: Refusals() for backend in backends}
+    module = fuse_all(module, backends, refusals)
+    where = offloaded_rows(module, provenance)
+    placements = _final_placements(operators, where, refusals)
+    report = OffloadReport(tuple(fitted.noted(placements)))
     return Partitioned(_finish(module, backends), report, provenance, roles)
 
 
@@ -101,8 +94,8 @@ def partition_module(
     """
     if parameters:
         module = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
-    refusals = {backend.target_name: _Refusals() for backend in backends}
-    return _finish(_fuse_all(_prepare(module, backends), backends, refusals), backends)
+    refusals = {backend.target_name: Refusals() for backend in backends}
+    return _finish(fuse_all(_prepare(module, backends), backends, refusals), backends)
 
 
 def _prepare(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
@@ -110,16 +103,6 @@ def _prepare(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.I
         changed = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
         module = with_kept_names(module, changed)
     return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
-
-
-def _fuse_all(
-    module: tvm_api.IRModule, backends: Sequence[Backend], refusals: dict[str, _Refusals]
-) -> tvm_api.IRModule:
-    for backend in backends:
-        module = _fuse(module, backend, refusals[backend.target_name])
-    if any(backend.merge_compiler_regions for backend in backends):
-        module = tvm_api.relax_transform.MergeCompositeFunctions()(module)
-    return module
 
 
 def _finish(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
@@ -188,120 +171,12 @@ def _placement(
     )
 
 
-def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: _Refusals) -> tvm_api.IRModule:
-    check_own_patterns(backend)
-    patterns = [
-        (
-            f"{backend.target_name}.{pattern.name}",
-            alternative,
-            dict(pattern.annotations),
-            _check(backend, pattern, refusals),
-        )
-        for pattern in backend.patterns
-        for alternative in pattern.alternatives
-    ]
-    if not patterns:
-        return module
-    fused = tvm_api.relax_transform.FuseOpsByPattern(
-        patterns,
-        bind_constants=any(pattern.binds_constants for pattern in backend.patterns),
-        annotate_codegen=not backend.merge_compiler_regions,
-    )(module)
-    if refusals.error is not None:
-        raise refusals.error
-    return fused
-
-
-def _check(
-    backend: Backend, pattern: Pattern, refusals: _Refusals
-) -> Callable[[tvm_api.PatternCheckContext], bool]:
-    """Return TVM's check function of a pattern: values used outside, then the predicate."""
-
-    def check(context: tvm_api.PatternCheckContext) -> bool:
-        if refusals.error is not None:
-            return False
-        if tvm_api.has_leaking_intermediate_variables(context):
-            return refusals.refuse(
-                context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
-            )
-        try:
-            answer: Any = True if pattern.predicate is None else pattern.predicate(context)
-        except UmakitError as error:
-            refusals.error = error
-            return False
-        except Exception as error:  # a bug in the backend must not look like a refusal
-            refusals.error = BackendError(
-                f"predicate of pattern {pattern.name!r} raised {raised(error, backend)}",
-                where=backend.target_name,
-            )
-            refusals.error.__cause__ = error
-            return False
-        if isinstance(answer, (bool, np.bool_)):
-            answer = bool(answer) or ""
-        if answer is True:
-            rounding = getattr(pattern.predicate, "own_rounding", "")
-            refusals.accepted.update(dict.fromkeys(_matched_operators(context), rounding))
-            return True
-        if isinstance(answer, str):
-            reason = answer or f"{pattern.name}: refused without a reason"
-            return refusals.refuse(context, reason)
-        refusals.error = BackendError(
-            f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
-            where=backend.target_name,
-            fix="return True, or a sentence that says why not",
-        )
-        return False
-
-    return check
-
-
-def _matched_operators(context: tvm_api.PatternCheckContext) -> set[int]:
-    calls = [context.matched_expr, *context.matched_bindings.values()]
-    return {row for call in calls for row in tvm_api.rows_of(call)}
-
-
 def _final_placements(
-    operators: list[OperatorPlacement], where: dict[int, str], refusals: dict[str, _Refusals]
+    operators: list[OperatorPlacement], where: dict[int, str], refusals: dict[str, Refusals]
 ) -> Iterator[OperatorPlacement]:
     for row, operator in enumerate(operators):
         if row in where:
             rounding = refusals[where[row]].accepted.get(row, "")
             yield replace(operator, where=where[row], rounding=rounding)
         else:
-            yield replace(operator, reason=_reason(row, operator.operator, refusals))
-
-
-def _reason(number: int, operator: str, refusals: dict[str, _Refusals]) -> str:
-    """Return why an operator stayed on the CPU, with the backend's name if there are several."""
-    answers = []
-    for backend, refused in refusals.items():
-        if number in refused.reasons:
-            reasons = refused.reasons[number]
-            telling = [reason for reason in reasons if not isinstance(reason, OtherOperator)]
-            answer = "; ".join(telling or reasons)
-        elif number in refused.accepted:
-            answer = "accepted, but part of another match that overlaps"
-        else:
-            answer = f"no pattern covers {operator}"
-        answers.append((backend, answer))
-    if len({answer for _, answer in answers}) == 1:
-        return answers[0][1]
-    return (
-        "; ".join(f"{backend}: {answer}" for backend, answer in answers) or "no backend was given"
-    )
-
-
-def _offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int, str]:
-    """Return the target by row, for the operators inside accelerator functions."""
-    where: dict[int, str] = {}
-    calls = [
-        binding.value
-        for binding in tvm_api.bindings_of(module["main"])
-        if isinstance(binding.value, tvm_api.Call)
-    ]
-    for call, rows in zip(calls, provenance.rows_of_calls(module), strict=True):
-        if isinstance(call.op, tvm_api.GlobalVar):
-            codegen = tvm_api.function_attribute(module[call.op], "Codegen")
-            if codegen is not None:
-                where.update(dict.fromkeys(rows, str(codegen)))
-    return where
+            yield replace(operator, reason=reason_of(row, operator.operator, refusals))

@@ -31,6 +31,11 @@ class OperatorPlacement:
         attributes: strides, padding and so on of a convolution or pool of Relax, by name.
         rounding: rounding of the accelerator's own that replaces the model's, `float32` or
             `own:FUNCTION`; empty where it rounds as the model's format defines.
+        axes: the model's axes in the order in which the result has them, such as (0, 2, 3, 1) for
+            a result of an NCHW model in NHWC; empty if it is the model's.
+        changes_layout: whether it is a transpose that the model has not, between two layouts.
+        transposes: row whose first result this transpose reads; -1 for the model's first input, -2
+            for its second, and so on; None for other operators, and if there is no such row.
     """
 
     operator: str
@@ -43,21 +48,27 @@ class OperatorPlacement:
     last: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rounding: str = ""
+    axes: tuple[int, ...] = ()
+    changes_layout: bool = False
+    transposes: int | None = None
 
     @property
     def yields(self) -> str:
         """The node of the user's model whose result the operator computes."""
         return self.last or self.name
 
-    def as_json(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, Any]:
         """Return the stable keys of `uma partition --json`: operator, name, where, reason; and
-        rounding if it is the accelerator's own."""
+        where they say something rounding, axes, changes_layout and transposes."""
         return {
             "operator": self.operator,
             "name": self.name,
             "where": self.where,
             "reason": self.reason,
             **({"rounding": self.rounding} if self.rounding else {}),
+            **({"axes": list(self.axes)} if self.axes else {}),
+            **({"changes_layout": True} if self.changes_layout else {}),
+            **({"transposes": self.transposes} if self.transposes is not None else {}),
         }
 
 
@@ -104,6 +115,6 @@ class OffloadReport:
         main = max((self.placements[row] for row in numbers), key=lambda p: p.macs, default=None)
         return main.name if main is not None and main.macs else self.label(numbers)
 
-    def as_json(self) -> list[dict[str, str]]:
+    def as_json(self) -> list[dict[str, Any]]:
         """Return a list of {operator, name, where, reason}, in execution order."""
         return [placement.as_json() for placement in self.placements]

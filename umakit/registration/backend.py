@@ -90,6 +90,8 @@ class Pattern:
     pattern: Any
     annotations: Mapping[str, Any]
     predicate: Predicate | None
+    layouts: tuple[str, ...] = ()
+    """Layouts of the data that it takes; empty if it is not said or does not matter."""
 
     @property
     def alternatives(self) -> list[Any]:
@@ -100,6 +102,17 @@ class Pattern:
     def binds_constants(self) -> bool:
         """Whether constants are bound inside the composite, so that its code is self-contained."""
         return bool(getattr(self.predicate, "binds_constants", False))
+
+
+LAYOUTS = ("NHWC", "NCHW")
+
+
+def layouts_of(predicate: object) -> tuple[str, ...]:
+    """Return the layouts that a pattern of `umakit.patterns` takes; empty for other predicates."""
+    given = getattr(predicate, "layouts", ())
+    names = (given,) if isinstance(given, str) else given
+    known = isinstance(names, (tuple, list)) and all(name in LAYOUTS for name in names)
+    return tuple(names) if known else ()
 
 
 @dataclass(frozen=True)
@@ -249,6 +262,8 @@ class Backend(ABC):
         pattern: object,
         predicate: Predicate | None = None,
         annotations: Mapping[str, Any] | None = None,
+        *,
+        layouts: str | Sequence[str] = (),
     ) -> None:
         """Offer a composite function; patterns registered first are matched first.
 
@@ -258,10 +273,29 @@ class Backend(ABC):
             predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
                 sentence, refuses. The sentence is shown to the user in the offload table.
             annotations: sub-patterns that the predicate looks up by name.
+            layouts: layout of the data that convolutions and pools of the pattern have to have,
+                `"NHWC"` or `"NCHW"`: regions of a network in the other one are then transposed
+                where that pays. The predicate refuses the other one. Patterns of
+                `umakit.patterns` say it themselves; without it networks keep their layout.
+
+        Raises:
+            BackendError: the name is taken, or there is no such layout.
         """
         if any(registered.name == name for registered in self.patterns):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
-        self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate))
+        found = self._layouts(layouts) or layouts_of(predicate)
+        self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate, found))
+
+    def _layouts(self, layouts: str | Sequence[str]) -> tuple[str, ...]:
+        names = (layouts,) if isinstance(layouts, str) else tuple(layouts)
+        for name in names:
+            if name not in LAYOUTS:
+                raise BackendError(
+                    f"layout {name!r} is unknown",
+                    where=self.target_name,
+                    fix=f"say {' or '.join(LAYOUTS)}",
+                )
+        return names
 
     def _register_operator_strategy(self, op: str, strategy: object, plevel: int = 11) -> None:
         """Lower an operator inside this backend's composites in the backend's own way.

@@ -29,7 +29,8 @@ def compiled_library(
         path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
-    partitioned = partition(model.module, backends)
+    keep_layout = options is not None and options.keep_layout
+    partitioned = partition(model.module, backends, keep_layout=keep_layout)
     options = options or ExportOptions(weights=form_of_weights(partitioned.module))
     return export_program(model, partitioned, backends, path, options)
 

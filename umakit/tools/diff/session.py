@@ -9,8 +9,9 @@ has run, so that each layer computes from correct inputs and an error shows wher
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -236,7 +237,9 @@ class LibraryUnderTest:
         self._reference = reference
         self._tolerance = tolerance
         self._outputs = description["outputs"]
+        self._inputs = [(item["name"], item["c_name"]) for item in description["inputs"]]
         self._probe = Probe(description, library.path, program, device)
+        self._axes: dict[str, tuple[int, ...]] = {}
         every = self._reference.every.operators
         self._rows = _matching_rows(self.operators, every)
         self.values = self._values()
@@ -256,9 +259,10 @@ class LibraryUnderTest:
         Raises:
             DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
-        reference = self._reference.run(inputs)
+        reference = _with_inputs(self._reference.run(inputs), self._inputs, inputs)
         free = self._probe.run(inputs, {})
-        fed = self._probe.run(inputs, {n: reference.values[v] for n, v in self.values.items()})
+        forced = {n: self._stored(n, reference.values[v]) for n, v in self.values.items()}
+        fed = self._probe.run(inputs, forced)
         tensors = tuple(
             self._compared(number, name, fed[number], free[number], reference)
             for number, layer in enumerate(self.layers)
@@ -277,11 +281,24 @@ class LibraryUnderTest:
     ) -> TensorComparison:
         value = self.values[name]
         wanted, in_the_run = reference.values[value], reference.in_the_run[value]
-        got = _typed(fed.outputs[name], wanted.shape, str(wanted.dtype))
+        got = self._in_order_of_model(name, fed.outputs[name], wanted)
         loose = self._tolerance.added_up(number + 1)
-        run = _typed(free.outputs[name], wanted.shape, str(wanted.dtype))
+        run = self._in_order_of_model(name, free.outputs[name], wanted)
         own = compare(got, wanted, self._tolerance)
         return TensorComparison(number, name, value, got, own, compare(run, in_the_run, loose))
+
+    def _stored(self, name: str, array: Array) -> Array:
+        """Return an array of the model with its axes as the library's tensor has them."""
+        axes = self._axes.get(name)
+        return array if axes is None else np.ascontiguousarray(array.transpose(axes))
+
+    def _in_order_of_model(self, name: str, raw: npt.NDArray[np.uint8], wanted: Array) -> Array:
+        """Return a tensor of the library with its axes as the model has them."""
+        axes = self._axes.get(name)
+        if axes is None:
+            return _typed(raw, wanted.shape, str(wanted.dtype))
+        shape = tuple(wanted.shape[axis] for axis in axes)
+        return _typed(raw, shape, str(wanted.dtype)).transpose(np.argsort(axes))
 
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
@@ -306,9 +323,11 @@ class LibraryUnderTest:
         }
         values: dict[str, Value] = {}
         for row, number in last.items():
+            axes = self.operators[row].axes
             for result, name in enumerate(self.layers[number]["outputs"]):
-                if row in rows and (rows[row], result) in every.names:
+                if row in rows and ((rows[row], result) in every.names or rows[row] < 0):
                     values[name] = rows[row], result
+                    self._axes |= {name: axes} if axes else {}
         results = {name: v for name, v in every.results.items() if v in every.names}
         written = {name for layer in self.layers for name in layer["outputs"]}
         for item in self._outputs:
@@ -316,13 +335,36 @@ class LibraryUnderTest:
             if value is not None and item["c_name"] in written - set(values):
                 values[item["c_name"]] = value
         sizes = self._probe.sizes
-        return {n: v for n, v in values.items() if sizes[n] == self._reference.size_of(v)}
+        return {
+            name: value
+            for name, value in values.items()
+            if value[0] < 0 or sizes[name] == self._reference.size_of(value)
+        }
+
+
+def _with_inputs(
+    reference: ReferenceValues, names: Sequence[tuple[str, str]], inputs: Mapping[str, Array]
+) -> ReferenceValues:
+    """Return values with those of the network's inputs, which transposes of inputs have: row -1 is
+    the first one."""
+    given = {(-1 - number, 0): inputs[name] for number, (name, _) in enumerate(names)}
+    return replace(
+        reference,
+        values={**reference.values, **given},
+        independent=reference.independent | given.keys(),
+        in_the_run={**reference.in_the_run, **given},
+    )
 
 
 def _matching_rows(
     operators: Sequence[OperatorPlacement], others: Sequence[OperatorPlacement]
 ) -> dict[int, int]:
-    """Match rows of one report to rows of another, which a backend's passes may have changed."""
+    """Match rows of one report to rows of another, which a backend's passes may have changed.
+
+    A transpose that the model has not matches what it reads: a row, or as -1, -2, ... an input.
+    """
+    if any(operator.changes_layout for operator in operators):
+        return _matching_own_rows(operators, others)
     if [(o.operator, o.name) for o in operators] == [(o.operator, o.name) for o in others]:
         return {row: row for row in range(len(operators))}
     last = {operator.name: row for row, operator in enumerate(others)}
@@ -336,6 +378,24 @@ def _matching_rows(
         # A node whose result is quantized twice has two results under one name.
         if len(yields.get(name, ())) == 1 and _same_type(operators[row], others[last[name]])
     }
+
+
+def _matching_own_rows(
+    operators: Sequence[OperatorPlacement], others: Sequence[OperatorPlacement]
+) -> dict[int, int]:
+    """Match rows of a network whose layouts were changed."""
+    own = [row for row, operator in enumerate(operators) if not operator.changes_layout]
+    one = [(operators[row].operator, operators[row].name) for row in own]
+    other = [(operator.operator, operator.name) for operator in others]
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    found = {
+        own[block.a + offset]: block.b + offset for block in blocks for offset in range(block.size)
+    }
+    for row, operator in enumerate(operators):
+        source = operator.transposes
+        if source is not None and (source < 0 or source in found):
+            found[row] = source if source < 0 else found[source]
+    return found
 
 
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:

@@ -61,9 +61,11 @@ def make_page(
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
+    keep_layout = options is not None and options.keep_layout
     network, partitioned = partition_model(
-        source, backends, input_shapes=input_shapes, rounding=rounding, progress=progress
-    )
+        source, backends, input_shapes=input_shapes, rounding=rounding, keep_layout=keep_layout,
+        progress=progress,
+    )  # fmt: skip
     with temporary_folder("umakit-report-") as temporary:
         folder = Path(temporary) / "library"
         library = export_program(network.model, partitioned, backends, folder, options, progress)

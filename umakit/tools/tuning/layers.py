@@ -12,7 +12,9 @@ from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.pipeline import Network
 
 
-def tiled_layers(network: Network, backend: UMABackend) -> dict[Layer, tuple[str, ...]]:
+def tiled_layers(
+    network: Network, backend: UMABackend, *, keep_layout: bool = False
+) -> dict[Layer, tuple[str, ...]]:
     """Return by layer the names of its operators, in the order of the network.
 
     Layers of equal sizes are one entry with the operators of each occurrence.
@@ -20,11 +22,12 @@ def tiled_layers(network: Network, backend: UMABackend) -> dict[Layer, tuple[str
     Args:
         network: a network of `umakit.pipeline.import_network`.
         backend: backend that cuts layers into tiles.
+        keep_layout: as in `ExportOptions`.
 
     Raises:
         UmakitError: the network cannot be partitioned or lowered.
     """
-    partitioned = partition(network.model.module, [backend])
+    partitioned = partition(network.model.module, [backend], keep_layout=keep_layout)
     module = accelerator_kernels(partitioned, [backend])
     found: dict[Layer, tuple[str, ...]] = {}
     for binding in tvm_api.bindings_of(module["main"]):

@@ -69,6 +69,7 @@ def tune_model(
     tell: Callable[[LayerProgress], None] = lambda progress: None,
     done: Callable[[TunedLayer], None] = lambda tuned: None,
     inputs: Sequence[Path] = (),
+    keep_layout: bool = False,
 ) -> list[TunedLayer]:
     """Search a good tiling for each layer of a model, and record the results.
 
@@ -85,6 +86,7 @@ def tune_model(
         tell: told how far it is.
         done: told of each layer, when its record is written.
         inputs: input files other than those of the backend, which must not be overwritten.
+        keep_layout: as in `ExportOptions`.
 
     Raises:
         BackendError: the backend does not cut layers into tiles.
@@ -106,7 +108,7 @@ def tune_model(
     read = input_files(backends=[backend], model=inputs)
     check_records_file(path, read)
     records = existing_records(path, owner, planner.machine)
-    layers = tiled_layers(network, backend)
+    layers = tiled_layers(network, backend, keep_layout=keep_layout)
     if not layers:
         raise RecordsError(
             f"{backend.target_name} cuts no layer of {network.model.name} into tiles",

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`docs/layouts.md` can be typed along; `--update-golden` writes down what is printed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from console import check_commands, run
+from test_arithmetic_page import BLOCK
+
+from umakit.partition.layouts.graph import RULES
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "layouts.md"
+
+
+def test_a_reader_who_types_along_sees_what_the_page_shows(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    (tmp_path / "rows_npu").mkdir()
+    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
+    count = check_commands(
+        PAGE,
+        lambda command: run(command, tmp_path).replace(f"{tmp_path}/", ""),
+        update=bool(request.config.getoption("--update-golden")),
+        block=BLOCK,
+        on_other=lambda match: (tmp_path / match["file"]).write_text(match["text"], "utf-8"),
+    )
+    assert count == 3
+
+
+def test_the_page_shows_the_line_of_vanilla() -> None:
+    backend = ROOT / "backends" / "vanilla_accelerator" / "backend.py"
+    (line,) = [
+        each.strip() for each in backend.read_text("utf-8").splitlines() if "layouts=" in each
+    ]
+    assert f"\n{line}\n" in PAGE.read_text("utf-8")
+
+
+def test_operators_that_the_page_calls_borders_have_no_rule() -> None:
+    text = PAGE.read_text("utf-8").partition("All others are borders:")[2].partition("\n\n")[0]
+    assert "`quantized.global_avg_pool`" in text
+    borders = ("quantized.global_avg_pool", "quantized.resize_bilinear", "matmul", "split")
+    assert not RULES.keys() & {*borders, "quantized.softmax"}

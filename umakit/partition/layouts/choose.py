@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operators get the layout of an accelerator's patterns.
+
+What an accelerator would take of the network in its layout is found by matching the network with
+every connected operator changed: its predicates decide, as for any network. The layouts are then
+those with the least cost:
+
+- an operator that an accelerator takes in one layout only costs its multiply-accumulates in the
+  other, or 1 if it has none;
+- a tensor between two layouts costs 1 for each of its elements, once; nothing where only axes of
+  size 1 move, and nothing for constants, which are transposed at compile time. On a Cortex-M3 a
+  transpose takes 3 to 4 instructions for an element, and a convolution at least 3 for a
+  multiply-accumulate.
+
+That is a minimum cut. Of answers with equal costs the one with the fewest changes is chosen, so
+that a region that gains nothing stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from umakit import tvm_api
+from umakit.errors import UmakitError
+from umakit.partition.layouts.cut import Sides
+from umakit.partition.layouts.flip import Axes, Flip
+from umakit.partition.layouts.graph import Graph, Var
+from umakit.partition.layouts.rewriting import Rewritten, rewrite
+from umakit.partition.macs import multiply_accumulates
+from umakit.partition.matching import Refusals, fuse_all, offloaded_rows
+from umakit.partition.provenance import Provenance
+from umakit.partition.report import CPU, OperatorPlacement
+from umakit.registration.backend import Backend
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A network for a list of backends.
+
+    Attributes:
+        module: the network, perhaps with other layouts.
+        target: the layout that regions got; empty if none did.
+        axes: order of the model's axes in results that have another one, by row.
+        transposed: bytes that added transposes move, by row.
+        sources: what they read, as `OperatorPlacement.transposes`, by row.
+        refused: why operators keep a layout that no accelerator takes, by row.
+        macs: multiply-accumulates that accelerators took without any change; -1 if unknown.
+    """
+
+    module: tvm_api.IRModule
+    target: str = ""
+    axes: Mapping[int, Axes] = field(default_factory=dict)
+    transposed: Mapping[int, int] = field(default_factory=dict)
+    sources: Mapping[int, int] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
+    macs: int = -1
+
+    def noted(self, placements: Iterable[OperatorPlacement]) -> Iterator[OperatorPlacement]:
+        """Yield the rows of the offload report with what is known of their layouts."""
+        for row, placement in enumerate(placements):
+            noted = replace(
+                placement,
+                axes=self.axes.get(row, ()),
+                changes_layout=row in self.transposed,
+                transposes=self.sources.get(row),
+            )
+            if placement.where == CPU and row in self.transposed:
+                noted = replace(noted, reason=self._said_of_transpose(row))
+            elif placement.where == CPU and row in self.refused:
+                noted = replace(noted, reason=f"{placement.reason}; {self.refused[row]}")
+            yield noted
+
+    def _said_of_transpose(self, row: int) -> str:
+        layout = self.target if row in self.axes else Flip(self.target).source
+        moved = self.transposed[row]
+        return f"to {layout}, {moved:,} B" if moved else f"to {layout}, moves nothing"
+
+
+def fit_layouts(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Fitted:
+    """Change layouts of a network where that pays; most networks stay as they are.
+
+    Args:
+        module: a Relax module whose `main` has dataflow blocks, before matching.
+        backends: backends in order of priority.
+    """
+    main = module["main"]
+    blocks = [block for block in main.body.blocks if len(block.bindings)]
+    for target in _targets(backends) if len(blocks) == 1 else ():
+        graph = Graph(main, Flip(target))
+        if graph.anchors():
+            fitted = _Choice(module, backends, graph).fitted()
+            if fitted is not None:
+                return fitted
+    return Fitted(module)
+
+
+def _targets(backends: Iterable[Backend]) -> list[str]:
+    """Return layouts that are the only one of a pattern, in order of priority."""
+    wanted = [pattern.layouts for backend in backends for pattern in backend.patterns]
+    return list(dict.fromkeys(names[0] for names in wanted if len(names) == 1))
+
+
+class _Choice:
+    """The choice between two layouts for one network."""
+
+    def __init__(self, module: tvm_api.IRModule, backends: Sequence[Backend], graph: Graph) -> None:
+        self._module = module
+        self._backends = backends
+        self._graph = graph
+        self._work = {
+            variable: multiply_accumulates(tvm_api.operator_name(call), call, variable)
+            for variable, call in graph.calls.items()
+        }
+
+    def fitted(self) -> Fitted | None:
+        """Return the network; None if no accelerator takes more of it in the other layout."""
+        before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
+        anchors = [] if before is None else self._graph.anchors()
+        missing = [variable for variable in anchors if variable not in (before or ())]
+        if before is None or not missing:
+            return None
+        connected = self._graph.connected(missing)
+        trial = rewrite(self._module, self._graph, connected)
+        behind = self._taken(trial.module, trial.origins)
+        if behind is None or not behind - before:
+            return None
+        chosen = self._cheapest(before, behind)
+        macs = sum(self._work[variable] for variable in before)
+        staying = [v for v in anchors if v in behind and v not in before | chosen]
+        refused = {variable: self._reason(variable) for variable in staying}
+        if not chosen:
+            rows = _rows(self._module)
+            by_row = {rows[variable]: reason for variable, reason in refused.items()}
+            return Fitted(self._module, refused=by_row, macs=macs)
+        made = rewrite(self._module, self._graph, chosen)
+        parameters = list(self._module["main"].params)
+        return _described(made, parameters, self._graph.flip.target, refused, macs)
+
+    def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> set[Var] | None:
+        """Return the operators that backends take; None if a predicate fails.
+
+        Args:
+            module: a network.
+            origins: variables of this network by variable of that one.
+        """
+        variables = list(self._graph.calls)
+        numbers = {variable: number for number, variable in enumerate(variables)}
+
+        def rows_for(_: int, binding: tvm_api.Binding) -> tuple[int, ...]:
+            origin = origins.get(binding.var)
+            return () if origin is None else (numbers[origin],)
+
+        provenance = Provenance(module["main"], rows_for)
+        refusals = {backend.target_name: Refusals() for backend in self._backends}
+        try:
+            fused = fuse_all(module, self._backends, refusals)
+        except UmakitError:  # what the user has to see is said for the network itself
+            return None
+        return {variables[row] for row in offloaded_rows(fused, provenance)}
+
+    def _cheapest(self, before: set[Var], behind: set[Var]) -> set[Var]:
+        """Return the operators that change, at the least cost."""
+        sides = Sides()
+        for variable, rule in self._graph.rules.items():
+            work = max(1, self._work[variable])
+            now, then = rule.moved
+            gained = work if variable in behind - before else 0
+            lost = work if variable in before - behind else 0
+            sides.cost(variable, left=gained + now, taken=lost + then)
+        for tensor in self._graph.tensors.values():
+            sides.together(tensor.members, tensor.elements, left=tensor.kept)
+        taken = sides.taken()
+        return {variable for variable in self._graph.rules if variable in taken}
+
+    def _reason(self, variable: Var) -> str:
+        """Return why an operator stays although an accelerator would take it."""
+        flip = self._graph.flip
+        size = sum(
+            tensor.elements for tensor in self._graph.tensors.values() if variable in tensor.members
+        )
+        return (
+            f"{flip.target} does not pay: it has {self._work[variable]:,} MACs, and up to {size:,} "
+            "elements to transpose"
+        )
+
+
+def _described(
+    made: Rewritten, parameters: Sequence[Var], target: str, refused: Mapping[Var, str], macs: int
+) -> Fitted:
+    """Return what is known by variable by row of the offload report."""
+    rows = _rows(made.module)
+    by_origin = {origin: rows[v] for v, origin in made.origins.items() if v in rows}
+    by_origin |= {variable: -1 - number for number, variable in enumerate(parameters)}
+    sources = {
+        rows[variable]: by_origin[source]
+        for variable, source in made.sources.items()
+        if source in by_origin
+    }
+    return Fitted(
+        made.module,
+        target,
+        {rows[variable]: axes for variable, axes in made.axes.items()},
+        {rows[variable]: size for variable, size in made.transposed.items()},
+        sources,
+        {by_origin[variable]: reason for variable, reason in refused.items()},
+        macs,
+    )
+
+
+def _rows(module: tvm_api.IRModule) -> dict[Var, int]:
+    """Return the rows of the offload report of calls of operators, by variable."""
+    found = [
+        binding.var
+        for binding in tvm_api.bindings_of(module["main"])
+        if tvm_api.operator_name(binding.value)
+    ]
+    return {variable: row for row, variable in enumerate(found)}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other layout of tensors: channels behind the positions of an image, or before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from umakit import tvm_api
+
+CHANNELS_FIRST, CHANNELS_LAST = "NCHW", "NHWC"
+
+FLAT = {CHANNELS_FIRST: "NCW", CHANNELS_LAST: "NWC"}
+"""The layouts of signals, by that of images."""
+
+KERNELS = {CHANNELS_FIRST: "OIHW", CHANNELS_LAST: "HWIO"}
+"""Layouts of the weights of float convolutions by that of their data."""
+
+RANKS = (3, 4)
+"""Numbers of axes of tensors that have a layout."""
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A change of layout of whole regions.
+
+    Attributes:
+        target: the layout that they get, `NHWC` or `NCHW`; before, they have the other one.
+    """
+
+    target: str
+
+    @property
+    def source(self) -> str:
+        """The layout before."""
+        return CHANNELS_FIRST if self.target == CHANNELS_LAST else CHANNELS_LAST
+
+    def axes(self, rank: int) -> Axes:
+        """Return the axes before, in their order behind, of a tensor with a number of axes."""
+        if self.target == CHANNELS_LAST:
+            return (0, *range(2, rank), 1)
+        return (0, rank - 1, *range(1, rank - 1))
+
+    def back(self, rank: int) -> Axes:
+        """Return the axes behind, in their order before."""
+        return inverse(self.axes(rank))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return where an axis goes, counted from 0; `axis` may be negative."""
+        return self.axes(rank).index(axis % rank)
+
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return a shape behind the change."""
+        return tuple(shape[axis] for axis in self.axes(len(shape)))
+
+    def constant(self, expression: tvm_api.Expr, rank: int) -> tvm_api.Expr | None:
+        """Return a constant operand of a tensor with `rank` axes; None if it is not constant.
+
+        Constants of one element broadcast anywhere and stay as they are.
+        """
+        array = tvm_api.constant_array(expression)
+        if array is None or array.ndim > rank:
+            return None
+        if array.size == 1:
+            return expression
+        whole = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        return tvm_api.relax.const(np.ascontiguousarray(whole.transpose(self.axes(rank))))
+
+
+def inverse(axes: Sequence[int]) -> Axes:
+    """Return the permutation that undoes another one."""
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def composed(first: Sequence[int], then: Sequence[int]) -> Axes:
+    """Return the permutation that two transposes after each other are."""
+    return tuple(first[axis] for axis in then)
+
+
+def moves_nothing(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether a transpose leaves the order of elements in memory: only axes of size 1 move."""
+    moved = [axis for axis in axes if shape[axis] != 1]
+    return moved == sorted(moved)

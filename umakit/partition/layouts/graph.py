@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of a network that can change their layout, and the tensors between them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from umakit import tvm_api
+from umakit.partition.layouts import elementwise, movement, windows
+from umakit.partition.layouts.flip import Flip, moves_nothing
+from umakit.partition.layouts.rules import Rule, RuleOf, has_layout, is_variable
+
+Var = tvm_api.Var
+
+RULES: Mapping[str, RuleOf] = {**windows.RULES, **elementwise.RULES, **movement.RULES}
+
+
+def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
+    """Return how an operator computes in the other layout; None if it keeps its layout."""
+    found = RULES.get(tvm_api.operator_name(call))
+    if found is None or not isinstance(call, tvm_api.Call):
+        return None
+    rule = found(call, flip)
+    if rule is None:
+        return None
+    if not all(is_variable(operand) and has_layout(operand) for operand in rule.operands):
+        return None
+    return None if rule.follows and not has_layout(call) else rule
+
+
+@dataclass
+class Tensor:
+    """A tensor that has a layout.
+
+    Attributes:
+        elements: that a transpose of it moves; 0 if only axes of size 1 move.
+        members: variables of the operators that yield or read it and can change their layout.
+        kept: whether something that keeps its layout yields or reads it.
+    """
+
+    elements: int
+    members: list[Var] = field(default_factory=list)
+    kept: bool = False
+
+
+class Graph:
+    """A network, for one change of layout.
+
+    Args:
+        main: a Relax function of one dataflow block.
+        flip: the change.
+
+    Attributes:
+        flip: the change.
+        rules: rules of operators that can change their layout, by the variable of their result.
+        calls: all calls of operators, by the variable of their result.
+        tensors: tensors by variable.
+    """
+
+    def __init__(self, main: tvm_api.Function, flip: Flip) -> None:
+        self.flip = flip
+        self.rules: dict[Var, Rule] = {}
+        self.calls: dict[Var, tvm_api.Call] = {}
+        self.tensors: dict[Var, Tensor] = {}
+        for parameter in main.params:
+            self._define(parameter, None)
+        for binding in tvm_api.bindings_of(main):
+            self._add(binding)
+        self._read(tvm_api.collect(main.body.body, Var))
+
+    def _add(self, binding: tvm_api.Binding) -> None:
+        variable, value = binding.var, binding.value
+        rule = rule_of(value, self.flip)
+        if isinstance(value, tvm_api.Call):
+            self.calls[variable] = value
+        read = tvm_api.collect(value, Var)
+        if rule is not None:
+            self.rules[variable] = rule
+            for operand in dict.fromkeys(rule.operands):
+                self.tensors[operand].members.append(variable)
+            read = [each for each in read if each not in rule.operands]
+        self._read(read)
+        self._define(variable, rule)
+
+    def _define(self, variable: Var, rule: Rule | None) -> None:
+        shape = tvm_api.static_shape(variable)
+        if shape is None or not has_layout(variable):
+            return
+        free = moves_nothing(shape, self.flip.axes(len(shape)))
+        tensor = Tensor(0 if free else math.prod(shape))
+        if rule is not None and rule.follows:
+            tensor.members.append(variable)
+        else:
+            tensor.kept = True
+        # What is visible outside the block has the layout of the network.
+        tensor.kept |= not isinstance(variable, tvm_api.relax.DataflowVar)
+        self.tensors[variable] = tensor
+
+    def _read(self, variables: Iterable[Var]) -> None:
+        for variable in variables:
+            if variable in self.tensors:
+                self.tensors[variable].kept = True
+
+    def anchors(self) -> list[Var]:
+        """Return operators that have the layout before the change."""
+        return [variable for variable, rule in self.rules.items() if rule.has_layout]
+
+    def connected(self, variables: Iterable[Var]) -> set[Var]:
+        """Return the operators of `rules` that are connected to some of them."""
+        neighbours: dict[Var, set[Var]] = defaultdict(set)
+        for tensor in self.tensors.values():
+            for member in tensor.members:
+                neighbours[member].update(tensor.members)
+        found, waiting = set(), list(variables)
+        while waiting:
+            variable = waiting.pop()
+            if variable not in found:
+                found.add(variable)
+                waiting += neighbours[variable]
+        return found

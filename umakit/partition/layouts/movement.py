@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of operators along axes: concatenations, pads, slices, means, reshapes and transposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.parameters import PREFIX
+from umakit.partition.layouts.flip import RANKS, Flip, composed, moves_nothing
+from umakit.partition.layouts.rules import (
+    Operands,
+    Rule,
+    RuleOf,
+    is_variable,
+    made,
+    one_operand,
+)
+
+relax = tvm_api.relax
+
+
+def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A concatenation along any axis."""
+    shape, tensors = tvm_api.static_shape(call), call.args[0]
+    if shape is None or not isinstance(tensors, tvm_api.RelaxTuple):
+        return None
+    axis = flip.axis(int(call.attrs.axis), len(shape))
+    data = tuple(field for field in tensors.fields if is_variable(field))
+    if not data or any(_whole_constant(field) for field in tensors.fields if field not in data):
+        return None
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        fields = [
+            operands.flipped(field) if is_variable(field) else _constant(field, flip)
+            for field in tensors.fields
+        ]
+        return made(call, [relax.Tuple(fields)], {"axis": axis})
+
+    return Rule(data, build)
+
+
+def _whole_constant(field: tvm_api.Expr) -> bool:
+    """Whether a field of a tuple is anything else than a constant."""
+    return tvm_api.constant_array(field) is None
+
+
+def _constant(field: tvm_api.Expr, flip: Flip) -> tvm_api.Expr:
+    array = tvm_api.constant_array(field)
+    assert array is not None
+    return relax.const(np.ascontiguousarray(array.transpose(flip.axes(array.ndim))))
+
+
+def along_axis(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A softmax, or a take of constant positions."""
+    shape = tvm_api.static_shape(call)
+    if shape is None or call.attrs.axis is None or any(is_variable(o) for o in call.args[1:]):
+        return None
+    if len(shape) != len(tvm_api.static_shape(call.args[0]) or ()):
+        return None
+    axis = flip.axis(int(call.attrs.axis), len(shape))
+    return one_operand(call, lambda: {"axis": axis})
+
+
+def integer_softmax(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """An integer softmax that knows its axis."""
+    shape = tvm_api.static_shape(call) or ()
+    axis = flip.axis(int(call.attrs["axis"]), len(shape))
+    return one_operand(call, lambda: {"axis": axis, "output_shape": flip.shape(shape)})
+
+
+def pad(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A pad."""
+    shape = tvm_api.static_shape(call)
+    widths = [int(width) for width in call.attrs.pad_width]
+    if shape is None or len(widths) != 2 * len(shape):
+        return None
+    pairs = [widths[2 * axis : 2 * axis + 2] for axis in flip.axes(len(shape))]
+    return one_operand(call, lambda: {"pad_width": [width for pair in pairs for width in pair]})
+
+
+def strided_slice(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A slice along constant axes."""
+    data, axes, *bounds = call.args
+    shape = tvm_api.static_shape(data)
+    numbers = [getattr(axis, "value", None) for axis in getattr(axes, "fields", ())]
+    if shape is None or not numbers or not all(isinstance(axis, int) for axis in numbers):
+        return None
+    moved = [
+        relax.prim_value(flip.axis(int(axis), len(shape))) for axis in numbers if axis is not None
+    ]
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        return made(call, [operands.flipped(data), relax.Tuple(moved), *bounds], {})
+
+    return Rule((data,), build)
+
+
+def reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A mean, a sum, a maximum or a minimum over axes of Relax."""
+    data = call.args[0]
+    shape = tvm_api.static_shape(data) or ()
+    given = call.attrs.axis
+    axes = [int(axis) % len(shape) for axis in (range(len(shape)) if given is None else given)]
+    moved = [flip.axis(axis, len(shape)) for axis in axes]
+    keeps = bool(call.attrs.keepdims)
+    if not keeps and not _keeps_order(axes, flip, len(shape)):
+        return None
+    return one_operand(call, lambda: {"axis": moved}, follows=keeps)
+
+
+def integer_reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """An integer mean or sum over axes."""
+    rank = len(tvm_api.static_shape(call.args[0]) or ())
+    shape = [int(extent) for extent in call.attrs["output_shape"]]
+    axes = [int(axis) for axis in call.attrs["axes"]]
+    keeps = len(shape) == rank
+    if not keeps and not _keeps_order(axes, flip, rank):
+        return None
+    changed: dict[str, Any] = {"axes": sorted(flip.axis(axis, rank) for axis in axes)}
+    if keeps:
+        changed["output_shape"] = flip.shape(shape)
+    return one_operand(call, lambda: changed, follows=keeps)
+
+
+def _keeps_order(axes: Sequence[int], flip: Flip, rank: int) -> bool:
+    """Whether axes that are left of a reduction come in the same order in both layouts."""
+    left = [axis for axis in flip.axes(rank) if axis not in axes]
+    return left == sorted(left)
+
+
+def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A reshape that leaves images and channels, such as from a signal to an image of one row."""
+    data = call.args[0]
+    before, after = tvm_api.static_shape(data), tvm_api.static_shape(call)
+    if before is None or after is None or len(after) not in RANKS:
+        return None
+    channels = [1 if flip.source == "NCHW" else len(shape) - 1 for shape in (before, after)]
+    if (before[0], before[channels[0]]) != (after[0], after[channels[1]]):
+        return None
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        moved = relax.op.reshape(operands.flipped(data), flip.shape(after))
+        return tvm_api.make_call(moved, span=call.span)
+
+    return Rule((data,), build)
+
+
+def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A transpose, which becomes another one, or none."""
+    data = call.args[0]
+    before = tvm_api.static_shape(data)
+    if before is None:
+        return None
+    rank = len(before)
+    axes = tuple(int(axis) % rank for axis in call.attrs.axes or reversed(range(rank)))
+    elements = math.prod(before)
+    now = 0 if moves_nothing(before, axes) else elements
+    if axes == flip.back(rank) and axes != flip.axes(rank):
+        # What it reads is its result in the other layout.
+        return Rule((), lambda operands: operands.plain(data), moved=(now, 0))
+    left = composed(flip.back(rank), axes)
+    then = 0 if moves_nothing(flip.shape(before), left) else elements
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        flipped = operands.flipped(data)
+        if left == tuple(range(rank)):
+            return flipped
+        return tvm_api.make_call(relax.op.permute_dims(flipped, left), span=call.span)
+
+    return Rule((data,), build, follows=False, moved=(now, then))
+
+
+RULES: dict[str, RuleOf] = {
+    "concat": concatenation,
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax", "take"), along_axis),
+    f"{PREFIX}probabilities": integer_softmax,
+    "nn.pad": pad,
+    "strided_slice": strided_slice,
+    **dict.fromkeys(("mean", "sum", "max", "min"), reduction),
+    **dict.fromkeys((f"{PREFIX}mean", f"{PREFIX}sum"), integer_reduction),
+    **dict.fromkeys(("reshape", "flatten", "squeeze", "expand_dims"), reshape),
+    "permute_dims": transpose,
+}

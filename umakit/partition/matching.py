@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matching: operators that patterns of backends cover become composite functions.
+
+TVM's `FuseOpsByPattern` does it with the patterns and predicates of the backends. What predicates
+say about operators that they refuse is kept for the offload report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import BackendError, UmakitError
+from umakit.operators.offload.constraints import OtherOperator
+from umakit.partition.own_patterns import check_own_patterns
+from umakit.partition.provenance import Provenance
+from umakit.registration.backend import Backend, Pattern
+from umakit.registration.code import raised
+
+
+@dataclass
+class Refusals:
+    """Reasons why operators were refused, by row of the report, and an error of a predicate.
+
+    `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
+    """
+
+    reasons: dict[int, list[str]] = field(default_factory=dict)
+    accepted: dict[int, str] = field(default_factory=dict)
+    error: UmakitError | None = None
+
+    def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
+        for number in _matched_operators(context):
+            reasons = self.reasons.setdefault(number, [])
+            if reason not in reasons:
+                reasons.append(reason)
+        return False
+
+
+def fuse_all(
+    module: tvm_api.IRModule, backends: Sequence[Backend], refusals: dict[str, Refusals]
+) -> tvm_api.IRModule:
+    for backend in backends:
+        module = _fuse(module, backend, refusals[backend.target_name])
+    if any(backend.merge_compiler_regions for backend in backends):
+        module = tvm_api.relax_transform.MergeCompositeFunctions()(module)
+    return module
+
+
+def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: Refusals) -> tvm_api.IRModule:
+    check_own_patterns(backend)
+    patterns = [
+        (
+            f"{backend.target_name}.{pattern.name}",
+            alternative,
+            dict(pattern.annotations),
+            _check(backend, pattern, refusals),
+        )
+        for pattern in backend.patterns
+        for alternative in pattern.alternatives
+    ]
+    if not patterns:
+        return module
+    fused = tvm_api.relax_transform.FuseOpsByPattern(
+        patterns,
+        bind_constants=any(pattern.binds_constants for pattern in backend.patterns),
+        annotate_codegen=not backend.merge_compiler_regions,
+    )(module)
+    if refusals.error is not None:
+        raise refusals.error
+    return fused
+
+
+def _check(
+    backend: Backend, pattern: Pattern, refusals: Refusals
+) -> Callable[[tvm_api.PatternCheckContext], bool]:
+    """Return TVM's check function of a pattern: values used outside, then the predicate."""
+
+    def check(context: tvm_api.PatternCheckContext) -> bool:
+        if refusals.error is not None:
+            return False
+        if tvm_api.has_leaking_intermediate_variables(context):
+            return refusals.refuse(
+                context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
+            )
+        try:
+            answer: Any = True if pattern.predicate is None else pattern.predicate(context)
+        except UmakitError as error:
+            refusals.error = error
+            return False
+        except Exception as error:  # a bug in the backend must not look like a refusal
+            refusals.error = BackendError(
+                f"predicate of pattern {pattern.name!r} raised {raised(error, backend)}",
+                where=backend.target_name,
+            )
+            refusals.error.__cause__ = error
+            return False
+        if isinstance(answer, (bool, np.bool_)):
+            answer = bool(answer) or ""
+        if answer is True:
+            rounding = getattr(pattern.predicate, "own_rounding", "")
+            refusals.accepted.update(dict.fromkeys(_matched_operators(context), rounding))
+            return True
+        if isinstance(answer, str):
+            reason = answer or f"{pattern.name}: refused without a reason"
+            return refusals.refuse(context, reason)
+        refusals.error = BackendError(
+            f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
+            where=backend.target_name,
+            fix="return True, or a sentence that says why not",
+        )
+        return False
+
+    return check
+
+
+def _matched_operators(context: tvm_api.PatternCheckContext) -> set[int]:
+    calls = [context.matched_expr, *context.matched_bindings.values()]
+    return {row for call in calls for row in tvm_api.rows_of(call)}
+
+
+def offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int, str]:
+    """Return the target by row, for the operators inside accelerator functions."""
+    where: dict[int, str] = {}
+    calls = [
+        binding.value
+        for binding in tvm_api.bindings_of(module["main"])
+        if isinstance(binding.value, tvm_api.Call)
+    ]
+    for call, rows in zip(calls, provenance.rows_of_calls(module), strict=True):
+        if isinstance(call.op, tvm_api.GlobalVar):
+            codegen = tvm_api.function_attribute(module[call.op], "Codegen")
+            if codegen is not None:
+                where.update(dict.fromkeys(rows, str(codegen)))
+    return where
+
+
+def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
+    """Return why an operator stayed on the CPU, with the backend's name if there are several."""
+    answers = []
+    for backend, refused in refusals.items():
+        if number in refused.reasons:
+            reasons = refused.reasons[number]
+            telling = [reason for reason in reasons if not isinstance(reason, OtherOperator)]
+            answer = "; ".join(telling or reasons)
+        elif number in refused.accepted:
+            answer = "accepted, but part of another match that overlaps"
+        else:
+            answer = f"no pattern covers {operator}"
+        answers.append((backend, answer))
+    if len({answer for _, answer in answers}) == 1:
+        return answers[0][1]
+    return (
+        "; ".join(f"{backend}: {answer}" for backend, answer in answers) or "no backend was given"
+    )
