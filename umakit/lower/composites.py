@@ -74,7 +74,9 @@ class _CallRewriter(tvm_api.PyExprMutator):
             prim_func = self._shared(
                 call.op, lambda: _lower_composite(name, function, backend, rules())
             )
-        lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), call.ty)
+        several = isinstance(call.ty, tvm_api.TupleType)
+        types = list(call.ty.fields) if several else call.ty
+        lowered = tvm_api.relax.call_tir(prim_func, tvm_api.relax.Tuple(operands), types)
         return tvm_api.make_call(lowered, span=call.span)
 
     def _shared(self, variable: tvm_api.Var, lower: Callable[[], Any]) -> tvm_api.GlobalVar:

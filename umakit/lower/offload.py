@@ -127,7 +127,7 @@ def _as_function(
 ) -> tvm_api.Function:
     """Return the composite as a function of one operator with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
-    names = [name for name in layer.POINTERS if name != "result"]
+    names = [name for name in layer.POINTERS if name not in layer.RESULTS]
     builder = tvm_api.relax.BlockBuilder()
     parameters = [tvm_api.relax.Var(name, kind) for name, kind in zip(names, types, strict=True)]
     attributes = {item: getattr(layer, item) for item in layer.attribute_names()}

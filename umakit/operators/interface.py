@@ -140,7 +140,9 @@ class Interface:
     """Pointers, sizes and parameters that a driver gets, in this order.
 
     Attributes:
-        operands: dtypes of the operands by name; empty for the dtype of the data.
+        operands: dtypes of the operands by name; empty for the dtype of the data, `BIAS` for that
+            of its biases.
+        results: pointers to further results, by name the operands that have their shape and dtype.
         axes: number of axes of the operands whose sizes the driver is told.
         sizes: the size arguments.
         names: names in C of the elements of a field of the parameters, where they are not those of
@@ -162,6 +164,7 @@ class Interface:
     """
 
     operands: Mapping[str, str] = field(default_factory=lambda: {"data": ""})
+    results: Mapping[str, str] = field(default_factory=dict)
     axes: int = 4
     sizes: Sizes = elements
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -187,6 +190,9 @@ class Interface:
         numbers = value if several else (value,)
         return {one: int(n) for one, n in zip(names, numbers, strict=bool(names)) if one}
 
+
+BIAS = "bias"
+"""Dtype of biases: int32, int64 for data of int16."""
 
 TFLM = Arithmetic.TFLM.value
 """Rounding of patterns whose operators have several, as those of convolutions have it."""

@@ -17,13 +17,15 @@ activation function and 15 after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.interface import BIAS, Interface, Shape
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
@@ -245,6 +247,38 @@ def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
     return data[0] * data[1] * weights[0] * (weights[1] + recurrent_weights[1])
 
 
+def _sizes(parameters: Lstm, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    (batch, *_, units), (*steps, inputs) = shapes["hidden"], shapes["data"]
+    return {
+        "batch": batch, "steps": math.prod(steps) // batch, "inputs": inputs, "units": units,
+    }  # fmt: skip
+
+
+DTYPES = ("", "int8", BIAS, "int8", BIAS, "int32", "int8", "uint16", "", "int16")
+"""Of the operands; empty for that of the data."""
+
 register(
-    IntegerOperator(name="lstm", parameters=Lstm, kernel=kernel_of_operands(_kernel), macs=_macs)
+    IntegerOperator(
+        name="lstm",
+        parameters=Lstm,
+        kernel=kernel_of_operands(_kernel),
+        macs=_macs,
+        interface=Interface(
+            operands=dict(zip(NAMES, DTYPES, strict=True)),
+            results={"next_hidden": "hidden", "next_cell": "cell"},
+            sizes=_sizes,
+            names={
+                "cell_clip": ("cell_lowest", "cell_highest"),
+                **{
+                    name: (f"{short}_multiplier", f"{short}_shift")
+                    for name, short in (
+                        ("cell_argument", "cell"),
+                        ("forget", "forget"),
+                        ("update", "update"),
+                        ("result", "result"),
+                    )
+                },
+            },
+        ),
+    )
 )

@@ -122,7 +122,7 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None)
         raise BackendError("is not a pattern of umakit.patterns", where=name)
     layer = _example(pattern, dtype)
     pointers = [
-        f"{'' if pointer == 'result' else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"
+        f"{'' if pointer in layer.RESULTS else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"
         for pointer, kind in layer.pointer_types.items()
     ]
     scalars = [

@@ -57,6 +57,9 @@ class Composite:
     """Name of the integer operator, from its class of parameters, the other base of each kind."""
 
     POINTERS: ClassVar[tuple[str, ...]] = ("data", "result")
+    RESULTS: ClassVar[tuple[str, ...]] = ("result",)
+    """The pointers that the driver writes to, the last ones."""
+
     PARTS: ClassVar[dict[str, type[Parameters]]] = {"then": Requantize}
     """Fields that are parameters of another operator in the same call."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
@@ -12,15 +13,18 @@ from typing import Any, ClassVar, get_type_hints
 from umakit import tvm_api
 from umakit.errors import BackendError
 from umakit.operators import registry
-from umakit.operators.interface import Interface, Unsuitable, image
+from umakit.operators.interface import BIAS, Interface, Unsuitable, four, image
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import ROUNDINGS, Composite, Image, Shape
+from umakit.operators.offload.composite import BIAS_DTYPES, ROUNDINGS, Composite, Image, Shape
 from umakit.operators.offload.constraints import Constraint, Names
 from umakit.operators.offload.matching import Match
 from umakit.operators.offload.pattern import Arrays, OperatorPattern
 from umakit.operators.offload.pattern_families import ElementwisePattern, PoolPattern
 from umakit.operators.offload.rounding import rounding_constraints
 from umakit.operators.parameters import Parameters, Pool2d
+
+RESULT = "result"
+"""The pointer to the first result."""
 
 COMMON = tuple(item.name for item in fields(Parameters))
 
@@ -43,8 +47,15 @@ class Generated(Composite):
     @property
     def sizes(self) -> dict[str, int]:
         """The driver's arguments about shapes, by name."""
-        names = self.POINTERS[:-1]
-        return self.INTERFACE.sizes(self, dict(zip(names, self.shapes, strict=True)))
+        return self.INTERFACE.sizes(self, self._of_operands(self.shapes))
+
+    def _of_operands(self, values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.POINTERS[: len(values)], values, strict=True))
+
+    def _of_results(self, found: dict[str, Any], first: Any) -> dict[str, Any]:
+        """Return what holds for operands and results, given that and what holds for the first."""
+        others = {name: found[operand] for name, operand in self.INTERFACE.results.items()}
+        return {**found, RESULT: first, **others}
 
     @property
     def scalars(self) -> dict[str, int]:
@@ -60,13 +71,11 @@ class Generated(Composite):
 
     @property
     def pointer_types(self) -> dict[str, str]:
-        types = (*self.dtypes, self._parameters.output_dtype)
-        return dict(zip(self.POINTERS, types, strict=True))
+        return self._of_results(self._of_operands(self.dtypes), self._parameters.output_dtype)
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
-        shapes = (*self.shapes, self._parameters.output_shape)
-        return dict(zip(self.POINTERS, shapes, strict=True))
+        return self._of_results(self._of_operands(self.shapes), self._parameters.output_shape)
 
     @classmethod
     def example(cls, dtype: str, requantize: bool, broadcast: bool) -> Composite:
@@ -74,7 +83,7 @@ class Generated(Composite):
         interface, kinds = cls.INTERFACE, get_type_hints(cls)
         values: dict[str, Any] = {name: _smallest(kinds[name]) for name in cls.attribute_names()}
         values |= {name: texts[0] for name, texts in interface.values.items()}
-        dtypes = tuple(kind or dtype for kind in interface.operands.values())
+        dtypes = tuple(dtype_of(kind, dtype) for kind in interface.operands.values())
         shapes = ((1,) * interface.axes,) * len(dtypes)
         values |= {
             "output_shape": (1, 1, 1, 1), "output_dtype": interface.result or dtype,
@@ -120,9 +129,8 @@ class GeneratedPair(Generated):
         if not self.broadcasts:
             return {"elements": math.prod(self.data_shape)}
         found: dict[str, int] = {}
-        for side, shape in zip(self.POINTERS[:-1], self.shapes, strict=True):
-            four = (1,) * (4 - len(shape)) + shape
-            found |= {f"{side}_{axis}": n for axis, n in enumerate(four)}
+        for side, shape in self._of_operands(self.shapes).items():
+            found |= {f"{side}_{axis}": n for axis, n in enumerate(four(shape))}
         return found
 
 
@@ -218,12 +226,18 @@ def _other_dtypes(layer: Any) -> str:
     for name, wanted, found in zip(
         interface.operands, interface.operands.values(), layer.dtypes, strict=True
     ):
-        wanted = wanted or (layer.output_dtype if name in TABLES_OF_RESULTS else layer.data_dtype)
+        own = layer.output_dtype if name in TABLES_OF_RESULTS else layer.data_dtype
+        wanted = dtype_of(wanted, own)
         if found != wanted:
             return f"{found} {name}: the driver of {layer.data_dtype} data reads {wanted}"
     if interface.result and layer.output_dtype != interface.result:
         return f"{layer.output_dtype} result: the driver writes {interface.result}"
     return ""
+
+
+def dtype_of(kind: str, data: str) -> str:
+    """Return the dtype of an operand, for what an interface says of it and the data's dtype."""
+    return BIAS_DTYPES.get(data, "int32") if kind == BIAS else kind or data
 
 
 TABLES_OF_RESULTS = ("table",)
@@ -251,7 +265,8 @@ def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
                 "__doc__": parameters.__doc__,
                 "__module__": parameters.__module__,
                 "__annotations__": {},
-                "POINTERS": (*interface.operands, "result"),
+                "POINTERS": (*interface.operands, RESULT, *interface.results),
+                "RESULTS": (RESULT, *interface.results),
                 "INTERFACE": interface,
                 "FOLLOWED": interface.clips and operator.takes_clip,
             },
@@ -300,7 +315,7 @@ def operand_names(name: str) -> tuple[str, ...] | None:
     for operator in registry.operators():
         if operator.name == name:
             made = [_made(name)[0]] if operator.interface is not None else operator.composites
-            return made[0].POINTERS[:-1] if made else None
+            return made[0].POINTERS[: -len(made[0].RESULTS)] if made else None
     return None
 
 
