@@ -26,6 +26,8 @@ from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BackendError, DeviceError, LoweringError
 from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
+from umakit.patterns.serialization import example
+from umakit.registration.scratch_sizes import scratch_bytes
 from umakit.testing import AOTModel
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.text.c_text import read_expression
@@ -109,6 +111,7 @@ def test_strict_compilers_have_nothing_to_say(exported: Path) -> None:
         subprocess.run([compiler, *STRICT, str(path)], check=True)
 
 
+@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
 def test_misra_finds_nothing_that_is_not_listed(exported: Path, tmp_path: Path) -> None:
     if shutil.which("cppcheck") is None:
         assert not os.environ.get("UMAKIT_CI"), "CI lacks cppcheck: see .ci/run"
@@ -353,13 +356,22 @@ def test_texts_that_are_no_calls_are_refused_with_file_and_line(
     ],
 )
 def test_sizes_that_cannot_be_had_are_refused_with_file_and_line(
-    scratch: Any, words: str, model: AOTModel, tmp_path: Path
+    scratch: Any, words: str, tmp_path: Path
 ) -> None:
     backend = Library(tmp_path)
     backend.patterns.clear()
     backend._register_kernel(patterns.qconv2d(), CONVOLVE, scratch=scratch)
+    layer = example(patterns.QConv2d, "int8", False, False)
     with pytest.raises(BackendError, match=words) as raised:
+        scratch_bytes(backend, backend.kernels["qconv2d"], layer)
+    if isinstance(scratch, str):
+        assert re.fullmatch(r".*test_kernel_calls\.py:\d+", raised.value.where)
+
+
+def test_nothing_is_written_if_a_size_cannot_be_had(model: AOTModel, tmp_path: Path) -> None:
+    backend = Library(tmp_path)
+    backend.patterns.clear()
+    backend._register_kernel(patterns.qconv2d(), CONVOLVE, scratch="$batch - 2")
+    with pytest.raises(BackendError, match=r"test_kernel_calls\.py:\d+: the scratch of .* is -1"):
         compile_model(model.module, [backend], tmp_path / "library")
     assert not (tmp_path / "library").exists()
-    if isinstance(scratch, str):
-        assert "test_kernel_calls.py:" in str(raised.value)
