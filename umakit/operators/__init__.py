@@ -3,14 +3,16 @@
 
 To add an integer operator, add a file that calls `registry.register` once. It holds the operator's
 parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX Runtime, its
-CPU kernel, its conversion from TensorFlow Lite (`tflite.register_all`) and, if backends can
-offload it, its pattern. No list has to be edited: all modules of the folder are imported here.
+CPU kernel, its conversion from TensorFlow Lite (`tflite.register_all`) and what a driver that
+computes it gets (`interface`), or a pattern. No list has to be edited: all modules of the folder
+are imported here.
 
     numeric/   multipliers in fixed point, float32 computed in integers
     tables/    lookup tables of functions
     kernels/   loops, windows and accumulators of CPU kernels
     offload/   base classes of the patterns of backends
     islands    real arithmetic between dequantize and quantize, which integer operators replace
+    interface  pointers, sizes and parameters that drivers get
     registry   registry of integer operators, which the stages query
     tflite     registry of the conversions from TensorFlow Lite
 """
