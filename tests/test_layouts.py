@@ -25,6 +25,7 @@ from qdq import runtime
 import umakit
 from umakit import ExportOptions, compile_model, patterns, run_library, tvm_api
 from umakit.errors import BackendError
+from umakit.machine import Prediction
 from umakit.partition.layouts.cut import Sides
 from umakit.partition.layouts.flip import Flip
 from umakit.partition.layouts.graph import Graph as Layouts
@@ -246,6 +247,36 @@ def test_a_region_that_does_not_pay_stays_with_that_reason() -> None:
         "layout NHWC/HWIO: the driver reads NCHW/OIHW; "
         "NCHW does not pay: it has 256 MACs, and up to 256 elements to transpose"
     )
+
+
+class Planner:
+    """A cost model that predicts the same for each layer."""
+
+    def __init__(self, cycles: int) -> None:
+        self.cycles = cycles
+
+    def tiles_of(self, composite: Any, tilings: Any) -> Any:
+        assert not tilings
+        return composite
+
+    def predict(self, tiles: Any) -> Prediction:
+        return Prediction(self.cycles, None, None)  # type: ignore[arg-type]
+
+
+def test_cycles_of_a_cost_model_count(tmp_path: Path) -> None:
+    """Two convolutions of 6,912 and 9,216 multiply-accumulates, and borders of 256 elements."""
+    module, accelerator = module_of(residual(tmp_path)), npu(tmp_path, "NHWC")
+    accelerator.tiling = Planner(6000)  # type: ignore[assignment]
+    assert len(report(module, accelerator).offloaded) == 3  # with the pool
+    accelerator.tiling = Planner(9100)  # type: ignore[assignment]
+    found = report(module, accelerator)
+    assert not found.offloaded
+    assert [row.reason.partition("; ")[2] for row in found.placements if row.macs] == [
+        "NHWC does not pay: it has 6,912 MACs, 9,100 cycles for them, and up to 448 elements to "
+        "transpose",
+        "NHWC does not pay: it has 9,216 MACs, 9,100 cycles for them, and up to 512 elements to "
+        "transpose",
+    ]
 
 
 def test_a_region_goes_on_where_that_moves_less() -> None:

@@ -26,12 +26,14 @@ from umakit.registration.code import raised
 class Refusals:
     """Reasons why operators were refused, by row of the report, and an error of a predicate.
 
+    `on_match` is called with each match that a predicate accepts.
     `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
     """
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
     accepted: dict[int, str] = field(default_factory=dict)
     error: UmakitError | None = None
+    on_match: Callable[[Backend, Pattern, tvm_api.PatternCheckContext], None] | None = None
 
     def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
         for number in _matched_operators(context):
@@ -104,6 +106,8 @@ def _check(
         if answer is True:
             rounding = getattr(pattern.predicate, "own_rounding", "")
             refusals.accepted.update(dict.fromkeys(_matched_operators(context), rounding))
+            if refusals.on_match is not None:
+                refusals.on_match(backend, pattern, context)
             return True
         if isinstance(answer, str):
             reason = answer or f"{pattern.name}: refused without a reason"

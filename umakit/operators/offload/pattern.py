@@ -83,10 +83,18 @@ class OperatorPattern:
     def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
         """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
         try:
-            layer = self.composite_of(self._match(context))
+            layer = self.composite_in(context)
         except NotReadable as reason:
             return str(reason)
         return self.accepts(layer)
+
+    def composite_in(self, context: tvm_api.PatternCheckContext) -> Composite:
+        """Return the parameters of a match of this pattern.
+
+        Raises:
+            NotReadable: as `composite_of`.
+        """
+        return self.composite_of(self._match(context))
 
     def _match(self, context: tvm_api.PatternCheckContext) -> Match:
         call = as_call(context.annotated_expr[ANNOTATION])

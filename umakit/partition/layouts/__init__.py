@@ -9,5 +9,6 @@
     graph.py      Graph       operators that can change their layout, and the tensors between them
     cut.py        cheapest_side   the layouts with the least cost, as a minimum cut
     rewriting.py  rewrite     the network with these layouts, and transposes at their borders
+    predictions.py Predictions  cycles of what accelerators with a cost model would take
     choose.py     fit_layouts from a network and backends to a network
 """

@@ -6,7 +6,7 @@ every connected operator changed: its predicates decide, as for any network. The
 those with the least cost:
 
 - an operator that an accelerator takes in one layout only costs its multiply-accumulates in the
-  other, or 1 if it has none;
+  other, less the cycles that the accelerator's cost model predicts, if it has one; at least 1;
 - a tensor between two layouts costs 1 for each of its elements, once; nothing where only axes of
   size 1 move, and nothing for constants, which are transposed at compile time. On a Cortex-M3 a
   transpose takes 3 to 4 instructions for an element, and a convolution at least 3 for a
@@ -27,6 +27,7 @@ from umakit.errors import UmakitError
 from umakit.partition.layouts.cut import Sides
 from umakit.partition.layouts.flip import Axes, Flip
 from umakit.partition.layouts.graph import Graph, Var
+from umakit.partition.layouts.predictions import Predictions
 from umakit.partition.layouts.rewriting import Rewritten, rewrite
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows
@@ -126,12 +127,12 @@ class _Choice:
         connected = self._graph.connected(missing)
         trial = rewrite(self._module, self._graph, connected)
         behind = self._taken(trial.module, trial.origins)
-        if behind is None or not behind - before:
+        if behind is None or not behind.keys() - before.keys():
             return None
         chosen = self._cheapest(before, behind)
         macs = sum(self._work[variable] for variable in before)
-        staying = [v for v in anchors if v in behind and v not in before | chosen]
-        refused = {variable: self._reason(variable) for variable in staying}
+        staying = [v for v in anchors if v in behind and v not in before and v not in chosen]
+        refused = {variable: self._reason(variable, behind[variable]) for variable in staying}
         if not chosen:
             rows = _rows(self._module)
             by_row = {rows[variable]: reason for variable, reason in refused.items()}
@@ -140,8 +141,10 @@ class _Choice:
         parameters = list(self._module["main"].params)
         return _described(made, parameters, self._graph.flip.target, refused, macs)
 
-    def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> set[Var] | None:
-        """Return the operators that backends take; None if a predicate fails.
+    def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
+        """Return the operators that backends take, each with its cycles, 0 if they are not known.
+
+        None if a predicate fails.
 
         Args:
             module: a network.
@@ -155,37 +158,46 @@ class _Choice:
             return () if origin is None else (numbers[origin],)
 
         provenance = Provenance(module["main"], rows_for)
-        refusals = {backend.target_name: Refusals() for backend in self._backends}
+        predictions = Predictions()
+        refusals = {b.target_name: Refusals(on_match=predictions.note) for b in self._backends}
+        values = {
+            origins[binding.var]: binding.value
+            for binding in tvm_api.bindings_of(module["main"])
+            if binding.var in origins
+        }
         try:
             fused = fuse_all(module, self._backends, refusals)
         except UmakitError:  # what the user has to see is said for the network itself
             return None
-        return {variables[row] for row in offloaded_rows(fused, provenance)}
+        found = [variables[row] for row in sorted(offloaded_rows(fused, provenance))]
+        return {variable: predictions.of(values[variable]) for variable in found}
 
-    def _cheapest(self, before: set[Var], behind: set[Var]) -> set[Var]:
+    def _cheapest(self, before: Mapping[Var, int], behind: Mapping[Var, int]) -> set[Var]:
         """Return the operators that change, at the least cost."""
         sides = Sides()
         for variable, rule in self._graph.rules.items():
-            work = max(1, self._work[variable])
+            work = self._work[variable]
             now, then = rule.moved
-            gained = work if variable in behind - before else 0
-            lost = work if variable in before - behind else 0
+            gained = lost = 0
+            if variable in behind and variable not in before:
+                gained = max(1, work - behind[variable])
+            elif variable in before and variable not in behind:
+                lost = max(1, work - before[variable])
             sides.cost(variable, left=gained + now, taken=lost + then)
         for tensor in self._graph.tensors.values():
             sides.together(tensor.members, tensor.elements, left=tensor.kept)
         taken = sides.taken()
         return {variable for variable in self._graph.rules if variable in taken}
 
-    def _reason(self, variable: Var) -> str:
+    def _reason(self, variable: Var, cycles: int) -> str:
         """Return why an operator stays although an accelerator would take it."""
         flip = self._graph.flip
         size = sum(
             tensor.elements for tensor in self._graph.tensors.values() if variable in tensor.members
         )
-        return (
-            f"{flip.target} does not pay: it has {self._work[variable]:,} MACs, and up to {size:,} "
-            "elements to transpose"
-        )
+        work = f"{self._work[variable]:,} MACs"
+        work += f", {cycles:,} cycles for them," if cycles else ","
+        return f"{flip.target} does not pay: it has {work} and up to {size:,} elements to transpose"
 
 
 def _described(
