@@ -13,9 +13,13 @@ from test_patterns_example import assert_clean
 
 from umakit import compile_model, run_library
 from umakit.backend import load_backend_folder
+from umakit.machine.sources_config import SourcesSection
 from umakit.testing.example_networks import QuantizedNetwork
 
 PAGE = (Path(__file__).parents[1] / "docs" / "kernel-library.md").read_text(encoding="utf-8")
+LIBRARY = "third_party/nova-nn"
+HEADER = f"{LIBRARY}/Include/nova_nn.h"
+SOURCE = f"{LIBRARY}/Source/Pooling/nova_max_pool_s8.c"
 CALL = PAGE.partition("## A call in one line")[2]
 
 
@@ -23,11 +27,34 @@ CALL = PAGE.partition("## A call in one line")[2]
 def nova(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("page") / "nova"
     folder.mkdir()
-    blocks = re.findall(r"^`([\w.]+)`[^`]*?:\n\n```\w+\n(.*?)^```", CALL, re.M | re.S)
-    assert [name for name, _ in blocks] == ["backend.py", "accel.toml", "nova_nn.h", "nova_nn.c"]
-    for name, text in blocks:
+    blocks = re.findall(r"^`([\w./-]+)`[^`]*?:\n\n```\w+\n(.*?)^```", PAGE, re.M | re.S)
+    assert [name for name, _ in blocks] == ["accel.toml", "backend.py", HEADER, SOURCE]
+    others = [
+        (f"{LIBRARY}/LICENSE.txt", "The terms of nova-nn.\n"),
+        (f"{LIBRARY}/Source/Softmax/nova_softmax_s8.c", '#include "nova_nn.h"\n'),
+    ]
+    for name, text in (*blocks, *others):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     return load_backend_folder(folder)
+
+
+def test_the_export_has_the_files_that_the_page_lists(nova: Any, tmp_path: Path) -> None:
+    model = QuantizedNetwork(6, 5, 3).pool2d("max", 2, 2, padding="valid").model("network")
+    library = compile_model(model.module, [nova], tmp_path / "library", name="network").path
+    (listed,) = re.findall(r"example below are\n\n((?:    \S+\n)+)", PAGE)
+    found = [path for path in library.glob("codegen/host/src/nova/**/*") if path.is_file()]
+    names = sorted(path.relative_to(library).as_posix() for path in found)
+    assert names == listed.split()
+    for path in found:
+        below = path.relative_to(library / "codegen/host/src/nova")
+        assert path.read_bytes() == (nova.folder / LIBRARY / below).read_bytes()
+
+
+def test_the_page_describes_all_keys() -> None:
+    table = PAGE.partition("| key of `[sources]` |")[2].partition("\n\n")[0]
+    keys = [key for row in re.findall(r"^\| (`.*?) \|", table, re.M) for key in row.split(", ")]
+    assert sorted(key.strip("`") for key in keys) == sorted(SourcesSection.model_fields)
 
 
 def test_the_call_is_what_the_page_shows_and_exact(nova: Any, tmp_path: Path) -> None:
@@ -44,4 +71,4 @@ def test_the_call_is_what_the_page_shows_and_exact(nova: Any, tmp_path: Path) ->
 
 
 def test_its_c_is_clean(nova: Any) -> None:
-    assert_clean(nova.folder / "nova_nn.c")
+    assert_clean(nova.folder / SOURCE, f"-I{nova.folder / LIBRARY / 'Include'}")

@@ -86,13 +86,14 @@ def test_what_does_not_fit_is_refused_with_its_size(berry: Any, tmp_path: Path) 
     assert row.reason == "90x40 bytes a row: the local memory has 8192"
 
 
-def assert_clean(source: Path) -> None:
+def assert_clean(source: Path, *others: str) -> None:
     """Strict compilers have nothing to say."""
     include = f"-I{sim.source_directory() / 'include'}"
     for compiler in ("gcc", "clang"):
         if shutil.which(compiler):
             flags = "-std=c99 -O2 -Wall -Wextra -Wpedantic -Wshadow -Werror -c -o".split()
-            command = [compiler, include, *flags, str(source.with_suffix(".o")), str(source)]
+            output = str(source.with_suffix(".o"))
+            command = [compiler, include, *others, *flags, output, str(source)]
             subprocess.run(command, check=True)
 
 

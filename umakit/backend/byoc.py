@@ -19,6 +19,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.devices.build import compile_c, library_sources
+from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
 from umakit.errors import BackendError
 from umakit.frontend.model import Model, type_specification
@@ -106,7 +107,9 @@ def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node
     shared = folder / f"{symbol}.so"
     flags = ["-shared", "-fPIC", f"-I{folder}", *tvm_api.ffi_build_flags()]
     sources = [*library_sources(folder), wrapper]
-    compile_c(sources, shared, flags, simulators=simulators_of(folder))
+    compile_c(
+        sources, shared, flags, simulators=simulators_of(folder), libraries=libraries_of(folder)
+    )
     return tvm_api.load_module(shared)
 
 

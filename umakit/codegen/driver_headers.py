@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from umakit.registration.backend import Backend
+from umakit.registration.sources.needed import header_contents
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -98,9 +99,9 @@ class DriverHeaders:
 
 def driver_headers(backend: Backend | None) -> DriverHeaders:
     """Read the headers that a backend registered; what cannot be read is left out."""
-    if backend is None or not backend.driver.headers:
+    if backend is None:
         return DriverHeaders()
-    texts = []
+    texts = header_contents(backend)
     for name in backend.driver.headers:
         try:
             texts.append((backend.folder / name).read_bytes())

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from umakit.errors import LibraryError
 from umakit.registration.backend import Backend
+from umakit.registration.sources.needed import header_contents
 from umakit.text.names import plain_file_name
 
 MACRO = re.compile(r"^\s*#\s*define\s+(\w*[a-z]\w*)(?![\w(])", re.MULTILINE)
@@ -49,6 +50,13 @@ def exported_path(backend: Backend, driver_file: str) -> str:
     path = PurePosixPath(posixpath.normpath(driver_file))
     parts = [path.name] if path.is_absolute() else [part for part in path.parts if part != ".."]
     return "/".join([backend.target_name, *map(plain_file_name, parts)])
+
+
+def library_headers(backend: Backend) -> list[str]:
+    """Return the exported paths of the headers of a library that generated C includes."""
+    section = backend.configuration.sources
+    names = section.headers if section is not None else ()
+    return [f"{backend.target_name}/{posixpath.normpath(name)}" for name in names]
 
 
 def exported_includes(
@@ -121,4 +129,6 @@ def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:
             path = backend.folder / header
             if path.is_file():
                 names += MACRO.findall(path.read_text(encoding="utf-8", errors="replace"))
+        for content in header_contents(backend):
+            names += MACRO.findall(content.decode("utf-8", "replace"))
     return names

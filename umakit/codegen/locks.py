@@ -25,7 +25,7 @@ def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[
     calling = {
         kernel.target
         for kernel in program.kernels.values()
-        if kernel.target in backends and not backends[kernel.target].driver.reentrant
+        if kernel.target in backends and not backends[kernel.target].is_reentrant
         if _calls_driver(kernel)
     }
     return tuple(sorted(calling))

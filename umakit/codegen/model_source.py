@@ -11,7 +11,7 @@ import numpy as np
 
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
-from umakit.codegen.driver_names import exported_includes, is_simulated
+from umakit.codegen.driver_names import exported_includes, is_simulated, library_headers
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.interface_comments import (
     constants_of_backends,
@@ -339,11 +339,13 @@ def _constant_files(
 
 
 def _includes(backends: Mapping[str, Backend]) -> list[str]:
-    return [
-        exported_includes(backend, included_text(backend, backend.codegen.includes)).rstrip("\n")
-        for _, backend in sorted(backends.items())
-        if backend.codegen.includes is not None
-    ]
+    found = []
+    for _, backend in sorted(backends.items()):
+        found += [f'#include "{path}"' for path in library_headers(backend)]
+        if backend.codegen.includes is not None:
+            text = included_text(backend, backend.codegen.includes)
+            found.append(exported_includes(backend, text).rstrip("\n"))
+    return found
 
 
 def _print_kernels(

@@ -15,6 +15,7 @@ from pathlib import Path
 from umakit.devices import HOST, Device
 from umakit.devices.compiled import check_compiled, driver_libraries, linker_arguments
 from umakit.devices.device import SUPPORT
+from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.simulators import (
     Simulator,
@@ -64,6 +65,7 @@ def compile_c(
     flags: list[str],
     device: Device = HOST,
     simulators: Sequence[Simulator] = (),
+    libraries: Sequence[CallableLibrary] = (),
 ) -> None:
     """Compile and link C sources.
 
@@ -73,6 +75,7 @@ def compile_c(
         flags: flags in addition to the C standard and optimization.
         device: the device that it will run on.
         simulators: the library's simulators that are not umakit's, which may be in C++.
+        libraries: the libraries of C functions that it calls.
 
     Raises:
         BuildError: there is no compiler, the program is too large, or the compiler reported an
@@ -97,20 +100,24 @@ def compile_c(
     compiled = [path for path in sources if is_compiled(path.name)]
     brought = [*compiled, *(path for each in simulators for path in each.compiled)]
     is_cxx = bool(cxx_sources) or any(each.is_cxx for each in simulators)
+    is_cxx |= any(each.is_cxx for each in libraries)
     compiled_cxx = check_compiled(brought, device, run_any)
     if compiled_cxx:
         device.cxx_compiler(compiled_cxx)
         is_cxx = True
     sources = [path for path in sources if path not in compiled]
+    objects = library_objects(libraries, FLAGS, flags, device, run_any)
+    flags = [*flags, *(word for each in libraries for word in each.words)]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
-    files += simulator_objects(simulators, flags, device, run_any)
-    libraries = linker_arguments(compiled)
-    libraries += [*(argument for each in simulators for argument in each.linking()), "-lm"]
+    files += [*simulator_objects(simulators, flags, device, run_any), *objects]
+    linking = linker_arguments(compiled)
+    linking += [f"-l{name}" for each in libraries for name in each.files.link]
+    linking += [*(argument for each in simulators for argument in each.linking()), "-lm"]
     if is_cxx:
-        link_as_cxx(files, [*compiler, *FLAGS, *flags], output, libraries, device, run_any)
+        link_as_cxx(files, [*compiler, *FLAGS, *flags], output, linking, device, run_any)
         return
     linked = map(file_argument, files)
-    run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *libraries])
+    run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *linking])
 
 
 def file_argument(path: Path) -> str:
@@ -185,14 +192,16 @@ def _missing(device: Device, messages: str) -> str:
 def library_sources(library: Path) -> list[Path]:
     """Return the files of an exported library, a folder or a tar file, that programs are made of.
 
-    They are C and C++ files, and behind them objects and libraries as they are linked.
+    They are C and C++ files, and behind them objects and libraries as they are linked. Files of
+    libraries of C functions are not among them, see `libraries_of`.
 
     Raises:
         LibraryError: it is a tar file that cannot be unpacked.
     """
     folder = library_folder(library) / SOURCE_FOLDER
+    others = {path for each in libraries_of(library) for path in each.paths}
     sources = (path for path in folder.rglob("*.c*") if path.suffix in (".c", *CXX_SUFFIXES))
-    return [*sorted(sources), *driver_libraries(library)]
+    return [*sorted(path for path in sources if path not in others), *driver_libraries(library)]
 
 
 def build_runner(
@@ -221,12 +230,13 @@ def build_runner(
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
-    simulators = simulators_of(library)
+    simulators, libraries = simulators_of(library), libraries_of(library)
     check_simulators(simulators, device)
     digests = [each.digest().hex() for each in simulators]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
+    digests += [each.digest() for each in libraries]
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -236,7 +246,7 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        compile_c(sources, built, flags, device, simulators)
+        compile_c(sources, built, flags, device, simulators, libraries)
         built.replace(program)
     return program
 

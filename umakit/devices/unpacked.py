@@ -14,6 +14,7 @@ import numpy.typing as npt
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
+from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
 from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError, InputError
@@ -49,7 +50,13 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     with temporary_folder("umakit-unpacked-") as temporary:
         shared = temporary / "library.so"
         sources, flags = library_sources(library), ["-shared", "-fPIC"]
-        compile_c(sources, shared, flags, simulators=simulators_of(library))
+        compile_c(
+            sources,
+            shared,
+            flags,
+            simulators=simulators_of(library),
+            libraries=libraries_of(library),
+        )
         binary = ctypes.CDLL(str(shared))
         function = getattr(binary, f"{interface}_run_unpacked")
         function.restype = ctypes.c_int32

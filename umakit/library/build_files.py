@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,7 +14,7 @@ from umakit import sim
 from umakit.files.compiled_files import Machine, is_compiled, is_shared, read_compiled
 from umakit.files.staging import as_bytes
 from umakit.library.roles import COMPILED_FOLDER, SIMULATOR_FOLDER, SOURCE_FOLDER, Sources
-from umakit.library.schema import OwnSimulator
+from umakit.library.schema import KernelLibrary, OwnSimulator
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.rendering import render
 from umakit.version import __version__
@@ -59,6 +59,9 @@ class Part:
         library_files: objects and libraries that are linked with it, as paths in the export.
         machine: what they are compiled for; None if it is not known.
         links_cxx: whether they need C++.
+        library: the library of C functions whose files are among `sources`.
+        identity: what all models of a program have to agree in, if that is not the target: each
+            model has only those files of a library that it calls.
     """
 
     name: str
@@ -73,6 +76,14 @@ class Part:
     library_files: Sequence[str] = ()
     machine: Machine | None = None
     links_cxx: bool = False
+    library: KernelLibrary | None = None
+    identity: str = ""
+
+    @property
+    def own_sources(self) -> list[str]:
+        """Its C files that are none of a library's."""
+        names = self.library.sources if self.library is not None else ()
+        return [source for source in self.sources if source not in names]
 
     @property
     def is_cxx(self) -> bool:
@@ -113,6 +124,8 @@ def build_files(
         "needs_cxx": any((part.is_cxx or part.links_cxx) and part.only_simulated for part in parts),
         "links_cxx": any(part.links_cxx and not part.only_simulated for part in parts),
         "has_own": bool(sources.own),
+        "library_include": _unique(each.include for each in sources.libraries.values()),
+        "library_defines": _unique(each.defines for each in sources.libraries.values()),
         "programs": [name for name, own in sources.own.items() if own.program],
         "has_devices": any(sources.devices.values()) or bool(sources.own),
         "devices": [
@@ -176,22 +189,41 @@ def shared_parts(sources: Sources, files: Mapping[str, str | bytes]) -> list[Par
     for backend, driver in sources.drivers.items():
         devices = sources.devices[backend]
         compiled = [f"{COMPILED_FOLDER}/{path}" for path in sources.compiled.get(backend, ())]
-        if not driver and not devices and not compiled and backend not in own:
+        library = sources.libraries.get(backend)
+        if not (driver or devices or compiled or library or backend in own):
             continue
         contents = [*driver, *devices, *sources.headers[backend]]
         simulated = sources.simulated_as.get(backend)
         if simulated:
             contents += [*simulator_headers, *_kind_headers(simulated)]
         target = _target(backend, contents, files, compiled)
+        identity = ""
+        if library is not None:
+            driver = [*driver, *library.sources]
+            identity = f"{target}_{library.digest[:12]}"
+            target = f"{target}_{_digest_of(library, files)}"
         device_dependencies = [kinds[simulated]] if simulated else []
         device_dependencies += [own[backend].target] if backend in own else []
         parts.append(
             Part(
                 backend, target, driver, dependencies, devices, device_dependencies,
-                library_files=compiled, **_compiled_for(compiled, files),
+                library_files=compiled, library=library, identity=identity,
+                **_compiled_for(compiled, files),
             )
         )  # fmt: skip
     return parts
+
+
+def _unique(lists: Iterable[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(item for each in lists for item in each))
+
+
+def _digest_of(library: KernelLibrary, files: Mapping[str, str | bytes]) -> str:
+    """Return a digest of the files that a model has of a library, and of how they are compiled."""
+    digest = hashlib.sha256(library.model_dump_json().encode())
+    for path in (*library.sources, *library.included):
+        digest.update(hashlib.sha256(as_bytes(files[f"{SOURCE_FOLDER}/{path}"])).digest())
+    return digest.hexdigest()[:12]
 
 
 def _own_part(

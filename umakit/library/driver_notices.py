@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from umakit.codegen.model_source import interface_prefix
 from umakit.operators.numeric import requantize
@@ -25,22 +25,27 @@ CONDITION = re.compile(r"^[ \t]*#[ \t]*if(?!ndef[ \t]+\w+\s*#[ \t]*define)", re.
 
 
 def driver_notices(
-    program: Program, backends: Mapping[str, Backend], sources: Mapping[str, str]
+    program: Program,
+    backends: Mapping[str, Backend],
+    sources: Mapping[str, str],
+    libraries: Collection[str] = (),
 ) -> list[str]:
     """Return one sentence for each header and each driver that users have to add to a library.
 
     Args:
         program: the program.
         backends: backends that it runs on, by target name.
-        sources: all C files of the library, by path below `codegen/host`.
+        sources: C files of the export, by path below `codegen/host`, but for those of libraries.
+        libraries: those of libraries, and what their folders of includes make of them.
     """
+    of_libraries = set(libraries)
     model = f"src/{interface_prefix(program.name)}.c"
     drivers = [path for path in sources if path.startswith(tuple(f"src/{n}/" for n in backends))]
     missing = [
         f"{path} includes {header}, which is not a file of a driver: name it in _register_driver, "
         "or give its folder to the C compiler"
         for path in (model, *drivers)
-        for header in _missing_headers(path, sources)
+        for header in _missing_headers(path, sources, of_libraries)
     ]
     undeclared = [
         f"the generated C calls {functions[0]} of {name} and includes no header of this backend: "
@@ -73,25 +78,32 @@ def rounding_notices(report: OffloadReport) -> list[str]:
     ]
 
 
-def _missing_headers(path: str, sources: Mapping[str, str]) -> Iterator[str]:
+def _missing_headers(
+    path: str, sources: Mapping[str, str], others: Collection[str]
+) -> Iterator[str]:
     """Yield the headers that a C file includes in quotes and that the library does not have.
 
     Conditions may be for other machines, so that what follows the first one is not looked at.
     """
     for header in dict.fromkeys(INCLUDE.findall(CONDITION.split(sources[path])[0])):
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
-        if place not in sources and not header.startswith("umakit/"):
+        is_found = place in sources or place in others or f"src/{header}" in others
+        if not is_found and not header.startswith("umakit/"):
             yield header
 
 
 def _undeclared(program: Program, backend: Backend) -> list[str]:
     """Return the C functions that a backend calls without an `#include` of its own."""
-    return [] if backend.codegen.includes is not None else _called(program, backend)
+    section = backend.configuration.sources
+    if backend.codegen.includes is not None or (section is not None and section.headers):
+        return []
+    return _called(program, backend)
 
 
 def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -> Iterator[str]:
     """Yield the C functions that a backend without driver sources calls and no C file defines."""
-    if backend.driver.sources or backend.driver.compiled:
+    driver = backend.driver
+    if driver.sources or driver.compiled or backend.configuration.sources is not None:
         return
     text = "\n".join(sources.values())
     for function in _called(program, backend):

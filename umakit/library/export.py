@@ -40,6 +40,7 @@ from umakit.library.build_files import build_files
 from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
 from umakit.library.driver_notices import driver_notices, rounding_notices
+from umakit.library.kernel_libraries import included_names, kernel_libraries, library_values
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.own_simulators import own_simulator_files, own_simulators
@@ -119,15 +120,21 @@ def write_library(
     texts = (content.decode("utf-8", "replace") for content in simulators.values())
     _add(sources, _arithmetic([*sources.values(), *texts]), str(destination))
     sources |= _with_found_includes(sources, backends)
-    metadata["umakit"]["notices"] += driver_notices(program, backends, sources)
+    libraries = kernel_libraries(backends, sources)
+    metadata["umakit"]["notices"] += driver_notices(
+        program, backends, sources, included_names(libraries)
+    )
+    metadata["umakit"]["notices"] += [text for each in libraries.values() for text in each.notices]
     metadata["umakit"]["notices"] += rounding_notices(report)
     files: dict[str, str | bytes] = {f"codegen/host/{path}": text for path, text in sources.items()}
     files |= simulators
+    for each in libraries.values():
+        files |= each.files
     compiled = driver_libraries(backends)
     files |= {
         f"{COMPILED_FOLDER}/{path}": content
-        for libraries in compiled.values()
-        for path, content in libraries.items()
+        for of_backend in compiled.values()
+        for path, content in of_backend.items()
     }
     if code.weights is not None:
         files[weights_path(program.name)] = code.weights
@@ -143,7 +150,8 @@ def write_library(
         {name: [device_file(name, "c")] for name in simulated_as},
         simulated_as,
         own_simulators(backends),
-        {name: list(libraries) for name, libraries in compiled.items()},
+        {name: list(paths) for name, paths in compiled.items()},
+        {name: each.view for name, each in libraries.items()},
     )
     metadata["umakit"]["sources"] = roles.as_json()
     notes = board_notes(program, backends, metadata)
@@ -160,14 +168,17 @@ def write_library(
         },
         "own_simulators": roles.own,
         **compiled_values(compiled),
+        **library_values(roles.libraries),
         "board_defines": {
             **{name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()},
             **dict.fromkeys(roles.own, (sim.BOARD_INTERRUPT,)),
         },
         "cxx_sources": sorted(
             source
-            for sources in roles.drivers.values()
-            for source in sources
+            for source in (
+                *(source for driver in roles.drivers.values() for source in driver),
+                *(source for each in roles.libraries.values() for source in each.sources),
+            )
             if source.endswith(CXX_SUFFIXES)
         ),
         "has_simulator": bool(roles.simulator),
@@ -176,6 +187,7 @@ def write_library(
             *roles.static_workspace,
             *roles.status,
             *(source for driver in roles.drivers.values() for source in driver),
+            *(source for each in roles.libraries.values() for source in each.sources),
         ],
         "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
         "constants_size": constants_size(program),

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from umakit import sim
 from umakit.errors import LibraryError
-from umakit.library.schema import OwnSimulator, Sources
+from umakit.library.schema import KernelLibrary, OwnSimulator, Sources
 
 __all__ = [
     "ADAPTER",
@@ -42,6 +42,7 @@ def find_roles(
     simulated_as: Mapping[str, str],
     own: Mapping[str, OwnSimulator],
     compiled: Mapping[str, Sequence[str]],
+    libraries: Mapping[str, KernelLibrary],
 ) -> Sources:
     """Determine the roles of the files of an export.
 
@@ -54,6 +55,7 @@ def find_roles(
         simulated_as: kind of umakit's simulator, by backend, for those that have one.
         own: how other simulators are built, by backend.
         compiled: objects and libraries of each driver, by backend.
+        libraries: libraries of C functions, by backend.
     """
     start = f"{SOURCE_FOLDER}/"
     names = {path.removeprefix(start) for path in files if path.startswith(start)}
@@ -72,6 +74,7 @@ def find_roles(
         headers={backend: _present(drivers[backend][1], names) for backend in sorted(drivers)},
         own=dict(own),
         compiled={backend: list(paths) for backend, paths in compiled.items()},
+        libraries=dict(libraries),
     )
     special = {*sources.static_workspace, *sources.status, *sources.simulated}
     special |= {name for driver in sources.drivers.values() for name in driver}

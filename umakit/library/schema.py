@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from umakit.machine.sources_config import check_flag, check_library
 from umakit.text.names import INTERFACE_PREFIX
 
 MODEL_LIBRARY_FORMAT_VERSION = 7
@@ -44,6 +45,8 @@ SourcePaths = Annotated[list[SourcePath], Field(max_length=10_000)]
 Define = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?$", max_length=1000)
 ]
+CompilerFlag = Annotated[str, AfterValidator(check_flag)]
+LibraryName = Annotated[str, AfterValidator(check_library)]
 Text = Annotated[str, Field(max_length=10_000_000)]
 Dtype = Literal[
     "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
@@ -210,6 +213,30 @@ class OwnSimulator(Section):
     program: list[Text] = []
 
 
+class KernelLibrary(Section):
+    """Files of a library of C functions that a backend calls, as they are in the export.
+
+    Attributes:
+        sources: C and C++ files that are compiled, as paths relative to `codegen/host/src`.
+        included: all other files that those and generated C include.
+        include: folders of headers.
+        defines: macros for them and for generated C.
+        flags: flags of the compiler for `sources` alone.
+        link: names of libraries that are linked instead.
+        licence: files with its terms.
+        digest: digest of the whole library, of which `sources` are what this network calls.
+    """
+
+    sources: SourcePaths
+    included: SourcePaths
+    include: SourcePaths
+    defines: list[Define]
+    flags: list[CompilerFlag]
+    link: list[LibraryName]
+    licence: SourcePaths
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class Sources(Section):
     """Files by role, as paths relative to `codegen/host/src`.
 
@@ -226,6 +253,7 @@ class Sources(Section):
         own: simulators that are not umakit's, by backend; they lie in `simulator/NAME`.
         compiled: objects and libraries of drivers, by backend, as paths relative to
             `codegen/host/lib` in the order in which they are linked.
+        libraries: libraries of C functions, by backend.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -241,6 +269,7 @@ class Sources(Section):
     headers: dict[Identifier, SourcePaths]
     own: dict[Identifier, OwnSimulator] = {}
     compiled: dict[Identifier, SourcePaths] = {}
+    libraries: dict[Identifier, KernelLibrary] = {}
 
     def as_json(self) -> dict[str, Any]:
         """Return the section as it is stored in `metadata.json`."""

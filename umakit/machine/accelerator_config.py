@@ -24,6 +24,7 @@ from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
 from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
+from umakit.machine.sources_config import SourcesSection
 
 ArrayExtent = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=0, le=2**16)]
@@ -53,10 +54,14 @@ class _Section(BaseModel):
 
 
 class AcceleratorSection(_Section):
-    """Name and description of the accelerator."""
+    """Name and description of the accelerator.
+
+    `kind = "library"` is a library of C functions for the CPU, which has no array and no device.
+    """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     description: str = ""
+    kind: Literal["", "library"] = ""
 
 
 class ArraySection(_Section):
@@ -197,6 +202,7 @@ class AcceleratorConfig(_Section):
     dma: DmaSection = DmaSection()
     device: DeviceSection = DeviceSection()
     simulator: SimulatorSection | None = None
+    sources: SourcesSection | None = None
     machine: MachineSection | None = None
     memory: list[MemorySection] = Field(default=[])
     statuses: dict[StatusNumber, Meaning] = Field(default={})
@@ -205,6 +211,11 @@ class AcceleratorConfig(_Section):
     def status_meanings(self) -> dict[int, str]:
         """What the numbers mean that functions of the driver return, by number."""
         return {int(number): meaning for number, meaning in self.statuses.items()}
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is a library of C functions for the CPU."""
+        return self.accelerator.kind == "library"
 
     @property
     def has_array(self) -> bool:
@@ -248,6 +259,11 @@ class AcceleratorConfig(_Section):
     def _simulated(self) -> Self:
         is_own = self.device.simulator == "own"
         is_simulated = self.device.simulator in sim.KINDS
+        if self.is_library:
+            for key in ("array", "dma", "device", "simulator", "machine"):
+                if key in self.model_fields_set:
+                    raise ValueError(f'kind = "library" runs on the CPU and has no section [{key}]')
+            return self
         if not self.has_array and (is_simulated or (self.machine is None and not is_own)):
             raise ValueError("array: Field required")
         if is_own and self.simulator is None:

@@ -214,6 +214,15 @@ class Backend(ABC):
             self._configuration = configuration
         return self._configuration
 
+    @property
+    def is_reentrant(self) -> bool:
+        """Whether several runs may call its functions at the same time, so that they need no
+        lock: its driver says so, or its library and it has no driver."""
+        section = self.configuration.sources
+        has_driver = bool(self.driver.sources or self.driver.compiled)
+        says_so = section is not None and section.reentrant
+        return self.driver.reentrant or (says_so and not has_driver)
+
     # --- registration -----------------------------------------------------------------------
 
     def _register_target_attr(self, name: str, default: AttributeValue = "") -> None:

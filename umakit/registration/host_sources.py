@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from umakit.registration.backend import Backend
+from umakit.registration.sources.needed import needed_files
+from umakit.registration.sources.tree import source_tree
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,49 @@ def host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[Hos
         identifiers: names of C that are used.
     """
     driver, folder = backend.driver, backend.folder
+    library, section = _library_files(backend, identifiers), backend.configuration.sources
     folders = dict.fromkeys(
         [folder, *((folder / name).parent for name in (*driver.headers, *driver.sources))]
     )
-    yield HostSources(
+    names = (*driver.sources, *driver.headers, *driver.compiled)
+    files = [*(folder / name for name in names), *library.sources, *library.others]
+    as_it_is = HostSources(
         "",
-        tuple(folder / name for name in driver.sources),
-        tuple(f"-I{each}" for each in folders),
-        tuple(str(folder / name) for name in driver.compiled),
-        tuple(
-            (folder / name).stat().st_mtime_ns if (folder / name).exists() else 0
-            for name in (*driver.sources, *driver.headers, *driver.compiled)
-        ),
+        (*(folder / name for name in driver.sources), *library.sources),
+        (*(f"-I{each}" for each in folders), *library.flags),
+        (*(str(folder / name) for name in driver.compiled), *library.linked),
+        tuple(each.stat().st_mtime_ns if each.exists() else 0 for each in files),
+    )
+    yield as_it_is
+    for core in section.cores if section is not None else ():
+        assert section is not None
+        macros = tuple(f"-D{define}" for define in section.macros_of(core))
+        yield replace(as_it_is, core=core, flags=(*as_it_is.flags, *macros))
+
+
+@dataclass(frozen=True)
+class _LibraryFiles:
+    """What calls need of a backend's library."""
+
+    sources: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+
+
+def _library_files(backend: Backend, identifiers: Collection[str]) -> _LibraryFiles:
+    tree = source_tree(backend)
+    if tree is None:
+        return _LibraryFiles()
+    texts = [" ".join(sorted(identifiers))]
+    for name in (*backend.driver.sources, *backend.driver.headers):
+        path = backend.folder / name
+        texts += [path.read_text("utf-8", "replace")] if path.is_file() else []
+    needed = needed_files(tree, texts)
+    folders = (tree.root / each for each in ("", *tree.section.include))
+    return _LibraryFiles(
+        tuple(tree.root / name for name in needed.sources),
+        tuple(tree.root / name for name in needed.included),
+        (*(f"-I{each}" for each in folders), *(f"-D{each}" for each in tree.section.macros)),
+        tuple(f"-l{name}" for name in tree.section.link),
     )

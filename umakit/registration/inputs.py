@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from umakit.registration.backend import Backend
+from umakit.registration.sources.tree import library_paths
 
 
 def input_files(
@@ -35,6 +36,7 @@ def _files_of(backend: Backend) -> Iterator[Path]:
     yield from (backend.folder / name for name in backend.driver.sources)
     yield from (backend.folder / name for name in backend.driver.headers)
     yield from (backend.folder / name for name in backend.driver.compiled)
+    yield from library_paths(backend)
     folder = str(backend.folder)
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")

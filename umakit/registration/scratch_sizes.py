@@ -119,7 +119,9 @@ def _checked(value: object, what: str, place: str) -> int:
 
 def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
     """Return a C program that prints the size for the numbers that it is called with."""
-    hook = backend.codegen.includes
+    hook, section = backend.codegen.includes, backend.configuration.sources
+    includes = [f'#include "{name}"' for name in (section.headers if section is not None else ())]
+    includes += [included_text(backend, hook)] if hook is not None else []
     names = {name: f"{PREFIX}{name}" for name in scratch.names}
     declarations = [f"    (void){PREFIX}numbers;"]
     for number, (name, variable) in enumerate(names.items(), start=1):
@@ -127,7 +129,7 @@ def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
         value = f"({type_}){PREFIX}numbers[{number}]"
         declarations.append(f"    const {type_} {variable} = {value};")
     return PROGRAM.format(
-        includes="" if hook is None else included_text(backend, hook),
+        includes="\n".join(includes),
         prefix=PREFIX,
         declarations="\n".join(declarations),
         text=scratch.filled(names),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +20,7 @@ from umakit.files.staging import as_bytes, write_folder
 from umakit.library.build_files import SIMULATOR_HEADERS, numeric_version
 from umakit.library.layout import LICENSE, METADATA, NOTICE
 from umakit.library.metadata import load_metadata
+from umakit.library.packages.arduino_libraries import library_files, macros, moved_paths
 from umakit.library.packages.files import read_files
 from umakit.library.roles import (
     COMPILED_FOLDER,
@@ -91,7 +92,14 @@ def arduino_files(
     headers = (f"umakit/{name}" for name in SIMULATOR_HEADERS)
     omitted = {f"{SOURCE_FOLDER}/{name}" for name in (*sources.simulated, *headers) if sources.own}
     compiled = _compiled(sources, files, where)
-    start = render("arduino/source_start.c.j2")
+    start = render("arduino/source_start.c.j2") + macros(sources)
+    libraries = library_files(sources, files, start, where)
+    of_libraries = {
+        f"{SOURCE_FOLDER}/{path}": target
+        for library in sources.libraries.values()
+        for path, target in moved_paths(library).items()
+    }
+    omitted |= of_libraries.keys()
     values = {
         "umakit_version": __version__,
         "version": numeric_version(),
@@ -100,12 +108,13 @@ def arduino_files(
         "prefix_upper": prefix.upper(),
         "inputs": [_tensor_view(tensor) for tensor in description["inputs"]],
         "outputs": [_tensor_view(tensor) for tensor in description["outputs"]],
-        "simulated": [] if omitted else sources.simulated,
-        "is_on_board": bool(omitted),
+        "simulated": [] if sources.own else sources.simulated,
+        "is_on_board": bool(sources.own),
         "devices": [item["name"] for item in description["backends"] if item["simulated"]],
         "workspace_size": description["memory"]["arena_bytes"],
         "compiled": list(compiled),
-        "flags": [f"-l{PurePosixPath(path).stem.removeprefix('lib')}" for path in compiled],
+        "flags": [f"-l{PurePosixPath(path).stem.removeprefix('lib')}" for path in compiled]
+        + [f"-l{name}" for library in sources.libraries.values() for name in library.link],
     }
     return {
         PROPERTIES: render("arduino/library.properties.j2", **values),
@@ -115,10 +124,14 @@ def arduino_files(
         DESCRIPTION: as_bytes(files[METADATA]),
         **{name: files[name] for name in (LICENSE, NOTICE) if name in files},
         **{f"src/{path}": content for path, content in compiled.items()},
+        **{f"src/{path}": content for path, content in libraries.items()},
         **{
             f"src/{name}": _with_start(start, text) if name.endswith(SOURCES) else text
             for name, text in sources_and_headers(
-                {path: text for path, text in files.items() if path not in omitted}, where
+                {path: text for path, text in files.items() if path not in omitted},
+                where,
+                of_libraries,
+                [f for library in sources.libraries.values() for f in library.include],
             ).items()
         },
     }
@@ -168,8 +181,19 @@ def _with_start(start: str, text: str) -> str:
     return f"{licence}{newline}{start}{rest}" if is_licence else start + text
 
 
-def sources_and_headers(files: Mapping[str, str | bytes], where: str) -> dict[str, str]:
+def sources_and_headers(
+    files: Mapping[str, str | bytes],
+    where: str,
+    others: Mapping[str, str] | None = None,
+    folders: Sequence[str] = (),
+) -> dict[str, str]:
     """Return C files and headers by their path below `src`, where the interface lies too.
+
+    Args:
+        files: files of the export, by path.
+        where: path that errors name.
+        others: paths below `src` of other files that these include, by path.
+        folders: folders of headers, as paths in `codegen/host/src`.
 
     Raises:
         LibraryError: two files get the same path.
@@ -187,8 +211,9 @@ def sources_and_headers(files: Mapping[str, str | bytes], where: str) -> dict[st
         other = taken.setdefault(target.lower(), path)
         if other != path:
             raise LibraryError(f"{other} and {path} would both be {target}", where=where)
+    moved = paths | dict(others or {})
     return {
-        target: _with_moved_includes(as_bytes(files[path]).decode("utf-8"), path, paths)
+        target: _with_moved_includes(as_bytes(files[path]).decode("utf-8"), path, moved, folders)
         for path, target in paths.items()
     }
 
@@ -224,16 +249,19 @@ def _path_below_src(path: str) -> str:
     raise ValueError(path)
 
 
-def _with_moved_includes(text: str, path: str, paths: Mapping[str, str]) -> str:
+def _with_moved_includes(
+    text: str, path: str, paths: Mapping[str, str], folders: Sequence[str]
+) -> str:
     """Rewrite the includes of a file, which are relative to it, where its header moved."""
     folder = posixpath.dirname(path)
 
     def replaced(match: re.Match[str]) -> str:
-        included = posixpath.normpath(posixpath.join(folder, match[2]))
-        if included not in paths:
-            return match[0]
-        moved = posixpath.relpath(paths[included], posixpath.dirname(paths[path]) or ".")
-        return f'{match[1]}"{moved}"'
+        for place in (folder, *(f"{SOURCE_FOLDER}/{each}" for each in folders)):
+            included = posixpath.normpath(posixpath.join(place, match[2]))
+            if included in paths:
+                moved = posixpath.relpath(paths[included], posixpath.dirname(paths[path]) or ".")
+                return f'{match[1]}"{moved}"'
+        return match[0]
 
     return INCLUDE.sub(replaced, text)
 

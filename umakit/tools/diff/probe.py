@@ -21,6 +21,7 @@ from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, stop_hint
+from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -112,7 +113,14 @@ class Probe:
             flags.append("-DUMAKIT_PROBE_HOSTED")
         platform = self._device.platform_sources(RUNTIME)
         sources = [source, *library_sources(library), *platform]
-        compile_c(sources, self._program, flags, self._device, simulators_of(library))
+        compile_c(
+            sources,
+            self._program,
+            flags,
+            self._device,
+            simulators_of(library),
+            libraries_of(library),
+        )
 
     def run(
         self,

@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from umakit.codegen.driver_headers import read_headers
-from umakit.codegen.driver_names import exported_includes, exported_path, is_simulated
+from umakit.codegen.driver_names import (
+    exported_includes,
+    exported_path,
+    is_simulated,
+    library_headers,
+)
 from umakit.devices import build
 from umakit.devices.build import call_compiler, file_argument
 from umakit.devices.compiled import check_compiled, linker_arguments
@@ -78,7 +83,8 @@ class CallCheck:
     def _includes(self) -> str:
         hook = self._backend.codegen.includes
         text = "" if hook is None else included_text(self._backend, hook)
-        return exported_includes(self._backend, text)
+        headers = [f'#include "{path}"' for path in library_headers(self._backend)]
+        return "\n".join([*headers, exported_includes(self._backend, text)])
 
     def _compile_table(self, includes: str, names: Sequence[str]) -> tuple[list[str], list[Check]]:
         """Compile a table of functions without those that are not declared; return these."""
@@ -88,7 +94,9 @@ class CallCheck:
             place = self._staged.folder / PROGRAM
             place.parent.mkdir(exist_ok=True)  # a backend without a driver has no files there
             place.write_text(_table(includes, self._linked), encoding="utf-8")
-            output, messages = compiled(place, self._staged.device, self._staged.folder)
+            output, messages = compiled(
+                place, self._staged.device, self._staged.folder, self._staged.words
+            )
             if not messages:
                 self._table = output
                 break
@@ -224,10 +232,13 @@ class CallCheck:
         files = [*staged.objects.values(), table, *objects]
         libraries = linker_arguments(staged.compiled)
         libraries += [word for each in simulators for word in each.linking()]
+        if staged.library is not None:
+            libraries += [f"-l{name}" for name in staged.library.files.link]
         brought = [*staged.compiled, *(path for each in simulators for path in each.compiled)]
         output = ["-o", str(staged.folder / "linked"), *libraries, "-lm"]
         is_cxx = any(each.is_cxx for each in simulators)
         is_cxx |= any(name.endswith(CXX_SUFFIXES) for name in self._backend.driver.sources)
+        is_cxx |= staged.library is not None and staged.library.is_cxx
         is_cxx |= bool(check_compiled(brought, device, run_any))
         arguments = [*flags, *map(file_argument, files), *output]
         return run_linker(device, arguments, staged.folder, is_cxx)
@@ -281,6 +292,8 @@ class CallCheck:
         if close:
             place = self._staged.line_of(close)
             return f"rename {close} ({place}) if it is that, or define {name}"
+        if backend.configuration.sources is not None:
+            return "name the file that defines it in files of [sources], or correct the call"
         if not (backend.driver.sources or backend.driver.compiled):
             return "name the driver's C file: _register_driver(sources=[...])"
         return "define it in a source of the driver, or name the C file or library that has it"

@@ -86,15 +86,23 @@ def _run(command: list[str], folder: Path) -> str:
     return "" if result.returncode == 0 else result.stderr or "it printed no message"
 
 
-def compiled(source: Path, device: Device, folder: Path) -> tuple[Path, str]:
+def compiled(
+    source: Path, device: Device, folder: Path, words: Sequence[str] = ()
+) -> tuple[Path, str]:
     """Compile a source in a folder.
+
+    Args:
+        source: the source.
+        device: the device that it is compiled for.
+        folder: the folder.
+        words: flags in addition to those of all libraries.
 
     Returns:
         The object, and what the compiler printed if it failed.
     """
     path = source.relative_to(folder)
     output = folder / f"{'-'.join(path.parts)}.o"
-    arguments = ["-c", file_argument(path), "-o", str(output)]
+    arguments = [*words, "-c", file_argument(path), "-o", str(output)]
     if source.suffix in CXX_SUFFIXES:
         flags = [flag for flag in build.FLAGS if not flag.startswith("-std=")]
         return output, _run([*device.cxx_compiler(source.name), *flags, *arguments], folder)

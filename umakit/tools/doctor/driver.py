@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from umakit.codegen.driver_names import exported_path, is_simulated
+from umakit.codegen.driver_names import exported_path, is_simulated, library_headers
 from umakit.devices import Device
+from umakit.devices.libraries import CallableLibrary
 from umakit.errors import UmakitError, short_path
 from umakit.library.compiled import compiled_content, driver_libraries, exported_name
 from umakit.library.export import driver_text, files_of_driver
@@ -19,6 +20,7 @@ from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.compiling import compiled, first_error
+from umakit.tools.doctor.library import LIBRARY, library_checks, stage_library
 from umakit.tools.doctor.spelling import closest
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
@@ -43,6 +45,7 @@ class StagedDriver:
         places: the user's files by path in `folder`.
         objects: objects of the sources that could be compiled, by path in `folder`.
         compiled: objects and libraries of the driver, as they are linked.
+        library: the library of C functions that the backend calls.
     """
 
     backend: Backend
@@ -51,6 +54,12 @@ class StagedDriver:
     places: dict[str, Path] = field(default_factory=dict)
     objects: dict[str, Path] = field(default_factory=dict)
     compiled: list[Path] = field(default_factory=list)
+    library: CallableLibrary | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """Flags of the compiler for all C that may include headers of the library."""
+        return self.library.words if self.library is not None else []
 
     def where(self, file: str, line: int) -> str:
         """Return the user's file and line for those that a compiler named in `places`."""
@@ -75,8 +84,10 @@ class StagedDriver:
 
     @property
     def headers(self) -> list[Path]:
-        """The user's headers."""
-        return [self.backend.folder / name for name in self.backend.driver.headers]
+        """The user's headers, and those of the library that generated C includes."""
+        found = [self.backend.folder / name for name in self.backend.driver.headers]
+        names = {f"src/{path}" for path in library_headers(self.backend)}
+        return [*found, *(path for place, path in self.places.items() if place in names)]
 
 
 def file_checks(backend: Backend) -> list[Check]:
@@ -104,16 +115,27 @@ def file_checks(backend: Backend) -> list[Check]:
         except UmakitError as error:
             where = short_path(backend.folder / name)
             faults.append(failed(FILES, error.what, where=where, mend=error.fix))
+    of_library = library_checks(backend)
     if faults:
-        return faults
+        return [*faults, *of_library]
+    if of_library and not (driver.sources or driver.compiled):
+        return of_library
     if not (driver.sources or driver.compiled):
         return [ok(FILES, "no source is registered")]
     names = ", ".join((*driver.sources, *driver.headers, *driver.compiled))
-    return [ok(FILES, f"{names} can be read")]
+    return [ok(FILES, f"{names} can be read"), *of_library]
 
 
-def stage(backend: Backend, device: Device, folder: Path) -> StagedDriver:
+def stage(
+    backend: Backend, device: Device, folder: Path, called: Sequence[str] = ()
+) -> StagedDriver:
     """Write a driver's files into a folder as a library has them.
+
+    Args:
+        backend: the backend.
+        device: the device that they are compiled for.
+        folder: an empty folder.
+        called: C functions that generated code calls.
 
     Raises:
         LibraryError: two files have one path, or an include may be two headers.
@@ -136,6 +158,9 @@ def stage(backend: Backend, device: Device, folder: Path) -> StagedDriver:
             staged.compiled.append(path)
     for name in (*backend.driver.sources, *backend.driver.headers):
         staged.places[f"src/{exported_path(backend, name)}"] = backend.folder / name
+    texts = [*staged.texts().values()]
+    staged.library, places = stage_library(backend, folder, called, texts)
+    staged.places |= places
     return staged
 
 
@@ -144,7 +169,9 @@ def compile_checks(staged: StagedDriver) -> list[Check]:
     backend, checks = staged.backend, []
     for name in backend.driver.sources:
         path = f"src/{exported_path(backend, name)}"
-        output, messages = compiled(staged.folder / path, staged.device, staged.folder)
+        output, messages = compiled(
+            staged.folder / path, staged.device, staged.folder, staged.words
+        )
         if messages:
             checks.append(fault_of(SOURCES, messages, staged, short_path(backend.folder / name)))
         else:
@@ -152,7 +179,25 @@ def compile_checks(staged: StagedDriver) -> list[Check]:
     if not checks and backend.driver.sources:
         count = len(backend.driver.sources)
         checks.append(ok(SOURCES, f"{count} of {count} compile alone"))
-    return [*checks, *_header_checks(staged)]
+    return [*checks, *_header_checks(staged), *_library_checks(staged)]
+
+
+def _library_checks(staged: StagedDriver) -> list[Check]:
+    """Compile those files of a library that calls need."""
+    library, checks = staged.library, []
+    if library is None:
+        return []
+    for name in library.files.sources:
+        path, words = f"src/{name}", [*staged.words, *library.files.flags]
+        output, messages = compiled(staged.folder / path, staged.device, staged.folder, words)
+        if messages:
+            checks.append(fault_of(LIBRARY, messages, staged, short_path(staged.places[path])))
+        else:
+            staged.objects[path] = output
+    count = len(library.files.sources)
+    if not checks and count:
+        checks.append(ok(LIBRARY, f"calls need {count} of its C files, which compile"))
+    return checks
 
 
 def _header_checks(staged: StagedDriver) -> list[Check]:
@@ -178,7 +223,7 @@ def _compiled_header(name: str, staged: StagedDriver) -> str:
         alone = staged.folder / "src" / f"umakit_doctor_header{suffix}"
         path = exported_path(staged.backend, name)
         alone.write_text(f'#include "{path}"\n', encoding="utf-8")
-        _, printed = compiled(alone, staged.device, staged.folder)
+        _, printed = compiled(alone, staged.device, staged.folder, staged.words)
         if not printed:
             return ""
         messages = messages or printed

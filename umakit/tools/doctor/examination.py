@@ -19,6 +19,7 @@ from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
+from umakit.registration.sources.tree import source_tree
 from umakit.testing.harness import compare, llvm_reference
 from umakit.tools.doctor.backend_folder import load_checks, pass_checks
 from umakit.tools.doctor.calls import CallCheck
@@ -122,7 +123,7 @@ def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -
         return [*checks, skipped(FIRST, f"was not tried: see {what}")]
     with temporary_folder("umakit-doctor-") as folder:
         try:
-            staged = stage(backend, device, folder)
+            staged = stage(backend, device, folder, probes.functions)
         except UmakitError as error:
             return [*checks, staging_fault(error)]
         tell("compiling the driver")
@@ -146,6 +147,8 @@ def _files_in_cxx(backend: Backend) -> list[str]:
     """Return the sources of a driver and of its own simulator that are C++."""
     section = backend.configuration.simulator
     sources = [*backend.driver.sources, *(section.sources if section is not None else ())]
+    tree = source_tree(backend)
+    sources += tree.sources if tree is not None else ()
     return [name for name in sources if name.endswith(CXX_SUFFIXES)]
 
 

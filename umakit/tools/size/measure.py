@@ -17,6 +17,7 @@ from typing import Any
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.devices.compiled import driver_libraries
+from umakit.devices.libraries import libraries_of
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
 from umakit.files.staging import temporary_folder
@@ -137,7 +138,10 @@ def library_size(
         flags = [*FLAGS, *_call_graph_flag(command, folder)]
         objects: dict[str, Path] = {}
         sources = library_folder(library) / SOURCE_FOLDER
-        for source in library_sources(library):
+        libraries = libraries_of(library)
+        owners = {path: each for each in libraries for path in each.sources}
+        words = [word for each in libraries for word in each.words]
+        for source in [*library_sources(library), *owners]:
             if is_compiled(source.name):
                 continue
             progress(f"compiling {source.name}")
@@ -148,6 +152,8 @@ def library_size(
             if source.suffix in CXX_SUFFIXES:
                 used = device.cxx_compiler(source.name)
                 given = [flag for flag in flags if not flag.startswith("-std=")]
+            owner = owners.get(source)
+            given = owner.arguments(source, given) if owner else [*given, *words]
             line = [*used, *given, "-c", file_argument(named), "-o", file_argument(target)]
             call_compiler(line, shlex.join(used), source.parent, device)
             objects[_name(source.relative_to(sources))] = target

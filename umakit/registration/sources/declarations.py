@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declarations of a C file at file scope, without deciding any `#if`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from umakit.registration.sources.c_tokens import (
+    Directive,
+    Line,
+    Macro,
+    Tokens,
+    is_identifier,
+    macro_of,
+)
+
+TYPES = frozenset(("struct", "union", "enum", "class"))
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What stands at file scope up to its semicolon or its body.
+
+    Attributes:
+        head: its tokens without what is in braces.
+        body: the tokens in braces.
+        is_function: whether the braces are those of a function.
+    """
+
+    head: Tokens
+    body: Tokens = ()
+    is_function: bool = False
+
+
+@dataclass(frozen=True)
+class Include:
+    """A directive that includes a file.
+
+    Attributes:
+        text: the rest of the line.
+        inside: whether it stands inside of braces.
+        unconditional: whether it stands in front of all conditions but that of an include guard.
+    """
+
+    text: str
+    inside: bool
+    unconditional: bool
+
+
+@dataclass
+class Declarations:
+    """The declarations and directives of a file.
+
+    Attributes:
+        found: its declarations.
+        used: tokens that are used whatever else is: of assembler and of `#pragma weak`.
+        includes: its includes.
+        macros: its definitions of macros.
+        is_clear: whether all braces have their partners.
+    """
+
+    found: list[Declaration] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
+    includes: list[Include] = field(default_factory=list)
+    macros: list[tuple[str, Macro]] = field(default_factory=list)
+    is_clear: bool = True
+
+
+@dataclass
+class _State:
+    """Where the reader is: what `#else` brings back."""
+
+    braces: int = 0
+    parentheses: int = 0
+    head: list[str] = field(default_factory=list)
+    kind: str = ""
+
+    def copy(self) -> _State:
+        return _State(self.braces, self.parentheses, [*self.head], self.kind)
+
+
+def read_declarations(lines: Iterable[Line]) -> Declarations:
+    """Return the declarations and directives in the lines of a file.
+
+    Of `#if` all branches are read. Each begins with the braces that are open at `#if`.
+    """
+    reader = _Reader()
+    for line in lines:
+        if isinstance(line, Directive):
+            reader.directive(line)
+        else:
+            for token in line:
+                reader.token(token)
+    reader.end()
+    return reader.result
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.result = Declarations()
+        self._now = _State()
+        self._body: list[str] = []
+        self._other_heads: list[list[str]] = []
+        self._before: list[_State] = []
+        self._conditions = 0
+        self._directives = 0
+
+    def directive(self, line: Directive) -> None:
+        name = line.name
+        self._directives += 1
+        if name in ("if", "ifdef", "ifndef"):
+            is_guard = name == "ifndef" and self._directives == 1
+            self._conditions += not is_guard
+            self._before.append(self._now.copy())
+        elif name in ("else", "elif", "elifdef", "elifndef") and self._before:
+            self._other_branch(self._before[-1])
+        elif name == "endif" and self._before:
+            self._before.pop()
+        elif name in ("include", "include_next", "import", "embed"):
+            include = Include(line.text, self._now.braces > 0, not self._conditions)
+            self.result.includes.append(include)
+        elif name == "define":
+            macro = macro_of(line.text)
+            if macro is not None:
+                self.result.macros.append(macro)
+        elif name == "pragma" and line.text.startswith(("weak", "redefine_extname")):
+            self.result.used += line.text.split()
+
+    def _other_branch(self, before: _State) -> None:
+        """Go on where the condition began; what the last branch began is kept."""
+        now = self._now
+        if now.kind and not before.kind:
+            self._other_heads.append(now.head)
+        elif not now.kind and len(now.head) > len(before.head):
+            self.result.found.append(Declaration(tuple(now.head)))
+        self._now = before.copy()
+
+    def token(self, token: str) -> None:
+        now = self._now
+        if now.braces:
+            now.braces += (token == "{") - (token == "}")
+            if now.braces:
+                self._body.append(token)
+            else:
+                self._close()
+            return
+        now.parentheses = max(0, now.parentheses + (token == "(") - (token == ")"))
+        if now.parentheses or token == ")":
+            now.head.append(token)
+        elif token == "{":
+            self._open()
+        elif token == "}":  # of extern "C", of a namespace
+            now.head.clear()
+        elif token == ";" and not _is_old_style(now.head):
+            self._emit(is_function=False)
+        else:
+            now.head.append(token)
+
+    def _open(self) -> None:
+        head = self._now.head
+        if "namespace" in head or head[-2:] == ["extern", '""']:
+            head.clear()
+            return
+        if "=" in head:
+            self._now.kind = "value"
+        elif TYPES & set(head) and not _ends_in_parameters(head):
+            self._now.kind = "type"
+        else:
+            self._now.kind = "function"
+        self._now.braces = 1
+
+    def _close(self) -> None:
+        kind, self._now.kind = self._now.kind, ""
+        if kind == "function":
+            self._emit(is_function=True)
+        elif kind == "type":
+            if {"{", "="} & set(self._body):  # functions of a class
+                self.result.used += self._body
+            self._body = []
+
+    def _emit(self, is_function: bool) -> None:
+        body = tuple(self._body)
+        for head in (*self._other_heads, self._now.head):
+            if head or body:
+                self.result.found.append(Declaration(tuple(head), body, is_function))
+        self._body, self._other_heads = [], []
+        self._now.head = []
+
+    def end(self) -> None:
+        if self._now.braces:
+            self.result.is_clear = False
+        self._emit(is_function=bool(self._now.braces))
+
+
+def _ends_in_parameters(head: Sequence[str]) -> bool:
+    """Whether the tokens in front of a brace are those of a function that returns a structure."""
+    return ")" in head and "(" in head
+
+
+def _is_old_style(head: Sequence[str]) -> bool:
+    """Whether a parameter of a function is declared behind its parentheses, as before C89."""
+    if ")" not in head or head[0] == "typedef":
+        return False
+    start, end = head.index("("), head.index(")")
+    names = set(head[start + 1 : end : 2])
+    is_list = all(map(is_identifier, names)) and set(head[start + 2 : end : 2]) <= {","}
+    behind = head[end + 1 :]
+    return is_list and "(" not in behind and not names.isdisjoint(behind)

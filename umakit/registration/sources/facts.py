@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a C file defines, and what each of its definitions uses, for every core and compiler.
+
+More may be found than a compiler would: a name that only one branch of an `#if` defines counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from umakit.registration.sources.c_tokens import Line, Tokens, is_name
+from umakit.registration.sources.declarations import (
+    TYPES,
+    Declaration,
+    Declarations,
+    read_declarations,
+)
+from umakit.registration.sources.macros import Macros, call_at, called_texts, texts_of
+
+NO_FUNCTIONS = frozenset(
+    "__attribute__ __attribute __declspec _Alignas alignas _Static_assert static_assert __asm asm "
+    "__asm__ sizeof if while for switch return defined _Pragma __pragma".split()
+)
+ASSEMBLER = frozenset(("asm", "__asm", "__asm__"))
+
+
+@dataclass
+class Facts:
+    """What a file defines and uses.
+
+    Attributes:
+        external: names that other files may use, with what they use.
+        local: names of `static` functions and variables, with what they use.
+        used: names that are used whatever else is.
+    """
+
+    external: dict[str, set[str]] = field(default_factory=dict)
+    local: dict[str, set[str]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+
+class FactFinder:
+    """Finds facts of files.
+
+    Args:
+        macros: macros of all files of a library.
+    """
+
+    def __init__(self, macros: Macros) -> None:
+        self._macros = macros
+        self._followed: dict[Tokens, frozenset[str]] = {}
+
+    def facts(self, declarations: Declarations) -> Facts:
+        """Return the facts of a file that is included, or compiled, at file scope.
+
+        Raises:
+            TooManyTextsError: a macro has too many texts.
+        """
+        found = Facts()
+        found.used |= self.names(tuple(declarations.used))
+        for declaration in declarations.found:
+            self._add(declaration, found)
+        if not declarations.is_clear:
+            for declaration in declarations.found:
+                tokens = (*declaration.head, *declaration.body)
+                found.used |= self.names(tokens)
+                found.external |= {name: set() for name in _called(tokens)}
+        return found
+
+    def all_names(self, lines: Iterable[Line]) -> Facts:
+        """Return the facts of a file of which only the names are read: of C++, or included inside
+        of braces."""
+        tokens = tuple(token for line in lines if isinstance(line, tuple) for token in line)
+        return Facts(used=set(self.names(tokens)))
+
+    def names(self, tokens: Tokens) -> frozenset[str]:
+        """Return the names in tokens and in what macros make of them.
+
+        Raises:
+            TooManyTextsError: a macro has too many texts.
+        """
+        found: set[str] = set()
+        waiting, seen = [tokens], {tokens}
+        while waiting:
+            text = waiting.pop()
+            found |= {token for token in text if is_name(token)}
+            for other in self._next_texts(text):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return frozenset(found)
+
+    def _next_texts(self, tokens: Tokens) -> Iterator[Tokens]:
+        for place, token in enumerate(tokens):
+            if token in self._macros:
+                call = call_at(tokens, place + 1)
+                if call is not None:
+                    yield from called_texts(token, call[0], self._macros)
+                for macro in self._macros[token]:
+                    if macro.parameters is None:
+                        yield macro.body
+
+    def _add(self, declaration: Declaration, found: Facts) -> None:
+        head = declaration.head
+        if ASSEMBLER & set(head) and not declaration.is_function:
+            found.used |= self.names(head)
+        if "typedef" in head:
+            return
+        for tokens in self._scopes(head):
+            for inner in read_declarations([tokens]).found:
+                self._add(inner, found)
+        names = self._function_names(head) if declaration.is_function else self._variables(head)
+        if not names and not declaration.is_function:
+            return
+        uses = self.names((*declaration.body, *head[len(head) if declaration.is_function else 0 :]))
+        table = found.local if self._is_static(head) else found.external
+        for name in names:
+            table.setdefault(name, set()).update(uses)
+        if not names:
+            found.used |= uses
+
+    def _scopes(self, head: Tokens) -> Iterator[Tokens]:
+        """Yield texts of macro calls that hold whole definitions."""
+        for place, token in _outside(head):
+            call = call_at(head, place + 1) if token in self._macros else None
+            if call is None:
+                continue
+            seen: set[Tokens] = set()
+            waiting = called_texts(token, call[0], self._macros)
+            while waiting:
+                text = waiting.pop()
+                if text in seen:
+                    continue
+                seen.add(text)
+                if {"{", ";", "="} & set(text):
+                    yield text
+                else:  # a call of another macro
+                    waiting += _inner_calls(text, self._macros)
+
+    def _function_names(self, head: Tokens) -> set[str]:
+        names: set[str] = set()
+        for place, token in _outside(head):
+            if not is_name(token) or token in NO_FUNCTIONS:
+                continue
+            if place + 1 < len(head) and head[place + 1] == "(":
+                names.add(token)
+                names |= self._made_by(head, place)
+        return names
+
+    def _made_by(self, head: Tokens, place: int) -> set[str]:
+        """Return the names that a macro at a place may stand for."""
+        if head[place] not in self._macros:
+            return set()
+        call = call_at(head, place + 1)
+        texts = [t for m in self._macros[head[place]] if m.parameters is None
+                 for t in texts_of(m.body, self._macros)]  # fmt: skip
+        if call is not None:
+            for text in called_texts(head[place], call[0], self._macros):
+                texts += texts_of(text, self._macros)
+        plain = [text for text in texts if not {"{", ";", "="} & set(text)]
+        return {t for text in plain for _, t in _outside(text) if is_name(t)}
+
+    def _variables(self, head: Tokens) -> set[str]:
+        has_value = any(token == "=" for _, token in _outside(head))
+        if "extern" in head and not has_value:
+            return set()
+        names: set[str] = set()
+        in_value = False
+        for place, token in _outside(head):
+            following = head[place + 1] if place + 1 < len(head) else ";"
+            if token in ("=", ","):
+                in_value = token == "="
+            is_tag = place > 0 and head[place - 1] in TYPES
+            if is_name(token) and not in_value and not is_tag and following in "=[,;:":
+                names.add(token)
+                names |= self._made_by(head, place)
+        for place, token in enumerate(head[:-3]):  # (*name)(...), (*name[])(...)
+            if token == "(" and head[place + 1] == "*" and is_name(head[place + 2]):
+                is_pointer = ")" in head[place : place + 8] and place > 0
+                if is_pointer and not _is_in_parentheses(head, place):
+                    names.add(head[place + 2])
+        return names
+
+    def _is_static(self, head: Tokens) -> bool:
+        for _, token in _outside(head):
+            if token == "static":
+                return True
+            bodies = [macro.body for macro in self._macros.get(token, ()) if not macro.parameters]
+            if bodies and all(self._has_static(body) for body in bodies):
+                return True
+        return False
+
+    def _has_static(self, body: Tokens) -> bool:
+        texts = texts_of(body, self._macros)
+        whole = [text for text in texts if not any(t in self._macros for t in text)] or texts
+        return all("static" in text for text in whole)
+
+
+def _inner_calls(text: Tokens, macros: Macros) -> list[Tokens]:
+    found: list[Tokens] = []
+    for place, token in enumerate(text):
+        call = call_at(text, place + 1) if token in macros else None
+        if call is not None:
+            found += called_texts(token, call[0], macros)
+    return found
+
+
+def _outside(tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield places and tokens outside of parentheses and brackets."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth -= token in (")", "]")
+        if depth <= 0:
+            yield place, token
+        depth += token in ("(", "[")
+
+
+def _is_in_parentheses(tokens: Sequence[str], place: int) -> bool:
+    before = tokens[:place]
+    return before.count("(") > before.count(")")
+
+
+def _called(tokens: Sequence[str]) -> set[str]:
+    return {token for token, behind in pairwise(tokens) if behind == "(" and is_name(token)}

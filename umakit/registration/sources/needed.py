@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of a library calls need: their definitions, what these use, and what they include.
+
+The choice is by names in the texts of files, not by what a compiler sees, so that it holds for
+every core and every `#if`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from umakit.machine.simulator_config import CXX_SUFFIXES, HEADER_SUFFIXES
+from umakit.registration.backend import Backend
+from umakit.registration.sources.c_tokens import FILE_NAME, Macro, read_lines, tokens_of
+from umakit.registration.sources.declarations import Declarations, Include, read_declarations
+from umakit.registration.sources.facts import FactFinder, Facts
+from umakit.registration.sources.macro_tables import MacroTables, Seen
+from umakit.registration.sources.macros import TooManyTextsError
+from umakit.registration.sources.tree import SourceTree, source_tree
+
+IN_CXX = (*CXX_SUFFIXES, ".hh", ".hpp", ".hxx", ".h++", ".ipp", ".tpp")
+
+HAS_INCLUDE = re.compile(r"__has_include\s*\(\s*(\"[^\"]+\"|<[^>]+>)")
+
+Key = tuple[str, bool]
+"""A file and whether it is included inside of braces."""
+
+
+@dataclass(frozen=True)
+class NeededFiles:
+    """Files of a library by path relative to its root.
+
+    Attributes:
+        sources: files that are compiled.
+        included: other files, which those and generated C include.
+        missing: includes that are no file of the library and stand in front of all conditions: the
+            file, and the name in quotes.
+        digest: digest of all files that any call could need, and of how they are compiled.
+    """
+
+    sources: tuple[str, ...]
+    included: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...]
+    digest: str
+
+
+def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
+    """Return the files that generated C and drivers need.
+
+    Args:
+        tree: the library.
+        texts: C texts that call its functions and include its headers.
+
+    Raises:
+        LibraryError: a file is missing, cannot be read, or has a name that cannot be exported.
+    """
+    return _Needed(tree).files(list(texts))
+
+
+def header_contents(backend: Backend) -> list[bytes]:
+    """Return the contents of what generated C includes of a backend's library, and of what that
+    includes; none without a library.
+
+    Raises:
+        LibraryError: a file is missing or cannot be read.
+    """
+    tree = source_tree(backend)
+    if tree is None:
+        return []
+    tree.check_folders()
+    unit = _Needed(tree).unit([(name, False) for name in tree.section.headers])
+    return [tree.content(name) for name in unit.names]
+
+
+@dataclass
+class _Unit:
+    """A compiled file with all that it includes."""
+
+    files: dict[Key, None] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for name, _ in self.files))
+
+
+class _Needed:
+    def __init__(self, tree: SourceTree) -> None:
+        self._tree = tree
+        self._read: dict[str, Declarations] = {}
+        self._defined: dict[str, list[Macro]] = {}
+        self._missing: dict[tuple[str, str], None] = {}
+        self._is_whole = self._has_computed = False
+        self._found: dict[tuple[str, bool, Seen], Facts] = {}
+
+    def files(self, texts: Sequence[str]) -> NeededFiles:
+        tree = self._tree
+        headers = [*tree.section.headers, *self._of(texts)]
+        units, calling = self._units(headers)
+        if self._has_computed:  # now that all macros are known that may name a file
+            units, calling = self._units(headers)
+        chosen = list(units) if self._is_whole else self._chosen(units, calling, texts)
+        names = {name for source in chosen for name in units[source].names} | {*calling.names}
+        if self._is_whole:
+            names |= self._headers()
+        names -= set(chosen)
+        tree.check_names([*chosen, *sorted(names)])
+        kept = {*chosen, *names}
+        missing = [pair for pair in self._missing if pair[0] in kept]
+        return NeededFiles(
+            tuple(sorted(chosen)),
+            tuple(sorted(names)),
+            tuple(sorted(missing)),
+            self._digest([*units.values(), calling]),
+        )
+
+    def _units(self, headers: Sequence[str]) -> tuple[dict[str, _Unit], _Unit]:
+        """Return what compiled files include, and what generated C includes."""
+        units = {name: self.unit([(name, False)]) for name in self._tree.sources}
+        return units, self.unit([(name, False) for name in headers])
+
+    def _digest(self, units: Sequence[_Unit]) -> str:
+        digest = hashlib.sha256(self._tree.section.model_dump_json(exclude={"root"}).encode())
+        for name in sorted({name for unit in units for name in unit.names}):
+            content = self._tree.content(name)
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
+
+    def _chosen(self, units: dict[str, _Unit], calling: _Unit, texts: Sequence[str]) -> list[str]:
+        try:
+            tables = MacroTables(self._read, self._tree.section.macros)
+            owners: dict[str, list[str]] = {}
+            for source, unit in units.items():
+                self._add_facts(unit, tables)
+                for name in unit.facts.external:
+                    owners.setdefault(name, []).append(source)
+            self._add_facts(calling, tables)
+            every = tables.seen("", [tuple(self._defined)], calling.names)
+            plain = tables.finder(every)
+            for text in texts:
+                lines = read_lines(text.encode())
+                calling.facts.used |= plain.all_names(lines).used
+        except TooManyTextsError:
+            return list(units)
+        chosen: dict[str, None] = {}
+        waiting = list(_uses(calling.facts, only_used=True))
+        seen = set(waiting)
+        while waiting:
+            for source in owners.get(waiting.pop(), ()):
+                if source not in chosen:
+                    chosen[source] = None
+                    more = _uses(units[source].facts) - seen
+                    seen |= more
+                    waiting += more
+        return list(chosen)
+
+    def _add_facts(self, unit: _Unit, tables: MacroTables) -> None:
+        files = {name for name, _ in unit.files}
+        for name, inside in unit.files:
+            lines = read_lines(self._tree.content(name))
+            seen = tables.seen(name, lines, files)
+            facts = self._found.get((name, inside, seen))
+            if facts is None:
+                facts = self._facts(name, inside, tables.finder(seen))
+                self._found[name, inside, seen] = facts
+            unit.facts.used |= facts.used
+            for table, more in ((unit.facts.external, facts.external),
+                                (unit.facts.local, facts.local)):  # fmt: skip
+                for each, uses in more.items():
+                    table.setdefault(each, set()).update(uses)
+
+    def _facts(self, name: str, inside: bool, finder: FactFinder) -> Facts:
+        lines = read_lines(self._tree.content(name))
+        if not inside and not name.endswith(IN_CXX):
+            return finder.facts(self._read[name])
+        facts = finder.all_names(lines)
+        if not inside and name.endswith(CXX_SUFFIXES):
+            facts.external = {used: set() for used in facts.used}
+        return facts
+
+    def _of(self, texts: Sequence[str]) -> list[str]:
+        """Return the library's headers that texts include."""
+        found = []
+        for text in texts:
+            for include in read_declarations(read_lines(text.encode())).includes:
+                match = FILE_NAME.match(include.text)
+                name = match and (match[1] or match[2])
+                path = self._tree.included(name, "", False) if name else None
+                found += [path] if path else []
+        return found
+
+    def unit(self, starts: Sequence[Key]) -> _Unit:
+        """Return files with all that they include."""
+        unit, waiting = _Unit(), list(starts)
+        while waiting:
+            key = waiting.pop()
+            if key in unit.files:
+                continue
+            unit.files[key] = None
+            name, inside = key
+            for include in self._declarations(name).includes:
+                waiting += [(path, inside or include.inside) for path in self._paths(name, include)]
+        return unit
+
+    def _declarations(self, name: str) -> Declarations:
+        if name not in self._read:
+            content = self._tree.content(name)
+            read = self._read[name] = read_declarations(read_lines(content))
+            for text in HAS_INCLUDE.findall(content.decode("utf-8", "replace")):
+                read.includes.append(Include(text, False, False))
+            for macro, definition in read.macros:
+                known = self._defined.setdefault(macro, [])
+                if definition not in known:
+                    known.append(definition)
+        return self._read[name]
+
+    def _paths(self, includer: str, include: Include) -> list[str]:
+        match = FILE_NAME.match(include.text)
+        if match is None:
+            return self._computed(includer, include)
+        name = match[1] or match[2]
+        path = self._tree.included(name, includer, match[1] is not None)
+        if path is None and match[1] is not None and include.unconditional:
+            self._missing[includer, name] = None
+        return [path] if path is not None else []
+
+    def _computed(self, includer: str, include: Include) -> list[str]:
+        """Return the files of an include whose name is a macro."""
+        self._has_computed = True
+        found = []
+        waiting, seen = list(tokens_of(include.text)), set()
+        while waiting:
+            token = waiting.pop()
+            if token in seen:
+                continue
+            seen.add(token)
+            texts = [each.text for each in self._defined.get(token, ())]
+            texts += [m.partition("=")[2] for m in self._tree.section.macros
+                      if m.partition("=")[0] == token]  # fmt: skip
+            for text in texts:
+                match = FILE_NAME.match(text)
+                if match is None:
+                    waiting += tokens_of(text)
+                else:
+                    path = self._tree.included(match[1] or match[2], includer, match[1] is not None)
+                    found += [path] if path is not None else []
+        if not found:
+            self._is_whole = True
+        return found
+
+    def _headers(self) -> set[str]:
+        """Return all headers beside sources and in folders of includes."""
+        tree = self._tree
+        folders = {source.rpartition("/")[0] for source in tree.sources}
+        found = [path for folder in folders for path in (tree.root / folder).glob("*")]
+        found += [p for folder in tree.section.include for p in (tree.root / folder).rglob("*")]
+        return {
+            path.relative_to(tree.root).as_posix()
+            for path in found
+            if path.suffix in HEADER_SUFFIXES and path.is_file()
+        }
+
+
+def _uses(facts: Facts, only_used: bool = False) -> set[str]:
+    """Return the names that a compiled file uses, through its own static functions too.
+
+    Args:
+        facts: of the file with all that it includes.
+        only_used: whether what nothing in it uses is left out: generated C compiles what it calls.
+    """
+    found = set(facts.used)
+    if not only_used:
+        found |= {name for uses in facts.external.values() for name in uses}
+    waiting = list(found)
+    while waiting:
+        name = waiting.pop()
+        more = set(facts.local.get(name, ()))
+        more |= facts.external.get(name, set()) if only_used else set()
+        waiting += more - found
+        found |= more
+    return found

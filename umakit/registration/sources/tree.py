@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a library that `[sources]` of `accel.toml` describes."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from umakit.errors import LibraryError, UmakitError, short_path
+from umakit.machine.simulator_config import C_SUFFIXES, CXX_SUFFIXES
+from umakit.machine.sources_config import SourcesSection
+from umakit.registration.backend import Backend
+
+PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_+., -]*[A-Za-z0-9_+.,-])?")
+"""Names of files and folders that CMake, compilers and shells can be given."""
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """The files of a library, by path relative to its root.
+
+    Attributes:
+        backend: name of the backend.
+        root: the library's folder.
+        section: what `accel.toml` says of it.
+        where: path of `accel.toml`.
+    """
+
+    backend: str
+    root: Path
+    section: SourcesSection
+    where: Path
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The files that are compiled, in alphabetical order.
+
+        Raises:
+            LibraryError: a glob finds no file, or a file is none that can be compiled.
+        """
+        self.check_folders()
+        excluded = {name for form in self.section.exclude for name in self._found(form)}
+        names: dict[str, None] = {}
+        for form in self.section.files:
+            matched = sorted(set(self._found(form)))
+            if not matched:
+                raise self.error(f"files: no file below {short_path(self.root)} is {form!r}")
+            names |= dict.fromkeys(name for name in matched if name not in excluded)
+        for name in names:
+            if not name.endswith((*C_SUFFIXES, *CXX_SUFFIXES)):
+                raise self.error(
+                    f"files: {name} is not a C or C++ file (.c, .cc, .cpp, .cxx)",
+                    fix="name the files that are compiled; headers are found by themselves",
+                )
+        return self._without_links(sorted(names))
+
+    def _without_links(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of several paths of one file the one that is no link is kept, or else the first."""
+        kept: dict[str, str] = {}
+        for name in names:
+            real = os.path.realpath(self.root / name)
+            if real not in kept or real == str(self.root.resolve() / name):
+                kept[real] = name
+        return tuple(sorted(kept.values()))
+
+    def _found(self, form: str) -> Iterator[str]:
+        try:
+            for path in self.root.glob(form):
+                if path.is_file():
+                    yield path.relative_to(self.root).as_posix()
+        except (ValueError, NotImplementedError, IndexError) as error:
+            raise self.error(f"files: {form!r} is not a pattern of paths: {error}") from None
+
+    def check_folders(self) -> None:
+        """Refuse a root, folders of includes, and headers that do not exist.
+
+        Raises:
+            LibraryError: names what is missing.
+        """
+        if not self.root.is_dir():
+            raise self.error(f"root: there is no folder {short_path(self.root)}")
+        for folder in self.section.include:
+            if not (self.root / folder).is_dir():
+                raise self.error(f"include: there is no folder {folder} in {short_path(self.root)}")
+        for name in self.section.headers:
+            if not (self.root / name).is_file():
+                raise self.error(f"headers: there is no file {name} in {short_path(self.root)}")
+
+    def error(self, what: str, fix: str = "correct it in [sources]") -> LibraryError:
+        """Return an error of this section of `accel.toml`."""
+        return LibraryError(f"sources.{what}", where=str(self.where), fix=fix)
+
+    def content(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            LibraryError: it cannot be read.
+        """
+        try:
+            return (self.root / name).read_bytes()
+        except OSError as error:
+            raise LibraryError(
+                f"cannot be read: {error.strerror}", where=str(self.root / name)
+            ) from None
+
+    def included(self, name: str, includer: str, in_quotes: bool) -> str | None:
+        """Return the file that an include names; None if it is none of the library's.
+
+        Args:
+            name: what is included.
+            includer: the file that includes it.
+            in_quotes: whether it stands in quotes, so that it is looked for beside that file.
+
+        Raises:
+            LibraryError: it lies outside of the library's folder.
+        """
+        beside = posixpath.dirname(includer)
+        folders = [beside] if in_quotes else []
+        for folder in (*folders, *self.section.include):
+            path = posixpath.normpath(posixpath.join(folder, name))
+            if path.startswith(("../", "/")):
+                if not name.startswith("/") and (self.root / folder / name).is_file():
+                    raise LibraryError(
+                        f'includes "{name}", which lies outside of {short_path(self.root)}',
+                        where=str(self.root / includer),
+                        fix="let root in [sources] be a folder that holds both",
+                    )
+                continue
+            if (self.root / path).is_file():
+                return path
+        return None
+
+    def licences(self) -> dict[str, bytes]:
+        """Return the files of the licence by name.
+
+        Raises:
+            LibraryError: one is missing, or two have one name.
+        """
+        found: dict[str, bytes] = {}
+        for name in self.section.licence:
+            if not (self.root / name).is_file():
+                raise self.error(f"licence: there is no file {name} in {short_path(self.root)}")
+            parts = [part for part in PurePosixPath(posixpath.normpath(name)).parts if part != ".."]
+            path = "/".join(parts[-1:] if PurePosixPath(name).is_absolute() else parts)
+            content = self.content(name)
+            if found.setdefault(path, content) != content:
+                raise self.error(f"licence: two files would both become {path}")
+        return found
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Refuse names that build tools cannot be given, and that are one on some machines.
+
+        Raises:
+            LibraryError: names them.
+        """
+        taken: dict[str, str] = {}
+        for name in names:
+            if not all(map(PLAIN.fullmatch, name.split("/"))):
+                raise LibraryError(
+                    f"{name!r} is not a path that all build tools take",
+                    where=str(self.root),
+                    fix="use letters, digits, spaces and _ + - . , in names",
+                )
+            other = taken.setdefault(name.lower(), name)
+            if other != name:
+                raise LibraryError(
+                    f"{other} and {name} would be one file where names are compared without case",
+                    where=str(self.root),
+                    fix="rename one, or exclude it in [sources]",
+                )
+
+
+def source_tree(backend: Backend) -> SourceTree | None:
+    """Return the library that a backend's `accel.toml` describes; None without `[sources]`."""
+    section = backend.configuration.sources
+    if section is None:
+        return None
+    folder = backend.folder
+    root = Path(os.path.normpath(folder / section.root))
+    return SourceTree(backend.target_name, root, section, folder / "accel.toml")
+
+
+def library_paths(backend: Backend) -> list[Path]:
+    """Return the files of a backend's library, other than headers; none if it cannot be read."""
+    try:
+        tree = source_tree(backend)
+        names = () if tree is None else (*tree.sources, *tree.section.headers, *tree.licences())
+        return [] if tree is None else [tree.root / name for name in names]
+    except UmakitError:  # the command that reads it says so
+        return []
