@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,10 @@ from umakit.testing.harness import llvm_runner
 
 Array = npt.NDArray[Any]
 
-SANITIZED = (*build.FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+LINKER = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+"""Flags of a linker that reads the sanitizers' libraries in a third of the time, where it is."""
+
+SANITIZED = (*build.FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *LINKER)
 """Flags with which undefined behaviour and any access outside an array end the program.
 
 Optimizing would take most of the time and hide some of it; `make soak` optimizes all the same.
