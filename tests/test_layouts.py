@@ -21,6 +21,7 @@ from integer_backend import Npu
 from layout_networks import SCALE, RandomNetwork, Value
 from networks import Graph, normal, onnx_runtime, random_inputs, save
 from qdq import runtime
+from tflite_networks import trained_model
 
 import umakit
 from umakit import ExportOptions, compile_model, patterns, run_library, tvm_api
@@ -116,8 +117,8 @@ def test_twins_in_nhwc_run_on_an_accelerator_of_nchw(
             np.testing.assert_array_equal(one[number], wanted)
 
 
-def residual(folder: Path) -> Path:
-    """A residual block, a pool, and no operator that keeps its layout."""
+def residual(folder: Path, *, mean: bool = False) -> Path:
+    """A residual block, a pool, perhaps a mean, and no operator that keeps its layout."""
     made = RandomNetwork(3, 0)
     zero = made.qdq.zero_point()
     x = Value(made.qdq.input((1, 3, 8, 8), SCALE, zero), (1, 3, 8, 8), SCALE, zero)
@@ -125,7 +126,9 @@ def residual(folder: Path) -> Path:
     total = made.quantized(
         made.qdq.node("Add", first.name, made.windowed(first, 4, 3, 1).name), first.shape
     )
-    made.outputs = [made.max_pool(total)]
+    pooled = made.max_pool(total)
+    assert pooled is not None
+    made.outputs = [made.pooled(pooled) if mean else pooled]
     return save(made.model(), folder)
 
 
@@ -326,11 +329,34 @@ def test_layers_are_compared_in_the_layout_of_the_model(tmp_path: Path) -> None:
     assert {layer.shape for layer in result.layers} <= {*shapes.values(), (1, 3, 8, 8)}
 
 
+def test_a_mean_over_images_moves_its_border_to_the_channels(tmp_path: Path) -> None:
+    path, accelerator = residual(tmp_path, mean=True), npu(tmp_path, "NHWC")
+    found = report(module_of(path), accelerator)
+    assert [row.operator for row in found.placements[-3:]] == [
+        "quantized.mean", "reshape", "dequantize",
+    ]  # fmt: skip
+    result = diff_model(path, [accelerator], reference="cpu", most=1)
+    assert result.agrees and all(layer.own is not None for layer in result.layers)
+
+
+def test_a_library_is_compared_as_it_was_written(tmp_path: Path) -> None:
+    path, accelerator = residual(tmp_path), npu(tmp_path, "NHWC")
+    library = compile_model(path, [accelerator], tmp_path / "library")
+    result = diff_model(path, [], library=library.path, most=1)
+    assert result.agrees and all(layer.own is not None for layer in result.layers)
+
+
 def test_an_option_keeps_the_layout(tmp_path: Path) -> None:
     path, accelerator = residual(tmp_path), npu(tmp_path, "NHWC")
     options = ExportOptions(keep_layout=True)
     library = compile_model(path, [accelerator], tmp_path / "library", options=options)
     assert library.report.offloaded == ()
+
+
+def test_vanilla_takes_convolutions_of_a_tensorflow_lite_network() -> None:
+    (row, *rest) = report(module_of(trained_model("pretrainedResnet.tflite")), vanilla()).offloaded
+    assert (row.name, len(rest)) == ("model/activation/Relu", 4)
+    assert sum(each.macs for each in (row, *rest)) == 442_368 + 4 * 2_359_296
 
 
 # --- What patterns say ----------------------------------------------------------------------------

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.mean import MOST_OF_A_SUM
 from umakit.operators.parameters import PREFIX
-from umakit.partition.layouts.flip import RANKS, Flip, composed, moves_nothing
+from umakit.operators.registry import parameters_class
+from umakit.partition.layouts.flip import CHANNELS_FIRST, RANKS, Flip, composed, moves_nothing
 from umakit.partition.layouts.rules import (
     Operands,
     Rule,
@@ -22,6 +25,9 @@ from umakit.partition.layouts.rules import (
 )
 
 relax = tvm_api.relax
+
+OTHER_NAMES = {f"{PREFIX}global_avg_pool": f"{PREFIX}mean"}
+"""Operators that are called otherwise in the other layout."""
 
 
 def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
@@ -127,6 +133,28 @@ def integer_reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: changed, follows=keeps)
 
 
+def global_average(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A global average pool, which is a mean over the positions: both add in 32 bits and rescale
+    the sum once."""
+    data = call.args[0]
+    shape, result = tvm_api.static_shape(data), tvm_api.static_shape(call)
+    if shape is None or result is None or flip.source != CHANNELS_FIRST:
+        return None
+    bits = 8 * tvm_api.element_bytes(tvm_api.dtype_of(data))
+    if math.prod(shape[2:]) << bits >= MOST_OF_A_SUM:
+        return None
+    follows = len(result) == len(shape)
+    pool = parameters_class("global_avg_pool").of(call)
+    fields = asdict(pool) | {"output_shape": flip.shape(result) if follows else result}
+    mean = parameters_class("mean")(**fields, axes=tuple(range(1, len(shape) - 1)))
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        made: tvm_api.Expr = mean.call([operands.flipped(data)], call.span)
+        return made
+
+    return Rule((data,), build, follows)
+
+
 def _keeps_order(axes: Sequence[int], flip: Flip, rank: int) -> bool:
     """Whether axes that are left of a reduction come in the same order in both layouts."""
     left = [axis for axis in flip.axes(rank) if axis not in axes]
@@ -183,6 +211,7 @@ RULES: dict[str, RuleOf] = {
     "strided_slice": strided_slice,
     **dict.fromkeys(("mean", "sum", "max", "min"), reduction),
     **dict.fromkeys((f"{PREFIX}mean", f"{PREFIX}sum"), integer_reduction),
+    f"{PREFIX}global_avg_pool": global_average,
     **dict.fromkeys(("reshape", "flatten", "squeeze", "expand_dims"), reshape),
     "permute_dims": transpose,
 }

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.devices import Device
 from umakit.library.export import Library
+from umakit.partition.layouts.movement import OTHER_NAMES
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
@@ -385,8 +386,8 @@ def _matching_own_rows(
 ) -> dict[int, int]:
     """Match rows of a network whose layouts were changed."""
     own = [row for row, operator in enumerate(operators) if not operator.changes_layout]
-    one = [(operators[row].operator, operators[row].name) for row in own]
-    other = [(operator.operator, operator.name) for operator in others]
+    one = [(_name_in_any_layout(operators[row]), operators[row].name) for row in own]
+    other = [(_name_in_any_layout(operator), operator.name) for operator in others]
     blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
     found = {
         own[block.a + offset]: block.b + offset for block in blocks for offset in range(block.size)
@@ -396,6 +397,10 @@ def _matching_own_rows(
         if source is not None and (source < 0 or source in found):
             found[row] = source if source < 0 else found[source]
     return found
+
+
+def _name_in_any_layout(operator: OperatorPlacement) -> str:
+    return OTHER_NAMES.get(operator.operator, operator.operator)
 
 
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
