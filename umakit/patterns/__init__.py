@@ -32,7 +32,7 @@ import warnings
 from typing import Any
 
 from umakit.operators.offload.composite import ROUNDINGS, Composite, QPool2d
-from umakit.operators.offload.generated import offered
+from umakit.operators.offload.generated import member, names
 from umakit.operators.offload.layouts import WeightLayout, weight_layout
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.offload.weighted import QConvolution, Weighted
@@ -58,7 +58,7 @@ __all__ = [
     "weight_layout",
     "wildcard",
 ]
-__all__ += sorted(offered())
+__all__ += names()
 
 
 # `Any`, as the names are used as types too: `patterns.QConv2d`.
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
             "umakit.patterns.Offer is called OperatorPattern", DeprecationWarning, stacklevel=2
         )
         return OperatorPattern
-    found = offered().get(name)
+    found = member(name)
     if found is None:
         raise AttributeError(f"module 'umakit.patterns' has no attribute {name!r}")
     return found

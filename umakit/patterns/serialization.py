@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from umakit.operators.offload.composite import ROUNDINGS, Composite
-from umakit.operators.offload.generated import Generated, composites
+from umakit.operators.offload.generated import Generated, member
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 
 _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
@@ -60,12 +60,18 @@ def as_text(layer: Composite) -> str:
 def from_text(text: str) -> Composite:
     """Return the parameters of a text of `as_text`."""
     values: dict[str, Any] = {name: _tuples(value) for name, value in json.loads(text).items()}
-    kind: type[Composite] = composites()[values.pop("kind")]
+    kind: type[Composite] = _kind(str(values.pop("kind")))
     for name, part in kind.PARTS.items():
         if isinstance(values.get(name), Mapping):
             of_part: dict[str, Any] = {key: _tuples(item) for key, item in values[name].items()}
             values[name] = part(**of_part)
     return kind(**values)
+
+
+def _kind(name: str) -> type[Composite]:
+    kind = member(name)
+    assert kind is not None and issubclass(kind, Composite)
+    return kind
 
 
 def _tuples(value: object) -> object:

@@ -319,20 +319,27 @@ def operand_names(name: str) -> tuple[str, ...] | None:
     return None
 
 
-def patterns_of(operator: registry.IntegerOperator) -> tuple[type[Any], ...]:
-    """The patterns of an operator."""
-    made = operator.interface is not None
-    return (*operator.patterns, *(_made(operator.name)[1:] if made else ()))
+@cache
+def _members() -> dict[str, type[Any] | tuple[str, int]]:
+    """The members of `umakit.patterns`: classes, or operator and position in what `_made` makes.
+
+    Those that are made are made when they are asked for: there are many.
+    """
+    found: dict[str, type[Any] | tuple[str, int]] = {}
+    for operator in registry.operators():
+        found |= {kind.__name__: kind for kind in (*operator.patterns, *operator.composites)}
+        if operator.interface is not None and operator.parameters is not None:
+            found[f"Q{operator.parameters.__name__}"] = operator.name, 0
+            found[f"q{operator.name}"] = operator.name, 1
+    return found
 
 
-def composites() -> dict[str, type[Any]]:
-    """Return the parameter classes of composites, by name."""
-    own = (kind for operator in registry.operators() for kind in operator.composites)
-    made = (_made(each.name)[0] for each in registry.operators() if each.interface is not None)
-    return {kind.__name__: kind for kind in (*own, *made)}
+def names() -> list[str]:
+    """Return the names of all patterns and of the parameters of their composites."""
+    return sorted(_members())
 
 
-def offered() -> dict[str, type[Any]]:
-    """Return the members of `umakit.patterns` by name: patterns and parameters of composites."""
-    patterns = (kind for each in registry.operators() for kind in patterns_of(each))
-    return {kind.__name__: kind for kind in patterns} | composites()
+def member(name: str) -> type[Any] | None:
+    """Return a pattern, such as `qsoftmax`, or parameters, such as `QSoftmax`; None for others."""
+    found = _members().get(name)
+    return _made(found[0])[found[1]] if isinstance(found, tuple) else found
