@@ -10,6 +10,11 @@
 #ifndef LIB_EXTRA
 #define LIB_EXTRA 3 /* bytes of scratch, which depend on the core */
 #endif
+#ifdef LIB_HALVES
+#define EXTRA_BYTES (LIB_EXTRA / 2)
+#else
+#define EXTRA_BYTES LIB_EXTRA
+#endif
 #ifndef LIB_STATUS
 #define LIB_STATUS LIB_OK
 #endif
@@ -19,10 +24,16 @@ static int32_t bytes_of(const lib_dims *dims)
     return dims->n * dims->h * dims->w * dims->c;
 }
 
+#ifdef LIB_MORE
+int32_t LIB_MORE(int32_t bytes);
+#else
+#define LIB_MORE(bytes) (bytes)
+#endif
+
 int32_t lib_convolve_bytes(const lib_dims *input_dims, const lib_conv_params *params)
 {
     /* A window of one element needs no copy. */
-    return params->padding.top != 0 ? bytes_of(input_dims) + LIB_EXTRA : 0;
+    return params->padding.top != 0 ? LIB_MORE(bytes_of(input_dims)) + EXTRA_BYTES : 0;
 }
 
 /* Fills a context; returns a copy of the input in it, or the input if it is too small for one. */

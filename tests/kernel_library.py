@@ -26,6 +26,24 @@ columns = 1
 "7" = "the unit is asleep"
 """
 
+VENDOR = """\
+[accelerator]
+name = "{name}"
+kind = "library"
+
+[sources]
+root = "../third_party"
+files = ["src/*.c"]
+include = ["include"]
+headers = ["include/kernel_library.h"]
+defines = {{ LIB_EXTRA = 10, LIB_HALVES = true }}
+reentrant = true
+
+[sources.cores]
+small = {{ LIB_EXTRA = 1 }}
+large = {{ LIB_EXTRA = 40, LIB_HALVES = false, LIB_MORE = "lib_more" }}
+"""
+
 PARAMETERS = (
     "&(lib_conv_params){-$input_zero_point, $output_zero_point, $stride_y, $stride_x,"
     " {$pad_top, $pad_left}, {.highest = $highest, .lowest = $lowest}}"
@@ -60,9 +78,7 @@ class Library(UMABackend):
         self._name = f"kernels{next(_numbers)}"
         self._folder = folder / self._name
         self._folder.mkdir(parents=True)
-        write_sources(self._folder, *defines)
-        text = CONFIGURATION.format(name=self._name)
-        (self._folder / "accel.toml").write_text(text, encoding="utf-8")
+        self.write_files(*defines)
         super().__init__()
         self._register_kernel(
             patterns.qconv2d(padding=[0, "same"], strides=[1, 3]), CONVOLVE, scratch=CONVOLVE_BYTES
@@ -72,6 +88,16 @@ class Library(UMABackend):
             MAX_POOL,
             scratch=lambda layer: layer.batch * layer.height * layer.width * layer.input_channels,
         )
+        self.register_files()
+
+    def write_files(self, *defines: str) -> None:
+        """Write the files of the backend's folder."""
+        write_sources(self._folder, *defines)
+        text = CONFIGURATION.format(name=self._name)
+        (self._folder / "accel.toml").write_text(text, encoding="utf-8")
+
+    def register_files(self) -> None:
+        """Register the library's files."""
         self._register_codegen(includes=lambda: '#include "kernel_library.h"')
         names = ["kernel_library", "integer_driver"]
         self._register_driver(
@@ -85,6 +111,25 @@ class Library(UMABackend):
     @property
     def folder(self) -> Path:
         return self._folder
+
+
+class VendorLibrary(Library):
+    """The same with the library's own tree outside of the backend's folder, for several cores."""
+
+    def write_files(self, *defines: str) -> None:
+        tree = self._folder.parent / "third_party"
+        for name in ("include", "src"):
+            (tree / name).mkdir(parents=True)
+        write_sources(tree / "src", *defines)
+        for path in (tree / "src").glob("*.h"):
+            path.rename(tree / "include" / path.name)
+        more = '#include "kernel_library.h"\nint32_t lib_more(int32_t n) { return n; }\n'
+        (tree / "src" / "more.c").write_text(more, encoding="utf-8")
+        text = VENDOR.format(name=self._name)
+        (self._folder / "accel.toml").write_text(text, encoding="utf-8")
+
+    def register_files(self) -> None:
+        pass
 
 
 def write_sources(folder: Path, *defines: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from comparisons import SANITIZED, examples
 from hypothesis import Phase, given
 from hypothesis import strategies as st
-from kernel_library import CONVOLVE, CONVOLVE_BYTES, Library, write_sources
+from kernel_library import CONVOLVE, CONVOLVE_BYTES, Library, VendorLibrary, write_sources
 
 from umakit import UMABackend, compile_model, patterns, run_library, tir, tvm_api
 from umakit.codegen.kernel_source import print_kernel
@@ -251,6 +251,20 @@ def test_a_core_that_needs_less_gets_what_was_planned(
 ) -> None:
     (output,) = run_library(changed("LIB_EXTRA 2"), model.inputs).outputs.values()
     np.testing.assert_array_equal(output, wanted)
+
+
+def test_the_core_that_needs_most_is_planned_for(
+    model: AOTModel, wanted: Any, tmp_path: Path
+) -> None:
+    library, output = outputs_of(model, tmp_path / "library", VendorLibrary(tmp_path))
+    np.testing.assert_array_equal(output, wanted)
+    layers = library.metadata["umakit"]["layers"]
+    assert [layer["scratch_bytes"] for layer in layers] == [296, 296, 0, 256, 0]
+    (source,) = library.path.glob("codegen/host/src/*/src/kernel_library.c")
+    text = source.read_text(encoding="utf-8")
+    source.write_text(f"#undef LIB_EXTRA\n#define LIB_EXTRA 82\n{text}", encoding="utf-8")
+    with pytest.raises(DeviceError, match="more scratch than was planned"):
+        run_library(library.path, model.inputs)
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -87,8 +87,9 @@ class SourcesSection(BaseModel):
         flags: flags of the compiler for these files alone.
         licence: files of the library's licence, which are copied; these may lie outside of `root`.
         link: instead of `files` names of libraries that are linked.
-        cores: macros in addition to `defines`, by the name of a core that networks may run on: the
-            scratch of a call is the most that a function asks for on any of them.
+        cores: macros on top of `defines`, `false` for one that a core has not, by the name of a
+            core that networks may run on: the scratch of a call is the most that a function asks
+            for on any of them.
         reentrant: whether the functions keep no state, so that runs need not exclude each other.
     """
 
@@ -115,7 +116,13 @@ class SourcesSection(BaseModel):
 
     def macros_of(self, core: str) -> list[str]:
         """Return the macros of a core, as `macros`."""
-        return _macros(self.cores[core])
+        return _macros({**self.defines, **self.cores[core]})
+
+    @property
+    def all_macros(self) -> list[str]:
+        """The macros of the library and of all cores; one may have several values."""
+        found = [self.macros, *map(self.macros_of, self.cores)]
+        return list(dict.fromkeys(macro for macros in found for macro in macros))
 
     @model_validator(mode="after")
     def _files_or_link(self) -> Self:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from umakit.registration.backend import Backend
 from umakit.registration.sources.needed import needed_files
@@ -31,13 +32,25 @@ class HostSources:
     versions: tuple[int, ...] = ()
 
 
-def host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[HostSources]:
-    """Yield the files of a backend, once as they are and once for each core.
+_known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = WeakKeyDictionary()
+
+
+def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
+    """Return the files of a backend, once as they are and once for each core.
+
+    They are looked for once for each backend that was loaded: all layers of a kernel ask for them.
 
     Args:
         backend: the backend.
         identifiers: names of C that are used.
     """
+    known, names = _known.setdefault(backend, {}), frozenset(identifiers)
+    if names not in known:
+        known[names] = list(_host_sources(backend, names))
+    return known[names]
+
+
+def _host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[HostSources]:
     driver, folder = backend.driver, backend.folder
     library, section = _library_files(backend, identifiers), backend.configuration.sources
     folders = dict.fromkeys(
@@ -56,7 +69,8 @@ def host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[Hos
     for core in section.cores if section is not None else ():
         assert section is not None
         macros = tuple(f"-D{define}" for define in section.macros_of(core))
-        yield replace(as_it_is, core=core, flags=(*as_it_is.flags, *macros))
+        kept = tuple(flag for flag in as_it_is.flags if not flag.startswith("-D"))
+        yield replace(as_it_is, core=core, flags=(*kept, *macros))
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,10 @@ class TooManyTextsError(Exception):
 
 def macros_of(defines: Iterable[str]) -> dict[str, list[Macro]]:
     """Return the macros of `NAME` and `NAME=value`."""
-    found = {}
+    found: dict[str, list[Macro]] = {}
     for define in defines:
         name, _, value = define.partition("=")
-        found[name] = [Macro(None, tokens_of(value or "1"), value or "1")]
+        found.setdefault(name, []).append(Macro(None, tokens_of(value or "1"), value or "1"))
     return found
 
 

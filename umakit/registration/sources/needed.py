@@ -131,7 +131,7 @@ class _Needed:
 
     def _chosen(self, units: dict[str, _Unit], calling: _Unit, texts: Sequence[str]) -> list[str]:
         try:
-            tables = MacroTables(self._read, self._tree.section.macros)
+            tables = MacroTables(self._read, self._tree.section.all_macros)
             owners: dict[str, list[str]] = {}
             for source, unit in units.items():
                 self._add_facts(unit, tables)
@@ -238,7 +238,7 @@ class _Needed:
                 continue
             seen.add(token)
             texts = [each.text for each in self._defined.get(token, ())]
-            texts += [m.partition("=")[2] for m in self._tree.section.macros
+            texts += [m.partition("=")[2] for m in self._tree.section.all_macros
                       if m.partition("=")[0] == token]  # fmt: skip
             for text in texts:
                 match = FILE_NAME.match(text)
