@@ -134,7 +134,8 @@ def diff_model(
         )
         if every.changed:
             notices.append(_rounding_notice(roundings, runtime))
-        truth = Reference(every, runtime, folder, tolerance, backends)
+        of_kernels = Tolerance(tolerance, integer_tolerance if is_other else 0)
+        truth = Reference(every, runtime, folder, of_kernels, backends)
 
         def compare(
             tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]

@@ -70,7 +70,7 @@ class Reference:
         every: the network with all values as outputs.
         runtime: the independent runtime; None for only the CPU kernels.
         folder: folder in which the library of the kernels is written and built.
-        tolerance: tolerance of floats; umakit's own kernels have none for integers.
+        tolerance: what umakit's own kernels may differ by from the runtime.
         backends: backends whose C functions the kernels may call to round.
     """
 
@@ -79,13 +79,13 @@ class Reference:
         every: EveryValue,
         runtime: Runtime | None,
         folder: Path,
-        tolerance: float,
+        tolerance: Tolerance,
         backends: Sequence[Backend] = (),
     ) -> None:
         self.every = every
         self.name = runtime.name if runtime else CPU_KERNELS
         self._runtime = runtime
-        self._tolerance = Tolerance(tolerance)
+        self._tolerance = tolerance
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
         options = ExportOptions(weights=form_of_weights(partitioned.module))
