@@ -64,7 +64,13 @@ def all_patterns() -> list[Any]:
         getattr(patterns, f"q{name}")(dtypes=None, rounding=None, **LAYOUTS.get(name, {}))
         for name in INTERFACES
     ]
-    return [*made, patterns.qconv2d_transpose(), patterns.qconcatenation(operands=3)]
+    channels_first: dict[str, Any] = {"rounding": "ort", "layouts": "NCHW"}
+    return [
+        *made,
+        patterns.qconv2d_transpose(),
+        patterns.qconv2d_transpose("transposed_nchw", weight_layout="HWIO", **channels_first),
+        patterns.qconcatenation(operands=3),
+    ]
 
 
 class OwnPatterns(Npu):
@@ -235,7 +241,10 @@ def onnx_network() -> tuple[onnx.ModelProto, dict[str, Array]]:
     graph = Qdq("int8", 5, opset=21)
     a, b = graph.input([1, 6, 8, 7], 0.03), graph.input([1, 6, 8, 7], 0.05)
     wide = graph.input([2, 300], 0.0001, 0, "int16")
+    weights, scales = graph.weights([6, 4, 3, 3], "int8", per_channel=False)
+    spread = graph.node("ConvTranspose", a, weights, strides=[2, 1], pads=[1, 0, 1, 1])
     ends = [
+        graph.quantize(spread, float(scales[0]) * 4),
         graph.quantize(graph.node("Add", a, b), 0.09),
         graph.quantize(graph.node("Sub", a, b), 0.11),
         graph.quantize(graph.node("Mul", a, b), 0.2),
@@ -276,7 +285,7 @@ def test_operators_equal_those_of_the_cpu_and_onnx_runtime(
     library = compile_model(path, [AllOperators(tmp_path, drivers)], tmp_path / "library")
     assert offloaded_names(library) == {
         "float32_sum", "float32_product", "global_avg_pool", "mean_pool2d", "dilated_max_pool2d",
-        "probabilities", "interpolation",
+        "probabilities", "interpolation", "conv2d_transpose",
     }  # fmt: skip
     found = run_library(library.path, inputs).outputs
     cpu = run_library(compile_model(path, [], tmp_path / "cpu").path, inputs).outputs
