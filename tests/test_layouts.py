@@ -220,6 +220,22 @@ def test_transposes_of_the_network_vanish_in_a_region() -> None:
     assert found.offloaded_macs == found.total_macs
 
 
+def test_transposes_of_signals_vanish_too(tmp_path: Path) -> None:
+    """The order of three axes is its own inverse."""
+
+    def build(b: Any, x: Any) -> Any:
+        weights = relax.const(normal(8, 4, 3))
+        made = relax.op.nn.conv1d(b.emit(relax.op.permute_dims(x, (0, 2, 1))), weights, padding=1)
+        return relax.op.permute_dims(b.emit(made), (0, 2, 1))
+
+    def takes(context: Any) -> bool:
+        return str(context.matched_expr.attrs.data_layout) == "NWC"
+
+    accelerator = of_own(tmp_path, takes, operator="nn.conv1d", layouts="NHWC")
+    (row,) = report(network(build, (1, 16, 4)), accelerator).placements
+    assert (row.operator, row.where) == ("nn.conv1d", accelerator.target_name)
+
+
 def test_other_transposes_are_merged_with_the_border() -> None:
     def build(b: Any, x: Any) -> Any:
         return relax.op.permute_dims(convolution(b, x, 8), (0, 2, 1, 3))
@@ -317,6 +333,38 @@ def test_twins_offload_the_same_multiply_accumulates(tmp_path: Path) -> None:
         assert len(taken) == 1 and taken != {0}
 
 
+def resnet8(folder: Path) -> Path:
+    """The layers of MLPerf Tiny's ResNet-8 in ONNX, with other weights."""
+    made = RandomNetwork(8, 0)
+    zero = made.qdq.zero_point()
+    image = Value(made.qdq.input((1, 3, 32, 32), SCALE, zero), (1, 3, 32, 32), SCALE, zero)
+    x = made.windowed(image, 16, 3, 1)
+    for channels, stride in ((16, 1), (32, 2), (64, 2)):
+        inner = made.windowed(made.windowed(x, channels, 3, stride), channels, 3, 1)
+        other = x if stride == 1 else made.windowed(x, channels, 1, stride)
+        total = made.qdq.node("Add", inner.name, other.name)
+        x = made.quantized(total, inner.shape, 2 * SCALE)
+    pooled = made.pooled(x)
+    flat = made.moved(made.qdq.node("Flatten", pooled.name), (1, 64), pooled)
+    weights, deviation = made.qdq.weights((10, 64), "int8", per_channel=False)
+    bias = made.qdq.bias(10, np.float32(flat.scale) * deviation)
+    scores = made.qdq.node("Gemm", flat.name, weights, bias, transB=1)
+    made.outputs = [made.quantized(scores, (1, 10))]
+    return save(made.model(), folder)
+
+
+def test_twins_of_resnet8_offload_the_same_multiply_accumulates(tmp_path: Path) -> None:
+    dense = patterns.qdense(rounding=("ort", "tflm"))
+    accelerators = [
+        npu(tmp_path, "NHWC", dense),
+        npu(tmp_path, "NCHW", dense),
+        umakit.find_backend("strawberry_accelerator"),
+    ]
+    for path in (trained_model("pretrainedResnet_quant.tflite"), resnet8(tmp_path)):
+        module = module_of(path)
+        assert [report(module, one).offloaded_macs for one in accelerators] == [12_501_632] * 3
+
+
 # --- What stays that of the model -----------------------------------------------------------------
 
 
@@ -368,9 +416,10 @@ def test_a_layout_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         accelerator._register_pattern("a", tvm_api.wildcard(), layouts="CHW")
 
 
-def of_own(folder: Path, predicate: Any, **given: Any) -> Npu:
+def of_own(folder: Path, predicate: Any, *, operator: str = "nn.conv2d", **given: Any) -> Npu:
+    """An accelerator with a pattern of its own."""
     accelerator = Npu(folder, [])
-    convolutions = tvm_api.is_op("relax.nn.conv2d")(tvm_api.wildcard(), tvm_api.wildcard())
+    convolutions = tvm_api.is_op(f"relax.{operator}")(tvm_api.wildcard(), tvm_api.wildcard())
     accelerator._register_pattern("convolution", convolutions, predicate, **given)
     return accelerator
 

@@ -100,9 +100,12 @@ class OffloadReport:
     def label(self, rows: Iterable[int]) -> str:
         """Return the names of the operators in some rows as one text, such as `conv1 + relu1`.
 
-        Operators that only convert numbers are left out where others do the work.
+        Operators that only convert numbers are left out where others do the work. Transposes that
+        the model has not are named as what they read, such as `conv1 transposed`.
         """
         numbers = list(rows)
+        if numbers and all(self.placements[row].changes_layout for row in numbers):
+            return " + ".join(f"{name} transposed" for name in self.names(numbers))
         working = [row for row in numbers if self.placements[row].operator not in CONVERSIONS]
         return " + ".join(self.names(working or numbers))
 

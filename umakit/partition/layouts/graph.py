@@ -74,6 +74,8 @@ class Graph:
     def _add(self, binding: tvm_api.Binding) -> None:
         variable, value = binding.var, binding.value
         rule = rule_of(value, self.flip)
+        if rule is not None and tvm_api.operator_name(value) == "permute_dims":
+            rule = self._rule_of_transpose(value) or rule
         if isinstance(value, tvm_api.Call):
             self.calls[variable] = value
         read = tvm_api.collect(value, Var)
@@ -84,6 +86,12 @@ class Graph:
             read = [each for each in read if each not in rule.operands]
         self._read(read)
         self._define(variable, rule)
+
+    def _rule_of_transpose(self, call: tvm_api.Call) -> Rule | None:
+        """Return the rule of a transpose, such as of an input, that yields the other layout."""
+        read = self.tensors.get(call.args[0])
+        kept = read is not None and not read.members
+        return movement.transpose_of_kept(call, self.flip) if kept else None
 
     def _define(self, variable: Var, rule: Rule | None) -> None:
         shape = tvm_api.static_shape(variable)

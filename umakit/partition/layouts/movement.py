@@ -186,11 +186,10 @@ def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
         return None
     rank = len(before)
     axes = tuple(int(axis) % rank for axis in call.attrs.axes or reversed(range(rank)))
+    if axes == flip.back(rank) != flip.axes(rank):
+        return transpose_of_kept(call, flip)
     elements = math.prod(before)
     now = 0 if moves_nothing(before, axes) else elements
-    if axes == flip.back(rank) and axes != flip.axes(rank):
-        # What it reads is its result in the other layout.
-        return Rule((), lambda operands: operands.plain(data), moved=(now, 0))
     left = composed(flip.back(rank), axes)
     then = 0 if moves_nothing(flip.shape(before), left) else elements
 
@@ -201,6 +200,20 @@ def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
         return tvm_api.make_call(relax.op.permute_dims(flipped, left), span=call.span)
 
     return Rule((data,), build, follows=False, moved=(now, then))
+
+
+def transpose_of_kept(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A transpose of a tensor that keeps its layout, which is its result in the other layout; None
+    if it is another one."""
+    data = call.args[0]
+    shape = tvm_api.static_shape(data)
+    if shape is None:
+        return None
+    axes = tuple(int(axis) % len(shape) for axis in call.attrs.axes or reversed(range(len(shape))))
+    if axes != flip.back(len(shape)):
+        return None
+    now = 0 if moves_nothing(shape, axes) else math.prod(shape)
+    return Rule((), lambda operands: operands.plain(data), moved=(now, 0))
 
 
 RULES: dict[str, RuleOf] = {
