@@ -40,12 +40,16 @@ KEPT_PROGRAMS = 4
 
 DIAGNOSTIC = re.compile(
     r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
+    r"|cannot find -l"
 )
 """Form of the lines with which compilers and linkers report an error."""
 
 MISSING_HEADER = re.compile(r"\.h: No such file|\.h' file not found")
 
 MISSING_PACKAGE = re.compile(rf"{MISSING_HEADER.pattern}|\.specs: No such file|cannot find -l")
+
+MISSING_LIBRARY = re.compile(r"cannot find -l(?!(?:c|m|g|gcc|gcc_s|stdc\+\+|nosys)\b)([\w+.-]+\w)")
+"""Form of the message of linkers for a library that is not the C compiler's."""
 
 OWN_NAME = "umakit|tvmgen_|platform"
 """Starts of names of headers and functions that are umakit's, not a driver's."""
@@ -178,6 +182,9 @@ def _missing(device: Device, messages: str) -> str:
     """Return where to get the header, library or function that is missing; empty if none is."""
     if MISSING_HEADER.search(messages) and INCLUDED_BY_DRIVER.search(messages):
         return "if it is a driver's, name it in _register_driver of the backend, and compile again"
+    library = MISSING_LIBRARY.search(messages)
+    if library:
+        return f"set LIBRARY_PATH to the folder of lib{library[1]}.a for {device.name}"
     if device.packages and MISSING_PACKAGE.search(messages):
         return f"on Debian: apt-get install {' '.join(device.packages)}"
     if "recompile with -fPIC" in messages:

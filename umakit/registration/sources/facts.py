@@ -112,7 +112,7 @@ class FactFinder:
             for inner in read_declarations([tokens]).found:
                 self._add(inner, found)
         names = self._function_names(head) if declaration.is_function else self._variables(head)
-        if not names and not declaration.is_function:
+        if not names and not declaration.is_function and "=" not in head:
             return
         uses = self.names((*declaration.body, *head[len(head) if declaration.is_function else 0 :]))
         table = found.local if self._is_static(head) else found.external
@@ -147,6 +147,7 @@ class FactFinder:
             if place + 1 < len(head) and head[place + 1] == "(":
                 names.add(token)
                 names |= self._made_by(head, place)
+        names |= {name for name, following in _pointed_at(head) if following == "("}
         return names
 
     def _made_by(self, head: Tokens, place: int) -> set[str]:
@@ -176,11 +177,7 @@ class FactFinder:
             if is_name(token) and not in_value and not is_tag and following in "=[,;:":
                 names.add(token)
                 names |= self._made_by(head, place)
-        for place, token in enumerate(head[:-3]):  # (*name)(...), (*name[])(...)
-            if token == "(" and head[place + 1] == "*" and is_name(head[place + 2]):
-                is_pointer = ")" in head[place : place + 8] and place > 0
-                if is_pointer and not _is_in_parentheses(head, place):
-                    names.add(head[place + 2])
+        names |= {name for name, following in _pointed_at(head) if following != "("}
         return names
 
     def _is_static(self, head: Tokens) -> bool:
@@ -217,9 +214,16 @@ def _outside(tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
         depth += token in ("(", "[")
 
 
-def _is_in_parentheses(tokens: Sequence[str], place: int) -> bool:
-    before = tokens[:place]
-    return before.count("(") > before.count(")")
+def _pointed_at(head: Tokens) -> Iterator[tuple[str, str]]:
+    """Yield names declared as `(*name...)`, with the token behind each."""
+    depth = 0
+    for place, token in enumerate(head):
+        if token == "(" and depth == 0 and place > 0 and head[place + 1 : place + 2] == ("*",):
+            words = enumerate(head[place + 1 :], start=place + 1)
+            at = next((at for at, word in words if is_name(word)), None)
+            if at is not None:
+                yield head[at], head[at + 1] if at + 1 < len(head) else ";"
+        depth += (token == "(") - (token == ")")
 
 
 def _called(tokens: Sequence[str]) -> set[str]:
