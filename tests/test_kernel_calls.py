@@ -28,6 +28,8 @@ from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.patterns.serialization import example
 from umakit.registration.scratch_sizes import scratch_bytes
+from umakit.registration.sources.c_tokens import read_lines
+from umakit.registration.sources.declarations import read_declarations
 from umakit.testing import AOTModel
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.text.c_text import read_expression
@@ -265,6 +267,22 @@ def test_the_core_that_needs_most_is_planned_for(
     source.write_text(f"#undef LIB_EXTRA\n#define LIB_EXTRA 82\n{text}", encoding="utf-8")
     with pytest.raises(DeviceError, match="more scratch than was planned"):
         run_library(library.path, model.inputs)
+
+
+def test_extern_c_is_no_scope_in_a_header_with_assembler() -> None:
+    text = b"""
+#ifdef __cplusplus
+extern "C" {
+#endif
+static inline void lib_wait(void) { __asm volatile("nop"); }
+#include "other.h"
+#ifdef __cplusplus
+}
+#endif
+"""
+    read = read_declarations(read_lines(text))
+    assert [include.inside for include in read.includes] == [False]
+    assert read.is_clear and ["lib_wait" in each.head for each in read.found] == [True]
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -159,7 +159,8 @@ class _Reader:
 
     def _open(self) -> None:
         head = self._now.head
-        if "namespace" in head or head[-2:] == ["extern", '""']:
+        linkage = ["extern", '""']  # and the words of the string in a file with assembler
+        if "namespace" in head or linkage in (head[-2:], head[-3:-1]):
             head.clear()
             return
         if "=" in head:
