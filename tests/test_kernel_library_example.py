@@ -23,6 +23,8 @@ import umakit
 from umakit.backend import load_backend_folder
 from umakit.devices import build
 from umakit.library.metadata import load_metadata
+from umakit.registration.sources.needed import needed_files
+from umakit.registration.sources.tree import source_tree
 
 FOLDER = Path(__file__).parents[1] / "examples" / "nova_nn"
 NETWORKS = ["pretrainedResnet_quant.tflite", "kws_ref_model.tflite", "ad01_int8.tflite"]
@@ -131,3 +133,20 @@ def test_commands_of_its_page(tmp_path: Path, request: pytest.FixtureRequest) ->
     page = FOLDER / "README.md"
     count = check_commands(page, lambda command: run(command, tmp_path), update=update)
     assert count == 6
+
+
+def test_a_header_with_assembler_and_linkage_needs_nothing_but_what_is_called(
+    tmp_path: Path,
+) -> None:
+    """As CMSIS-NN's: its prototypes are no calls."""
+    copy = copy_of(tmp_path, "[sources.cores]", "[sources.cores]").folder
+    header = copy / "nova-nn" / "Include" / "nova_nn_functions.h"
+    text = header.read_text(encoding="utf-8")
+    barrier = 'static inline void nova_hint(void)\n{\n    __asm volatile("nop");\n}\n'
+    assert 'extern "C" {\n#endif\n' in text
+    text = text.replace('extern "C" {\n#endif\n', f'extern "C" {{\n#endif\n\n{barrier}', 1)
+    header.write_text(text, encoding="utf-8")
+    tree = source_tree(load_backend_folder(copy))
+    assert tree is not None
+    sources = needed_files(tree, ["nova_softmax_s8"]).sources
+    assert sources == ("Source/Softmax/nova_softmax_s8.c",)

@@ -7,9 +7,19 @@
 #include "../nova_nn_types.h"
 #include "nova_compiler.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define NOVA_MAX(A, B) ((A) > (B) ? (A) : (B))
 #define NOVA_MIN(A, B) ((A) < (B) ? (A) : (B))
 #define NOVA_CLAMP(x, h, l) NOVA_MAX(NOVA_MIN((x), (h)), (l))
+
+/* Keeps loads and stores of the lines before it there. */
+NOVA_FORCE_INLINE void nova_barrier(void)
+{
+    __asm volatile("" ::: "memory");
+}
 
 /* The high 32 bits of twice the product, rounded; ties go up. */
 NOVA_FORCE_INLINE int32_t nova_doubling_high_mult(const int32_t a, const int32_t b)
@@ -44,5 +54,9 @@ NOVA_FORCE_INLINE int32_t nova_requantize(const int32_t val, const int32_t multi
 /* Products of n elements of a column and of weights, without offsets. */
 int32_t nova_dot_s16_s8(const int16_t *column, const int8_t *weights, int32_t n);
 int32_t nova_dot_s8_s8(const int8_t *column, const int8_t *weights, int32_t n, int32_t offset);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* NOVA_NN_SUPPORT_H */
