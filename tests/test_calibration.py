@@ -235,6 +235,54 @@ def test_it_says_what_a_program_lacks(
     assert words in error and error.startswith("error: ") and "lane_npu" in error
 
 
+HANGING = """\
+#include "umakit/own_simulator.h"
+
+static void *create(umakit_host *host) { return host; }
+static uint32_t read32(void *simulator, uint32_t offset)
+{
+    for (volatile uint32_t turn = 0; simulator; turn = offset) {}
+    return 0;
+}
+
+static void write32(void *simulator, uint32_t offset, uint32_t value)
+{
+    (void)simulator, (void)offset, (void)value;
+}
+
+static bool wait(void *simulator, uint64_t cycles) { return (void)simulator, (void)cycles, true; }
+
+const struct umakit_own_simulator *lane_npu_simulator(void)
+{
+    static const struct umakit_own_simulator table = {
+        .version = UMAKIT_OWN_SIMULATOR_VERSION, .create = create,
+        .read32 = read32, .write32 = write32, .wait = wait};
+    return &table;
+}
+"""
+
+
+def test_a_simulator_that_never_returns_ends_it_and_tuning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = wrong_backend(tmp_path / "lane_npu")
+    text = (folder / "accel.toml").read_text(encoding="utf-8")
+    section = '[simulator]\nsources = ["hanging.c"]\ntimeout = 0.3\n\n[machine]'
+    text, count = re.subn(r"\[simulator\].*?\[machine\]", section, text, flags=re.DOTALL)
+    assert count == 1
+    (folder / "accel.toml").write_text(text, encoding="utf-8")
+    (folder / "hanging.c").write_text(HANGING, encoding="utf-8")
+    records = str(tmp_path / "records.json")
+    tune = ["tune", str(DIGITS), "-b", str(folder), "-r", records, "--simulate", "1"]
+    places = {r"convolution \w+, \w+ to \w+": ["calibrate", str(folder)],
+              r"layer 1 of 5, conv1": tune}  # fmt: skip
+    for place, command in places.items():
+        assert run_command(command) == 1
+        error = " ".join(capsys.readouterr().err.split())
+        sentence = "the simulator of lane_npu did not return from read32 within 0.3 s"
+        assert re.search(rf"error: {place}[^:]*: {sentence}", error), error
+
+
 def test_a_program_that_takes_fully_connected_layers_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,8 @@ from umakit.devices.compiled import check_compiled, driver_libraries, linker_arg
 from umakit.devices.device import SUPPORT
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.simulators import (
+    WATCHDOG,
+    WATCHING,
     Simulator,
     check_simulators,
     link_as_cxx,
@@ -103,9 +105,12 @@ def compile_c(
         is_cxx = True
     sources = [path for path in sources if path not in compiled]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
-    files += simulator_objects(simulators, flags, device, run_any)
+    # A shared library is a part of someone's process, which must not be ended.
+    watches = device is HOST and "-shared" not in flags
+    files += simulator_objects(simulators, flags, device, run_any, watches)
     libraries = linker_arguments(compiled)
     libraries += [*(argument for each in simulators for argument in each.linking()), "-lm"]
+    libraries += [WATCHING] if watches and any(each.watched for each in simulators) else []
     if is_cxx:
         link_as_cxx(files, [*compiler, *FLAGS, *flags], output, libraries, device, run_any)
         return
@@ -224,6 +229,9 @@ def build_runner(
     simulators = simulators_of(library)
     check_simulators(simulators, device)
     digests = [each.digest().hex() for each in simulators]
+    watched = [word for each in simulators for word in each.watched] if device is HOST else []
+    if watched:
+        digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]

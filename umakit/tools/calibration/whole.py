@@ -10,7 +10,7 @@ from umakit.backend.base import UMABackend
 from umakit.machine import Kind, Layer, TilePlanner
 from umakit.machine.calibration import Calibration, MeasuredLayer
 from umakit.machine.planner import prediction_of
-from umakit.tools.calibration.measure import Measurement, measure
+from umakit.tools.calibration.measure import Measurement, measure, words_of
 from umakit.tools.calibration.tiles import Group, Tile
 
 WHOLE: tuple[Any, ...] = (
@@ -60,22 +60,8 @@ def whole_layers(
     measure(backend, tiles, device, found)
     return tuple(
         MeasuredLayer(
-            _words(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
+            words_of(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
         )
         for each in found.layers
         if each.clock_cycles
     )
-
-
-def _words(layer: Layer) -> str:
-    """Return a layer in words, such as `convolution 3x3, 22x22x24 to 20x20x48`."""
-    kernel, data, result = (
-        "x".join(map(str, sizes))
-        for sizes in (
-            layer.kernel,
-            (*layer.input_size, layer.input_channels),
-            (*layer.output_size, layer.output_channels),
-        )
-    )
-    kind = layer.kind.value.replace("_", " ") + (" with a sum" if layer.adds else "")
-    return f"{kind} {kernel}, {data} to {result}"
