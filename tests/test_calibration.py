@@ -21,10 +21,14 @@ from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
 from umakit.machine.calibrated import Calibrated, copy_sizes
 from umakit.machine.calibration import read_calibration
+from umakit.machine.commands import commands_of
 from umakit.machine.program_files import program_files
+from umakit.machine.space import tiles_on
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome
+from umakit.tools.calibration.accesses import driver_note
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
+from umakit.tools.calibration.measure import MeasuredTiles
 from umakit.tools.page import make_page
 
 pytestmark = pytest.mark.optimized_simulators
@@ -316,12 +320,45 @@ def test_costs_in_another_file_are_not_used(
 ) -> None:
     folder = shutil.copytree(calibrated[0], tmp_path / "lane_npu")
     before = (folder / "calibration.json").read_bytes()
+    for right, wrong in (("transfer = 9", "transfer = 11"), ("begin = 3", "begin = 1")):
+        edit("accel.toml", right, wrong)(folder)
     output = tmp_path / "measured.json"
     assert run_command(["calibrate", str(folder), "--tiles", "12", "-o", str(output)]) == 0
-    printed = capsys.readouterr().out
+    printed, notes = capsys.readouterr()
+    assert (
+        "note: by the driver's register accesses in all layers, [machine.driver] of accel.toml "
+        "should say transfer = 9 instead of 11, begin + configure + finish = 12 instead of 10 "
+    ) in " ".join(notes.split()) + " "
     assert "Next: cp " in printed and f"Wrote {output}" in printed
     assert "dma1.load:" in printed  # a narrow table wraps names
     assert output.is_file() and (folder / "calibration.json").read_bytes() == before
+
+
+def test_figures_of_a_driver_that_explain_not_all_layers_are_not_told() -> None:
+    backend = load_backend_folder(EXAMPLE)
+    planner = backend.tiling
+    assert planner is not None and planner.driver.transfer == 9
+    layers = []
+    for channels in (16, 48, 80, 160, 320):
+        layer = Layer(
+            Kind.CONVOLUTION, 1, (30, 30), (28, 28), channels, channels, (3, 3),
+            stored_channels=channels, scales=channels,
+        )  # fmt: skip
+        tiling = planner.default(layer)
+        assert tiling is not None
+        tiles = tiles_on(layer, tiling, planner.machine)
+        commands = commands_of(tiles, planner.machine, planner.driver)
+        accesses = sum(command.issue for command in commands) + planner.driver.finish
+        layers.append(MeasuredTiles(tiles, None, (), accesses))
+    assert driver_note(planner.machine, planner.driver, layers) == ""
+    wrong = replace(planner.driver, job=14, configure_add=1)
+    note = driver_note(planner.machine, wrong, layers)
+    assert note.endswith("the DriverCosts of the planner should say job = 13 instead of 14")
+    polling = [*layers[:-1], replace(layers[-1], accesses=layers[-1].accesses + 1)]
+    assert driver_note(planner.machine, wrong, polling) == ""
+    assert driver_note(planner.machine, wrong, layers[:3]) == ""
+    unknown = [replace(each, accesses=None) for each in layers]
+    assert driver_note(planner.machine, wrong, unknown) == ""
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,13 @@ class MeasuredTiles:
         tiles: how it was cut.
         clock_cycles: its cycles; None if the simulator has no clock.
         commands: its commands; empty if they cannot be told apart, or there are several buffers.
+        accesses: its accesses to registers; None if they are not counted.
     """
 
     tiles: Tiles
     clock_cycles: int | None
     commands: tuple[Timed, ...]
+    accesses: int | None = None
 
 
 @dataclass
@@ -269,7 +271,9 @@ def _add(
             reason = str(error)
     if reason:
         found.mismatches[reason] = found.mismatches.get(reason, 0) + 1
-    found.layers.append(MeasuredTiles(tiles, profile.clock_cycles, commands))
+    reads, writes = profile.register_reads, profile.register_writes
+    accesses = None if reads is None or writes is None else reads + writes
+    found.layers.append(MeasuredTiles(tiles, profile.clock_cycles, commands, accesses))
 
 
 class _Mismatch(Exception):

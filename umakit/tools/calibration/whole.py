@@ -34,6 +34,7 @@ def whole_layers(
     calibration: Calibration,
     device: str,
     takes: Sequence[Group],
+    found: Measurement,
 ) -> tuple[MeasuredLayer, ...]:
     """Measure layers of several tiles with the tilings that they get by default.
 
@@ -43,6 +44,7 @@ def whole_layers(
         calibration: measured costs.
         device: name of the device that runs the driver.
         takes: what the backend takes: groups of layers of which some were measured.
+        found: gets what was measured.
     """
     planner.calibrate(calibration)
     tiles = []
@@ -56,7 +58,6 @@ def whole_layers(
         tiling = planner.default(layer) if (kind, adds, dense) in forms else None
         if tiling is not None:
             tiles.append(Tile(layer, tiling, dense, takes[0].rounding))
-    found = Measurement()
     measure(backend, tiles, device, found)
     return tuple(
         MeasuredLayer(
