@@ -35,8 +35,9 @@ holds for the figures that were measured: when accel.toml, the description of th
 simulator change, it is not used, and a note says so. Without the file, the described costs are \
 used again.
 
-Exit code: 0 if costs were measured, 1 if no layer runs on the device, 2 for a mistake of the \
-call, or if nothing counts the cycles of commands; 130 after Ctrl-C."""
+Exit code: 0 if costs were measured, 1 if no layer runs on the device or its simulator does \
+not return, 2 for a mistake of the call, or if nothing counts the cycles of commands; 130 after \
+Ctrl-C."""
 
 EPILOG = """Examples:  uma calibrate ./my_npu
 

@@ -21,10 +21,14 @@ from umakit.backend import UMABackend, load_backend_folder
 from umakit.machine import Copy, Kind, Layer, TileSizes
 from umakit.machine.calibrated import Calibrated, copy_sizes
 from umakit.machine.calibration import read_calibration
+from umakit.machine.commands import commands_of
 from umakit.machine.program_files import program_files
+from umakit.machine.space import tiles_on
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome
+from umakit.tools.calibration.accesses import driver_note
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
+from umakit.tools.calibration.measure import MeasuredTiles
 from umakit.tools.page import make_page
 
 pytestmark = pytest.mark.optimized_simulators
@@ -235,6 +239,54 @@ def test_it_says_what_a_program_lacks(
     assert words in error and error.startswith("error: ") and "lane_npu" in error
 
 
+HANGING = """\
+#include "umakit/own_simulator.h"
+
+static void *create(umakit_host *host) { return host; }
+static uint32_t read32(void *simulator, uint32_t offset)
+{
+    for (volatile uint32_t turn = 0; simulator; turn = offset) {}
+    return 0;
+}
+
+static void write32(void *simulator, uint32_t offset, uint32_t value)
+{
+    (void)simulator, (void)offset, (void)value;
+}
+
+static bool wait(void *simulator, uint64_t cycles) { return (void)simulator, (void)cycles, true; }
+
+const struct umakit_own_simulator *lane_npu_simulator(void)
+{
+    static const struct umakit_own_simulator table = {
+        .version = UMAKIT_OWN_SIMULATOR_VERSION, .create = create,
+        .read32 = read32, .write32 = write32, .wait = wait};
+    return &table;
+}
+"""
+
+
+def test_a_simulator_that_never_returns_ends_it_and_tuning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = wrong_backend(tmp_path / "lane_npu")
+    text = (folder / "accel.toml").read_text(encoding="utf-8")
+    section = '[simulator]\nsources = ["hanging.c"]\ntimeout = 0.3\n\n[machine]'
+    text, count = re.subn(r"\[simulator\].*?\[machine\]", section, text, flags=re.DOTALL)
+    assert count == 1
+    (folder / "accel.toml").write_text(text, encoding="utf-8")
+    (folder / "hanging.c").write_text(HANGING, encoding="utf-8")
+    records = str(tmp_path / "records.json")
+    tune = ["tune", str(DIGITS), "-b", str(folder), "-r", records, "--simulate", "1"]
+    places = {r"convolution \w+, \w+ to \w+": ["calibrate", str(folder)],
+              r"layer 1 of 5, conv1": tune}  # fmt: skip
+    for place, command in places.items():
+        assert run_command(command) == 1
+        error = " ".join(capsys.readouterr().err.split())
+        sentence = "the simulator of lane_npu did not return from read32 within 0.3 s"
+        assert re.search(rf"error: {place}[^:]*: {sentence}", error), error
+
+
 def test_a_program_that_takes_fully_connected_layers_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,12 +320,45 @@ def test_costs_in_another_file_are_not_used(
 ) -> None:
     folder = shutil.copytree(calibrated[0], tmp_path / "lane_npu")
     before = (folder / "calibration.json").read_bytes()
+    for right, wrong in (("transfer = 9", "transfer = 11"), ("begin = 3", "begin = 1")):
+        edit("accel.toml", right, wrong)(folder)
     output = tmp_path / "measured.json"
     assert run_command(["calibrate", str(folder), "--tiles", "12", "-o", str(output)]) == 0
-    printed = capsys.readouterr().out
+    printed, notes = capsys.readouterr()
+    assert (
+        "note: by the driver's register accesses in all layers, [machine.driver] of accel.toml "
+        "should say transfer = 9 instead of 11, begin + configure + finish = 12 instead of 10 "
+    ) in " ".join(notes.split()) + " "
     assert "Next: cp " in printed and f"Wrote {output}" in printed
     assert "dma1.load:" in printed  # a narrow table wraps names
     assert output.is_file() and (folder / "calibration.json").read_bytes() == before
+
+
+def test_figures_of_a_driver_that_explain_not_all_layers_are_not_told() -> None:
+    backend = load_backend_folder(EXAMPLE)
+    planner = backend.tiling
+    assert planner is not None and planner.driver.transfer == 9
+    layers = []
+    for channels in (16, 48, 80, 160, 320):
+        layer = Layer(
+            Kind.CONVOLUTION, 1, (30, 30), (28, 28), channels, channels, (3, 3),
+            stored_channels=channels, scales=channels,
+        )  # fmt: skip
+        tiling = planner.default(layer)
+        assert tiling is not None
+        tiles = tiles_on(layer, tiling, planner.machine)
+        commands = commands_of(tiles, planner.machine, planner.driver)
+        accesses = sum(command.issue for command in commands) + planner.driver.finish
+        layers.append(MeasuredTiles(tiles, None, (), accesses))
+    assert driver_note(planner.machine, planner.driver, layers) == ""
+    wrong = replace(planner.driver, job=14, configure_add=1)
+    note = driver_note(planner.machine, wrong, layers)
+    assert note.endswith("the DriverCosts of the planner should say job = 13 instead of 14")
+    polling = [*layers[:-1], replace(layers[-1], accesses=layers[-1].accesses + 1)]
+    assert driver_note(planner.machine, wrong, polling) == ""
+    assert driver_note(planner.machine, wrong, layers[:3]) == ""
+    unknown = [replace(each, accesses=None) for each in layers]
+    assert driver_note(planner.machine, wrong, unknown) == ""
 
 
 @pytest.mark.parametrize(

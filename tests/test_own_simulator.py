@@ -323,6 +323,43 @@ def test_a_failed_run_names_the_layer(
     assert "`uma diff` names the layer" not in error, error
 
 
+LOOP = "for (volatile int turn = 0;; turn = 1) {}"
+
+
+@pytest.mark.parametrize(
+    ("begin", "function"),
+    [
+        ("bool wait(void *simulator, std::uint64_t cycles)\n{\n", "wait"),
+        ("std::uint32_t read32(void *simulator, std::uint32_t offset)\n{\n", "read32"),
+    ],
+)
+def test_a_function_that_never_returns_is_named_with_its_layer(
+    begin: str, function: str, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {
+        "machine.cc": (begin, f"{begin}    {LOOP}\n"),
+        "accel.toml": ("timeout = 60 ", "timeout = 0.5 "),
+    }
+    backend = write(changes)
+    library = compiled(backend)
+    np.savez(library.parent / "in.npz", image=IMAGES[:2, None])
+    capsys.readouterr()
+    page = str(backend.parent / "page.html")
+    runs = [
+        ["run", str(library), "-i", str(library.parent / "in.npz")],
+        ["diff", str(NETWORK), "--backend", str(backend)],
+        ["report", str(NETWORK), "-b", str(backend), "-o", page],
+    ]
+    for command in runs[:2] if function == "wait" else runs[2:]:
+        assert run_command(command) == 1
+        error = " ".join(capsys.readouterr().err.split())
+        assert re.search(
+            r"layer \d+, dense \(tiny_npu\): the simulator of tiny_npu did not return from "
+            rf"{function} within 0.5 s \(\[simulator\] timeout in accel.toml\); let it return, ",
+            error,
+        ), error
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

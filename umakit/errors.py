@@ -124,7 +124,14 @@ class BuildError(UmakitError):
 
 
 class DeviceError(UmakitError):
-    """The run itself failed: a driver reported an error, or the program died."""
+    """The run itself failed: a driver reported an error, or the program died.
+
+    Args:
+        what, where, fix: as of `UmakitError`.
+        status: what the driver returned; 0 if it returned nothing.
+        inference: number of the inference; None if it is not known.
+        layer: number of the layer; None if it is not known.
+    """
 
     exit_code = 1
 
@@ -136,9 +143,11 @@ class DeviceError(UmakitError):
         fix: str = "",
         status: int = 0,
         inference: int | None = None,
+        layer: int | None = None,
     ) -> None:
         self.status = status
         self.inference = inference
+        self.layer = layer
         super().__init__(what, where=where, fix=fix)
 
 

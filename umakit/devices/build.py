@@ -18,6 +18,8 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.simulators import (
+    WATCHDOG,
+    WATCHING,
     Simulator,
     check_simulators,
     link_as_cxx,
@@ -113,10 +115,13 @@ def compile_c(
     objects = library_objects(libraries, FLAGS, flags, device, run_any)
     flags = [*flags, *(word for each in libraries for word in each.words)]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
-    files += [*simulator_objects(simulators, flags, device, run_any), *objects]
+    # A shared library is a part of someone's process, which must not be ended.
+    watches = device is HOST and "-shared" not in flags
+    files += [*simulator_objects(simulators, flags, device, run_any, watches), *objects]
     linking = linker_arguments(compiled)
     linking += [f"-l{name}" for each in libraries for name in each.files.link]
     linking += [*(argument for each in simulators for argument in each.linking()), "-lm"]
+    linking += [WATCHING] if watches and any(each.watched for each in simulators) else []
     if is_cxx:
         link_as_cxx(files, [*compiler, *FLAGS, *flags], output, linking, device, run_any)
         return
@@ -240,6 +245,9 @@ def build_runner(
     simulators, libraries = simulators_of(library), libraries_of(library)
     check_simulators(simulators, device)
     digests = [each.digest().hex() for each in simulators]
+    watched = [word for each in simulators for word in each.watched] if device is HOST else []
+    if watched:
+        digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]

@@ -30,8 +30,16 @@ TIMEOUT_HINT = (
 )
 
 SILENT = "([simulator] timeout in accel.toml)"
-"""In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c."""
+"""In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
+simulator_watchdog.c."""
 SILENT_HINT = "let the program answer, or give it more time with timeout"
+
+UNANSWERED = 71
+"""Exit code of a program in which a function of a linked simulator did not return; see
+simulator_watchdog.c, which then writes a sentence with `SILENT` as the last line."""
+UNANSWERED_HINT = (
+    "let it return, wait too when no interrupt comes, or give it more time with timeout"
+)
 
 STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
@@ -39,6 +47,10 @@ STOPPED = 70
 
 class TimeLimitError(DeviceError):
     """The program did not end in time."""
+
+
+class UnansweredError(DeviceError):
+    """A function of a linked simulator did not return in time."""
 
 
 def execute(
@@ -63,6 +75,7 @@ def execute(
     Raises:
         BuildError: there is no emulator, or it does not start.
         TimeLimitError: the program did not end in time.
+        UnansweredError: a function of a linked simulator did not return in time.
         DeviceError: the program crashed.
     """
     device.check_emulator()
@@ -146,6 +159,10 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
             where=where,
             fix=CRASH_HINT if number in CRASHES else "",
         )
+    if result.returncode == UNANSWERED:
+        last = result.stderr.strip().rpartition("\n")[2]
+        if last.endswith(SILENT):
+            raise UnansweredError(last, where=device.name, fix=UNANSWERED_HINT)
     if device.is_bare_metal and result.returncode == STOPPED:
         raise DeviceError(
             f"the program was stopped by {result.stderr.strip()}", where=where, fix=CRASH_HINT

@@ -12,18 +12,24 @@ from pathlib import Path
 
 from umakit.devices.catalogue import HOST
 from umakit.devices.compiled import Run, linker_arguments
-from umakit.devices.device import Device
+from umakit.devices.device import SUPPORT, Device
 from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled
 from umakit.library.metadata import read_description
-from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER, SOURCE_FOLDER
+from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER, SOURCE_FOLDER, device_source
 from umakit.library.schema import OwnSimulator
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
 
 FLAGS = ("-O2", "-ffp-contract=off")
 """Compiler flags of simulators; the version of C and C++ is the compiler's default."""
+
+WATCHDOG = SUPPORT / "simulator_watchdog.c"
+"""The C file that ends a program when a function of a linked simulator does not return."""
+
+WATCHING = "-pthread"
+"""Argument of the linker for programs with it."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,15 @@ class Simulator:
     def is_cxx(self) -> bool:
         """Whether a source is C++."""
         return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
+
+    @property
+    def watched(self) -> list[str]:
+        """The definitions for `WATCHDOG`; none for a program, which its adapter watches."""
+        if self.files.program:
+            return []
+        milliseconds = round(self.files.timeout * 1000)
+        names = f"-DUMAKIT_WATCHED={self.backend}"
+        return [names, f"-DUMAKIT_WATCHED_MILLISECONDS={milliseconds}"]
 
     def linking(self) -> list[str]:
         """Return the arguments that link its libraries."""
@@ -117,7 +132,11 @@ def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
 
 
 def simulator_objects(
-    simulators: Sequence[Simulator], flags: Sequence[str], device: Device, run: Run
+    simulators: Sequence[Simulator],
+    flags: Sequence[str],
+    device: Device,
+    run: Run,
+    watches: bool = False,
 ) -> list[Path]:
     """Return the objects of simulators, from the cache or compiled.
 
@@ -126,6 +145,7 @@ def simulator_objects(
         flags: flags of the program, of which those of the linker are left out.
         device: the device that it will run on.
         run: runs a compiler.
+        watches: whether the program ends when a function of a linked simulator does not return.
 
     Raises:
         BuildError: a compiler is missing or refused a source.
@@ -148,16 +168,34 @@ def simulator_objects(
                 adapter.add(name)
             is_cxx = name.endswith(CXX_SUFFIXES)
             compiler = device.cxx_compiler(name) if is_cxx else device.compiler()
-            arguments = [*given, *includes, "-c", str((simulator.folder / name).absolute())]
+            instead = []
+            if watches and simulator.watched and name == device_source(simulator.backend):
+                table = f"{simulator.backend}_simulator"
+                instead = [f"-D{table}=umakit_watched_{simulator.backend}"]
+            path = str((simulator.folder / name).absolute())
+            arguments = [*given, *instead, *includes, "-c", path]
             of_kit = name in adapter
             # Folders are those of one library; what lies in them is in the digest.
-            own = [*given, *simulator.files.include]
+            own = [*given, *instead, *simulator.files.include]
             depends = [*FLAGS, *of_no_model(flags)] if of_kit else own
             key = repr([compiler, version_of(compiler[0]), depends, name]).encode()
             used = simulator.adapter_digest() if of_kit else content
             digest = hashlib.sha256(key + used).hexdigest()[:24]
             objects.append(_object(Path(name).stem, digest, partial(run, compiler), arguments))
+    if watches:
+        objects += [_watchdog(each, flags, device, run) for each in simulators if each.watched]
     return objects
+
+
+def _watchdog(simulator: Simulator, flags: Sequence[str], device: Device, run: Run) -> Path:
+    """Return the object that watches a linked simulator."""
+    compiler = device.compiler()
+    given = [*FLAGS, *of_no_model(flags), *simulator.watched]
+    headers = _digest((simulator.headers / "umakit", "*.h"))
+    key = repr([compiler, version_of(compiler[0]), given]).encode()
+    digest = hashlib.sha256(key + WATCHDOG.read_bytes() + headers).hexdigest()[:24]
+    arguments = [*given, f"-I{simulator.headers}", "-c", str(WATCHDOG)]
+    return _object(WATCHDOG.stem, digest, partial(run, compiler), arguments)
 
 
 def _object(

@@ -12,7 +12,7 @@ from umakit.codegen.driver_names import is_simulated, kit_simulator
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
 from umakit.library.compiled import compiled_content, exported_name
-from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER
+from umakit.library.roles import ADAPTER, SIMULATOR_FOLDER, device_source
 from umakit.library.schema import OwnSimulator
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
 from umakit.registration.backend import Backend
@@ -38,6 +38,7 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
                 defines=section.defines,
                 libraries=[_linked_name(backend.folder, name) for name in section.libraries],
                 program=section.program,
+                timeout=section.timeout,
             )
     return found
 
@@ -45,11 +46,6 @@ def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
 def _linked_name(folder: Path, library: str) -> str:
     """Return the name of an installed library, or the path of a file in the export."""
     return exported_name(folder, library) if is_compiled(library) else library
-
-
-def device_source(backend: str) -> str:
-    """Return the path of the generated C file that opens a simulator, in its folder."""
-    return f"{backend}_device.c"
 
 
 def program_source(backend: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "SIMULATOR_FOLDER",
     "SOURCE_FOLDER",
     "Sources",
+    "device_source",
     "find_roles",
     "read_roles",
 ]
@@ -32,6 +33,11 @@ COMPILED_FOLDER = "codegen/host/lib"
 ADAPTER = tuple(PurePosixPath(path).name for path in sim.PROGRAM_SOURCES)
 """Files in the folder of a simulator that is a program, which start it; they are linked once for
 all of them."""
+
+
+def device_source(backend: str) -> str:
+    """Return the path of the generated C file that opens a simulator, in its folder."""
+    return f"{backend}_device.c"
 
 
 def find_roles(

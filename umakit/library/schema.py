@@ -204,6 +204,8 @@ class OwnSimulator(Section):
         libraries: names of installed libraries, and library files as paths in that folder.
         program: the program that the sources start, on the host only, and its arguments; empty if
             the sources are the simulator.
+        timeout: seconds in which a function of a linked simulator has to return in programs that
+            umakit builds for the host; a program's are in its generated source.
     """
 
     sources: SourcePaths
@@ -211,6 +213,7 @@ class OwnSimulator(Section):
     defines: list[Define]
     libraries: SourcePaths
     program: list[Text] = []
+    timeout: Annotated[float, Field(ge=0.001, le=1_000_000.0)] = 60.0
 
 
 class KernelLibrary(Section):

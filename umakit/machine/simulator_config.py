@@ -89,8 +89,9 @@ class SimulatorSection(BaseModel):
             files.
         program: instead of sources a program and its arguments, which is started in the backend's
             folder and answers requests (docs/simulator-protocol.md); figures as in `defines`.
-        timeout: seconds in which a program has to answer a request; for sources, in which the
-            programs of `uma doctor` that run the simulator have to end.
+        timeout: seconds in which a program has to answer a request, and on the host a function of
+            linked sources has to return; also those in which the programs of `uma doctor` that run
+            linked sources have to end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -60,6 +60,7 @@ def with_layer(
                     fix=LINE_HINT if error.fix == CRASH_HINT else error.fix,
                     status=error.status,
                     inference=error.inference,
+                    layer=again.layer,
                 )
         except UmakitError:  # such as a program that is too large for the device
             return error

@@ -8,6 +8,7 @@
     fit.py        fitted          a formula of measured cycles
     costs.py      costs_of        formulas of all commands
     whole.py      whole_layers    layers that are compared with them
+    accesses.py   driver_note     register accesses of the driver that are described wrongly
     calibrate.py  calibrate       all of it
     (machine/calibration.py: the file; machine/calibrated.py: the machine that costs what was
     measured)

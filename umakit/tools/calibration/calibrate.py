@@ -16,6 +16,7 @@ from umakit.errors import BackendError, UmakitError
 from umakit.machine import Kind, TilePlanner
 from umakit.machine.calibration import FILE_NAME, Calibration, CopyCosts, JobCosts
 from umakit.patterns import ROUNDINGS
+from umakit.tools.calibration.accesses import driver_note
 from umakit.tools.calibration.costs import costs_of
 from umakit.tools.calibration.measure import NOTHING_RECORDED, Measurement, measure
 from umakit.tools.calibration.tiles import Group, dense_groups, groups_of, tiles_of_group
@@ -157,8 +158,11 @@ def calibrate(
             jobs,
             copies,
         )
-        whole = whole_layers(backend, planner, calibration, found.name, at.takes)
+        described, measured = planner.machine, Measurement()
+        whole = whole_layers(backend, planner, calibration, found.name, at.takes, measured)
         notes = _notes(backend, planner, measurement, at.takes)
+        note = driver_note(described, planner.driver, [*measurement.layers, *measured.layers])
+        notes = (*notes, note) if note else notes
     return Outcome(replace(calibration, layers=whole), len(measurement.layers), notes)
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from umakit.backend.base import UMABackend
+from umakit.devices.execution import UnansweredError
 from umakit.devices.run import CommandTimes, LayerProfile, run_library
-from umakit.errors import BuildError, UmakitError
+from umakit.errors import BuildError, DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Copy, Cost, Layer, Tiles, TileSizes, Tiling
@@ -24,6 +25,7 @@ from umakit.machine.planner import TilePlanner
 from umakit.machine.tile_machine import Wrapped
 from umakit.pipeline import ExportOptions, compile_model
 from umakit.tools.calibration.tiles import Tile
+from umakit.tools.failed_layer import with_layer
 from umakit.tools.tuning.networks import network_of_layers
 
 LAYERS_PER_NETWORK = 40
@@ -64,11 +66,13 @@ class MeasuredTiles:
         tiles: how it was cut.
         clock_cycles: its cycles; None if the simulator has no clock.
         commands: its commands; empty if they cannot be told apart, or there are several buffers.
+        accesses: its accesses to registers; None if they are not counted.
     """
 
     tiles: Tiles
     clock_cycles: int | None
     commands: tuple[Timed, ...]
+    accesses: int | None = None
 
 
 @dataclass
@@ -145,6 +149,7 @@ def measure(
 
     Raises:
         BuildError: a compiler or an emulator is missing.
+        UnansweredError: a function of the backend's own simulator did not return; names the layer.
     """
     for batch in _batches(tiles):
         _measure_batch(backend, batch, device, found)
@@ -172,6 +177,8 @@ def _measure_batch(
 ) -> None:
     try:
         _run(backend, batch, device, found)
+    except UnansweredError:
+        raise  # each further layer may take as long
     except UmakitError as error:
         if len(batch) == 1 and isinstance(error, BuildError) and not found.layers:
             raise  # a compiler is missing, for example, and would be for all others
@@ -195,24 +202,52 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
             item["name"]: np.zeros(item["shape"], item["dtype"])
             for item in library.metadata["umakit"]["inputs"]
         }
-        ran = run_library(
-            library.path, inputs, profile=True, record_commands=MOST_COMMANDS, device=device
-        )
-    for tiles, profile in _tiled_layers(backend, library, ran.layers):
+        try:
+            ran = run_library(
+                library.path, inputs, profile=True, record_commands=MOST_COMMANDS, device=device
+            )
+        except UnansweredError as error:
+            failed = with_layer(error, library.path, inputs, device, None)
+            raise _in_layer(backend, library, failed) from None
+    for tiles, profile in zip(_tiles_of_calls(backend, library), ran.layers, strict=True):
         _add(backend, tiles, profile, found)
 
 
-def _tiled_layers(
-    backend: UMABackend, library: Library, profiles: Sequence[LayerProfile]
-) -> Iterator[tuple[Tiles | None, LayerProfile]]:
+def _in_layer(backend: UMABackend, library: Library, error: DeviceError) -> UnansweredError:
+    """Return an error with the sizes of the layer in which the run failed, if it is known."""
+    where = error.where
+    if error.layer is not None:
+        tiles = _tiles_of_calls(backend, library)[error.layer]
+        where = words_of(tiles.layer) if tiles is not None else where
+    return UnansweredError(error.what, where=where, fix=error.fix)
+
+
+def words_of(layer: Layer) -> str:
+    """Return a layer in words, such as `convolution 3x3, 22x22x24 to 20x20x48`."""
+    kernel, data, result = (
+        "x".join(map(str, sizes))
+        for sizes in (
+            layer.kernel,
+            (*layer.input_size, layer.input_channels),
+            (*layer.output_size, layer.output_channels),
+        )
+    )
+    kind = layer.kind.value.replace("_", " ") + (" with a sum" if layer.adds else "")
+    return f"{kind} {kernel}, {data} to {result}"
+
+
+def _tiles_of_calls(backend: UMABackend, library: Library) -> list[Tiles | None]:
+    """Return how each layer of a library is cut; None for those of the CPU."""
     program, planner, target = library.program, backend.tiling, backend.target_name
     assert program is not None and planner is not None  # compiled, for a backend that tiles
-    for call, profile in zip(program.calls, profiles, strict=True):
+    found: list[Tiles | None] = []
+    for call in program.calls:
         composite = program.kernels[call.kernel].composite if call.kernel else None
         if composite is None or call.target != target:
-            yield None, profile
+            found.append(None)
         else:
-            yield planner.tiles_of(composite, program.planned[target].tilings), profile
+            found.append(planner.tiles_of(composite, program.planned[target].tilings))
+    return found
 
 
 def _add(
@@ -236,7 +271,9 @@ def _add(
             reason = str(error)
     if reason:
         found.mismatches[reason] = found.mismatches.get(reason, 0) + 1
-    found.layers.append(MeasuredTiles(tiles, profile.clock_cycles, commands))
+    reads, writes = profile.register_reads, profile.register_writes
+    accesses = None if reads is None or writes is None else reads + writes
+    found.layers.append(MeasuredTiles(tiles, profile.clock_cycles, commands, accesses))
 
 
 class _Mismatch(Exception):

@@ -10,7 +10,7 @@ from umakit.backend.base import UMABackend
 from umakit.machine import Kind, Layer, TilePlanner
 from umakit.machine.calibration import Calibration, MeasuredLayer
 from umakit.machine.planner import prediction_of
-from umakit.tools.calibration.measure import Measurement, measure
+from umakit.tools.calibration.measure import Measurement, measure, words_of
 from umakit.tools.calibration.tiles import Group, Tile
 
 WHOLE: tuple[Any, ...] = (
@@ -34,6 +34,7 @@ def whole_layers(
     calibration: Calibration,
     device: str,
     takes: Sequence[Group],
+    found: Measurement,
 ) -> tuple[MeasuredLayer, ...]:
     """Measure layers of several tiles with the tilings that they get by default.
 
@@ -43,6 +44,7 @@ def whole_layers(
         calibration: measured costs.
         device: name of the device that runs the driver.
         takes: what the backend takes: groups of layers of which some were measured.
+        found: gets what was measured.
     """
     planner.calibrate(calibration)
     tiles = []
@@ -56,26 +58,11 @@ def whole_layers(
         tiling = planner.default(layer) if (kind, adds, dense) in forms else None
         if tiling is not None:
             tiles.append(Tile(layer, tiling, dense, takes[0].rounding))
-    found = Measurement()
     measure(backend, tiles, device, found)
     return tuple(
         MeasuredLayer(
-            _words(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
+            words_of(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
         )
         for each in found.layers
         if each.clock_cycles
     )
-
-
-def _words(layer: Layer) -> str:
-    """Return a layer in words, such as `convolution 3x3, 22x22x24 to 20x20x48`."""
-    kernel, data, result = (
-        "x".join(map(str, sizes))
-        for sizes in (
-            layer.kernel,
-            (*layer.input_size, layer.input_channels),
-            (*layer.output_size, layer.output_channels),
-        )
-    )
-    kind = layer.kind.value.replace("_", " ") + (" with a sum" if layer.adds else "")
-    return f"{kind} {kernel}, {data} to {result}"

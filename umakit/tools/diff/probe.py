@@ -156,7 +156,9 @@ class Probe:
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
                 fix = LINE_HINT if error.fix == CRASH_HINT else error.fix
-                raise DeviceError(error.what, where=self._place(traces), fix=fix) from None
+                raise DeviceError(
+                    error.what, where=self._place(traces), fix=fix, layer=len(traces)
+                ) from None
             if ended.returncode != 0:
                 raise DeviceError(
                     f"the program failed: {ended.stderr.strip()}", where=self._device.name
@@ -168,6 +170,7 @@ class Probe:
                 where=self._place(traces),
                 fix=stop_hint(status, ended.stdout.strip()),
                 status=status,
+                layer=len(traces),
             )
         return traces
 

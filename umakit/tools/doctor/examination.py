@@ -11,7 +11,7 @@ from pathlib import Path
 
 from umakit.backend.registry import locate_backend
 from umakit.devices import HOST, Device
-from umakit.devices.execution import TimeLimitError
+from umakit.devices.execution import TimeLimitError, UnansweredError
 from umakit.devices.run import run_library
 from umakit.errors import DeviceError, UmakitError, short_path
 from umakit.files.staging import temporary_folder
@@ -182,7 +182,7 @@ def _first_network(
         library = compile_model(model.module, [backend], folder, name=model.name)
         ran = run_library(folder, model.inputs, device=device.name, timeout=seconds)
         expected = llvm_reference(model)
-    except TimeLimitError as error:
+    except (TimeLimitError, UnansweredError) as error:
         return refused(FIRST, not_returned(backend, seconds) if seconds else error)
     except DeviceError as error:
         found = with_layer(error, folder, model.inputs, device.name, seconds)

@@ -11,7 +11,7 @@ from pathlib import Path
 from umakit import sim
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c
-from umakit.devices.execution import TimeLimitError
+from umakit.devices.execution import TimeLimitError, UnansweredError
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, UmakitError, short_path
 from umakit.library.own_simulators import own_simulators, program_source
@@ -81,7 +81,7 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
     try:
         program = _build(staged, simulator)
         ended = execute(HOST, program, [], staged.folder, seconds)
-    except TimeLimitError:
+    except (TimeLimitError, UnansweredError):  # a whole run has no longer than a call
         return refused(SIMULATOR, not_returned(staged.backend, seconds))
     except UmakitError as error:
         mend = "run it in a debugger: it fails before the driver's first access"

@@ -13,7 +13,9 @@ import numpy.typing as npt
 from umakit import sim
 from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
+from umakit.devices import HOST
 from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
+from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.machine import Prediction, TilePlanner
@@ -22,6 +24,7 @@ from umakit.machine.planner import prediction_of
 from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
+from umakit.tools.failed_layer import with_layer
 from umakit.tools.inputs import random_inference
 from umakit.tools.page.descriptions import (
     describe_bottleneck,
@@ -59,7 +62,8 @@ def make_page(
         input_shapes, rounding, options, progress: as in `umakit.compile_model`.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        DeviceError: the run failed; names the layer if it is found.
+        UmakitError: its subclass says which other stage refused and why.
     """
     keep_layout = options is not None and options.keep_layout
     network, partitioned = partition_model(
@@ -72,9 +76,11 @@ def make_page(
         progress("building and running")
         if inputs is None:
             inputs, inputs_name = random_inference(network.imported, seed), f"random, seed {seed}"
-        result = run_library(
-            folder, select_inputs(folder, inputs), profile=True, record_commands=True
-        )
+        arrays = select_inputs(folder, inputs)
+        try:
+            result = run_library(folder, arrays, profile=True, record_commands=True)
+        except DeviceError as error:
+            raise with_layer(error, folder, arrays, HOST.name, None) from None
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
     return page_of(file_name, library, backends, result, inputs_name)

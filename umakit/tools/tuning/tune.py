@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from umakit.backend.base import UMABackend
-from umakit.errors import BackendError, RecordsError
+from umakit.errors import BackendError, DeviceError, RecordsError
 from umakit.lower.record_owners import Owner
 from umakit.lower.tiling_records import (
     Effort,
@@ -122,7 +122,13 @@ def tune_model(
         else:
             report = partial(LayerProgress, number, len(layers), layer, operators)
             problem = Problem(layer, planner, str(backend.folder))
-            best = search(problem, effort, workers or ThisProcess(), _chain(report, tell))
+            try:
+                best = search(problem, effort, workers or ThisProcess(), _chain(report, tell))
+            except DeviceError as error:
+                where = f"layer {number} of {len(layers)}, {', '.join(operators)}"
+                raise DeviceError(
+                    error.what, where=where, fix=error.fix, status=error.status
+                ) from None
             record = Record(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
                 best.simulated, effort,
