@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integer_backend import compiled, conv, integers, network, results
+from integer_backend import compiled, conv, dense, integers, network, results
 from tflite_networks import tflite_micro, trained_model
 
 from umakit import compile_model, patterns, run_library, sim
@@ -99,6 +99,31 @@ def assert_clean(source: Path, *others: str) -> None:
 
 def test_its_c_is_clean(berry: Any) -> None:
     assert_clean(berry.folder / "berry.c")
+
+
+# --- weights in a memory of the accelerator -------------------------------------------------------
+
+LOCAL_FILES = {"backend.py": "python", "accel.toml": "toml", "local.h": "c", "local.c": "c"}
+
+
+def test_weights_are_copied_into_a_memory_of_the_accelerator(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    folder.mkdir()
+    for name, text in blocks("Where constants", LOCAL_FILES):
+        (folder / name).write_text(text, encoding="utf-8")
+    backend = load_backend_folder(folder)
+    module = network(lambda b, x: dense(b.emit(dense(x, 16, scales=16)), 9), (3, 40))
+    library = compiled(module, [backend], tmp_path)
+    assert {row.where for row in library.report.placements} == {"local"}
+    (pool,) = library.metadata["umakit"]["memory"]["scratchpads"]
+    assert [tensor["size_bytes"] for tensor in pool["tensors"]] == [640, 144]
+    x = integers(5, 3, 40)
+    (got,) = run_library(library.path, {"x": x}).outputs.values()
+    np.testing.assert_array_equal(got, results(module, [], tmp_path, x=x)[0])
+    (row,) = compiled(network(lambda b, x: dense(x, 64), (1, 80)), [backend], tmp_path
+                      ).report.placements  # fmt: skip
+    assert row.reason == "5120 bytes of weights: the accelerator's memory has 4096"
+    assert_clean(folder / "local.c")
 
 
 # --- a sum behind a convolution -----------------------------------------------------------------

@@ -11,8 +11,27 @@ import torch
 from execution import Execution, vanilla
 from networks import assert_close
 from torch import nn
+from torch._export import utils as export_utils
 
 import umakit
+
+_find_composites = export_utils._materialize_cpp_cia_ops
+_registered: list[Any] = []
+
+
+def _find_new_composites() -> None:
+    """Let torch make Python objects of its composite operators when libraries bring new ones.
+
+    It makes those that it has again for each namespace, twice for each program that it decomposes:
+    most of the time for a small one.
+    """
+    composites = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    if _registered != composites:
+        _find_composites()
+        _registered[:] = composites
+
+
+export_utils._materialize_cpp_cia_ops = _find_new_composites
 
 
 class Function(nn.Module):  # type: ignore[misc]

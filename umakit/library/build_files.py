@@ -35,9 +35,16 @@ BEYOND_SMALL_LIBC = re.compile(
     r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
     r"|[lt]gamma|ceil|floor|trunc|(?:ll?)?(?:round|rint)|nearbyint|fmod|remainder|remquo|modf"
     r"|frexp|ldexp|scalb(?:l?n)|ilogb|copysign|nextafter|nexttoward|fdim|fmax|fmin|fma|fabs)f?"
-    r"|isnan|isinf|isfinite|isnormal|signbit|fpclassify)\s*\(|\b(?:INFINITY|NAN|HUGE_VALF?)\b"
+    r"|isnan|isinf|isfinite|isnormal|signbit|fpclassify)\Z"
 )
-"""Functions and macros of math.h that Zephyr's minimal C library lacks; it has only sqrt."""
+"""Functions of math.h that Zephyr's minimal C library lacks, at the end of a text; it has only
+sqrt."""
+
+LONGEST_NAME = 16
+"""No name of `BEYOND_SMALL_LIBC` has so many characters."""
+
+SPECIAL_VALUE = re.compile(r"\b(?:INFINITY|NAN|HUGE_VALF?)\b")
+"""Macros of math.h that Zephyr's minimal C library lacks."""
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
@@ -146,10 +153,18 @@ def build_files(
 def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
     """Whether C files may use functions of math.h other than sqrt."""
     return any(
-        BEYOND_SMALL_LIBC.search(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
+        _is_beyond_small_libc(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
         for path, content in files.items()
         if path.startswith(f"{SOURCE_FOLDER}/")
     )
+
+
+def _is_beyond_small_libc(code: str) -> bool:
+    # Constants of a network are megabytes of numbers, among which a regular expression is slow.
+    if any(name in code for name in ("INF", "NAN", "HUGE")) and SPECIAL_VALUE.search(code):
+        return True
+    called = (before.rstrip()[-LONGEST_NAME:] for before in code.split("(")[:-1])
+    return any(BEYOND_SMALL_LIBC.search(name) for name in called)
 
 
 def numeric_version() -> str:

@@ -24,21 +24,27 @@ def input_files(
     """
     found = [path for path in paths if path is not None]
     found += model
+    folders = []
     for backend in backends:
         found += _files_of(backend)
+        folders.append(f"{backend.folder}{os.sep}")
+    found += _modules_in(tuple(folders))
     return list(dict.fromkeys(reversed(found)))[::-1]  # modules are files of the folder too
 
 
 def _files_of(backend: Backend) -> Iterator[Path]:
-    """Return the files in a backend's folder, and C files and Python modules in its subfolders."""
+    """Return the files in a backend's folder, and C files in its subfolders."""
     with os.scandir(backend.folder) as entries:
         yield from [Path(entry) for entry in entries if entry.is_file()]
     yield from (backend.folder / name for name in backend.driver.sources)
     yield from (backend.folder / name for name in backend.driver.headers)
     yield from (backend.folder / name for name in backend.driver.compiled)
     yield from library_paths(backend)
-    folder = str(backend.folder)
-    for module in list(sys.modules.values()):
-        file = vars(module).get("__file__")
-        if isinstance(file, str) and file.startswith(f"{folder}{os.sep}"):
-            yield Path(file)
+
+
+def _modules_in(folders: tuple[str, ...]) -> list[Path]:
+    """Return the Python modules that were imported from these folders, which end in `/`."""
+    if not folders:
+        return []
+    files = [vars(module).get("__file__") for module in list(sys.modules.values())]
+    return [Path(file) for file in files if isinstance(file, str) and file.startswith(folders)]
