@@ -93,7 +93,7 @@ def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) 
     values = [layer.scalars[name] for name in kernel.scratch.names]
     program = _program(backend, kernel.scratch, layer.wide_scalars)
     sizes = []
-    for sources in host_sources(backend, kernel.scratch.identifiers):
+    for sources in host_sources(backend, _identifiers(backend)):
         of_core = f"{what} on core {sources.core}" if sources.core else what
         try:
             answer = _answer(program, sources, tuple(values))
@@ -115,6 +115,12 @@ def _checked(value: object, what: str, place: str) -> int:
             fix="the library's function may refuse the layer: so must a predicate of the pattern",
         )
     return value
+
+
+def _identifiers(backend: Backend) -> frozenset[str]:
+    """Return the names of C in all sizes of a backend: its files are looked for only once."""
+    texts = [each.scratch for each in backend.kernels.values()]
+    return frozenset(name for t in texts if isinstance(t, CText) for name in t.identifiers)
 
 
 def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
