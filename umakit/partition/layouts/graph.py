@@ -74,7 +74,8 @@ class Graph:
     def _add(self, binding: tvm_api.Binding) -> None:
         variable, value = binding.var, binding.value
         rule = rule_of(value, self.flip)
-        if rule is not None and tvm_api.operator_name(value) == "permute_dims":
+        is_transpose = tvm_api.operator_name(value) == "permute_dims"
+        if rule is not None and is_transpose and isinstance(value, tvm_api.Call):
             rule = self._rule_of_transpose(value) or rule
         if isinstance(value, tvm_api.Call):
             self.calls[variable] = value
