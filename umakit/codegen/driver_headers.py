@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from umakit.errors import UmakitError
 from umakit.registration.backend import Backend
 from umakit.registration.sources.needed import header_contents
 
@@ -101,7 +102,10 @@ def driver_headers(backend: Backend | None) -> DriverHeaders:
     """Read the headers that a backend registered; what cannot be read is left out."""
     if backend is None:
         return DriverHeaders()
-    texts = header_contents(backend)
+    try:
+        texts = header_contents(backend)
+    except UmakitError:  # so does the export of the library
+        texts = []
     for name in backend.driver.headers:
         try:
             texts.append((backend.folder / name).read_bytes())
