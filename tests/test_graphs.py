@@ -6,7 +6,8 @@ Everything is compared with ONNX Runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from networks import Graph, assert_close, convolve, normal, onnx_runtime, random
 from onnx import TensorProto
 
 import umakit
-from umakit.errors import LoweringError, ModelError
+from umakit.errors import LoweringError, ModelError, UmakitError
 from umakit.testing.harness import AOTModel, compile_and_run
 from umakit.tvm_api import relax
 
@@ -488,14 +489,48 @@ OPERATORS: dict[str, Callable[[Graph, str], str | tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_operator_on_the_cpu_after_a_convolution(operator: str, tmp_path: Path) -> None:
+AT_ONCE = 12
+"""How many operators one library has, each behind a convolution of an input of its own."""
+
+
+def check_operators(operators: Sequence[str], folder: Path) -> None:
     graph = Graph()
-    conv = graph.conv(graph.input("x", 1, 3, 6, 9), 4, name="conv")
-    results = OPERATORS[operator](graph, conv)
-    graph.output(*([results] if isinstance(results, str) else results))
-    execution = execute(graph.model(), tmp_path)
-    assert offloaded_once(execution, "conv")
+    convolutions = []
+    for number, operator in enumerate(operators):
+        x = graph.input(f"x{number}", 1, 3, 6, 9)
+        convolutions.append(graph.conv(x, 4, name=f"conv of {number}"))
+        results = OPERATORS[operator](graph, convolutions[-1])
+        graph.output(*([results] if isinstance(results, str) else results))
+    assert offloaded_once(execute(graph.model(), folder), *convolutions)
+
+
+@pytest.fixture(scope="module")
+def right_together(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], bool]:
+    """Whether an operator and those next to it that are tested are right, in one library."""
+    names = {item.name for item in request.session.items}
+    test = test_operator_on_the_cpu_after_a_convolution.__name__
+    wanted = [operator for operator in OPERATORS if f"{test}[{operator}]" in names]
+
+    @functools.cache
+    def right(group: int) -> bool:
+        operators = wanted[group * AT_ONCE : (group + 1) * AT_ONCE]
+        try:
+            check_operators(operators, tmp_path_factory.mktemp("operators"))
+        except (AssertionError, UmakitError):
+            return False  # Each alone: those fail that are wrong.
+        return True
+
+    return lambda operator: right(wanted.index(operator) // AT_ONCE)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operator_on_the_cpu_after_a_convolution(
+    operator: str, right_together: Callable[[str], bool], tmp_path: Path
+) -> None:
+    if not right_together(operator):
+        check_operators([operator], tmp_path)
 
 
 def test_output_shape_of_a_transposed_convolution_is_kept_or_refused(tmp_path: Path) -> None:
