@@ -289,6 +289,17 @@ def test_constant_padding_before_a_convolution(tmp_path: Path) -> None:
 # --- Operators of the CPU -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("widths", [[0, 0, 0, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0, 1, 2, 0, 1, 1]])
+def test_padding_behind_a_mean_is_written_whole(widths: list[int], tmp_path: Path) -> None:
+    """Also in rows of which nothing is computed from the mean that it is fused with."""
+    graph = Graph()
+    x = graph.input("x", 1, 5, 7)
+    both = graph.node("Add", x, graph.node("ReduceMean", x, axes=[2], keepdims=1))
+    value = graph.constant(3.0)
+    graph.output(graph.node("Pad", both, graph.constant(widths, "int64"), value))
+    execute(graph.model(), tmp_path)
+
+
 def vector(graph: Graph, values: Any) -> str:
     return graph.constant(values, "int64")
 

@@ -9,6 +9,7 @@ scratch instead of a whole tensor; padding is computed only for the rows in use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -159,8 +160,20 @@ def _compute_consumer_near(
     schedule: tvm_api.Schedule, block: tvm_api.Node, loop: tvm_api.Stmt
 ) -> None:
     consumers = list(schedule.get_consumers(block))
-    if len(consumers) == 1 and not _is_reduction(schedule, consumers[0]):
+    if len(consumers) != 1 or _is_reduction(schedule, consumers[0]):
+        return
+    # TVM leaves out what reads nothing of the reduction, such as the border of a pad.
+    trial = schedule.copy()
+    if not _attempt(trial.reverse_compute_at, consumers[0], loop):
+        return
+    if _runs(trial, consumers[0]) >= _runs(schedule, consumers[0]):
         _attempt(schedule.reverse_compute_at, consumers[0], loop)
+
+
+def _runs(schedule: tvm_api.Schedule, block: tvm_api.Node) -> int:
+    """Return how often a block runs; loops of unknown extent count once."""
+    extents = [schedule.get(loop).extent for loop in schedule.get_loops(block)]
+    return math.prod(tvm_api.integer_value(extent) or 1 for extent in extents)
 
 
 def _attempt(step: Callable[..., Any], *arguments: object) -> bool:
