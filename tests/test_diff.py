@@ -388,6 +388,15 @@ def test_healthy_networks_agree(name: str, reference: str, tmp_path: Path) -> No
     assert any(layer.where != "cpu" for layer in result.layers)
 
 
+def test_a_network_with_a_pad_is_compared(tmp_path: Path) -> None:
+    """A pad is a function of TIR from the import on."""
+    graph = Graph()
+    x = graph.node("Sigmoid", graph.input("x", 1, 5, 7))
+    graph.output(graph.node("Pad", x, graph.constant([0, 0, 0, 0, 1, 1], "int64")))
+    result = diff_model(save(graph.model(), tmp_path), [], most=1)
+    assert result.agrees and all(layer.own is not None for layer in result.layers)
+
+
 @pytest.mark.parametrize("name", ["ad01_int8.tflite", "pretrainedResnet.tflite"])
 def test_healthy_tensorflow_lite_models_agree(name: str) -> None:
     result = diff_model(trained_model(name), [], most=2)

@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from umakit import tvm_api
 from umakit.partition.layouts import elementwise, movement, windows
@@ -89,7 +88,7 @@ class Graph:
         self._read(read)
         self._define(variable, rule)
 
-    def _rule_of_transpose(self, call: Any) -> Rule | None:
+    def _rule_of_transpose(self, call: tvm_api.Call) -> Rule | None:
         """Return the rule of a transpose, such as of an input, that yields the other layout."""
         read = self.tensors.get(call.args[0])
         kept = read is not None and not read.members

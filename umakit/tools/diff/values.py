@@ -64,7 +64,12 @@ def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> Eve
         for value, variable in exposer.values.items()
     )
     inputs = tuple(replace(item, next_state="") for item in model.inputs)
-    module = tvm_api.IRModule({"main": main})
+    module = tvm_api.IRModule(
+        {
+            variable: main if variable.name_hint == "main" else function
+            for variable, function in partitioned.module.functions.items()
+        }
+    )
     exposed = replace(model, module=module, inputs=inputs, outputs=outputs)
     specified = zip(model.outputs, exposer.results, strict=True)
     results = {item.name: value for item, value in specified if value is not None}
