@@ -141,12 +141,17 @@ class FactFinder:
 
     def _function_names(self, head: Tokens) -> set[str]:
         names: set[str] = set()
+        macros: set[str] = set()
         for place, token in _outside(head):
-            if not is_name(token) or token in NO_FUNCTIONS:
+            call = call_at(head, place + 1) if is_name(token) else None
+            if call is None or token in NO_FUNCTIONS:
                 continue
-            if place + 1 < len(head) and head[place + 1] == "(":
+            if token not in self._macros:
                 names.add(token)
-                names |= self._made_by(head, place)
+            elif head[call[1] : call[1] + 1] != ("(",):  # else the text of the macro is the name
+                macros.add(token)
+            names |= self._made_by(head, place)
+        names |= macros if not names else set()
         names |= {name for name, following in _pointed_at(head) if following == "("}
         return names
 
@@ -161,7 +166,8 @@ class FactFinder:
             for text in called_texts(head[place], call[0], self._macros):
                 texts += texts_of(text, self._macros)
         plain = [text for text in texts if not {"{", ";", "="} & set(text)]
-        return {t for text in plain for _, t in _outside(text) if is_name(t)}
+        found = {t for text in plain for _, t in _outside(text) if is_name(t)}
+        return {t for t in found if not any(m.parameters for m in self._macros.get(t, ()))}
 
     def _variables(self, head: Tokens) -> set[str]:
         has_value = any(token == "=" for _, token in _outside(head))

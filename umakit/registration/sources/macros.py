@@ -7,7 +7,7 @@ found holds for every core and compiler; it is more than any of them sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from umakit.registration.sources.c_tokens import Macro, Tokens, is_identifier, tokens_of
@@ -21,7 +21,7 @@ MOST_TOKENS = 20_000
 DEEPEST = 40
 
 
-class Macros(Mapping[str, Sequence[Macro]]):
+class Macros(dict[str, Sequence[Macro]]):
     """Definitions of macros by name.
 
     Attributes:
@@ -29,7 +29,7 @@ class Macros(Mapping[str, Sequence[Macro]]):
     """
 
     def __init__(self, definitions: Mapping[str, Sequence[Macro]]) -> None:
-        self._definitions = definitions
+        super().__init__(definitions)
         self.pasting = {
             name
             for name, each in definitions.items()
@@ -44,15 +44,6 @@ class Macros(Mapping[str, Sequence[Macro]]):
             more = users.get(waiting.pop(), set()) - self.pasting
             self.pasting |= more
             waiting += more
-
-    def __getitem__(self, name: str) -> Sequence[Macro]:
-        return self._definitions[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._definitions)
-
-    def __len__(self) -> int:
-        return len(self._definitions)
 
 
 def _calls_a_parameter(macro: Macro) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from umakit.machine.simulator_config import CXX_SUFFIXES, HEADER_SUFFIXES
 from umakit.registration.backend import Backend
@@ -57,7 +58,13 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
     Raises:
         LibraryError: a file is missing, cannot be read, or has a name that cannot be exported.
     """
-    return _Needed(tree).files(list(texts))
+    key = tree.section.model_dump_json()
+    kept, state = _kept.get((tree.root, key), (None, None))
+    if kept is None or state != kept.state():
+        kept = _Needed(tree)
+    found = kept.files(list(texts))
+    _kept[tree.root, key] = kept, kept.state()
+    return found
 
 
 def header_contents(backend: Backend) -> list[bytes]:
@@ -81,6 +88,7 @@ class _Unit:
 
     files: dict[Key, None] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
+    has_facts: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -88,6 +96,8 @@ class _Unit:
 
 
 class _Needed:
+    """What is known of a library: its files are read once."""
+
     def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
         self._read: dict[str, Declarations] = {}
@@ -95,13 +105,31 @@ class _Needed:
         self._missing: dict[tuple[str, str], None] = {}
         self._is_whole = self._has_computed = False
         self._found: dict[tuple[str, bool, Seen], Facts] = {}
+        self._units: dict[str, _Unit] = {}
+        self._contents: dict[str, bytes] = {}
+
+    def state(self) -> tuple[tuple[str, int, int], ...]:
+        """Return when files, and folders that they lie in, were changed; and their sizes."""
+        places = {self._tree.root / name for name in self._read}
+        places |= {path.parent for path in places}
+        places |= {self._tree.root / name for name in self._tree.section.include}
+        found = []
+        for path in sorted(places):
+            status = path.stat() if path.exists() else None
+            found.append((str(path), status.st_mtime_ns if status else 0,
+                          status.st_size if status else 0))  # fmt: skip
+        return tuple(found)
 
     def files(self, texts: Sequence[str]) -> NeededFiles:
+        """Return the files that texts need, as `needed_files`."""
         tree = self._tree
         headers = [*tree.section.headers, *self._of(texts)]
-        units, calling = self._units(headers)
-        if self._has_computed:  # now that all macros are known that may name a file
-            units, calling = self._units(headers)
+        if not self._units:
+            self._units = {name: self.unit([(name, False)]) for name in tree.sources}
+            if self._has_computed:  # now that all macros are known that may name a file
+                self._is_whole = False
+                self._units = {name: self.unit([(name, False)]) for name in tree.sources}
+        units, calling = self._units, self.unit([(name, False) for name in headers])
         chosen = list(units) if self._is_whole else self._chosen(units, calling, texts)
         names = {name for source in chosen for name in units[source].names} | {*calling.names}
         if self._is_whole:
@@ -117,15 +145,10 @@ class _Needed:
             self._digest([*units.values(), calling]),
         )
 
-    def _units(self, headers: Sequence[str]) -> tuple[dict[str, _Unit], _Unit]:
-        """Return what compiled files include, and what generated C includes."""
-        units = {name: self.unit([(name, False)]) for name in self._tree.sources}
-        return units, self.unit([(name, False) for name in headers])
-
     def _digest(self, units: Sequence[_Unit]) -> str:
         digest = hashlib.sha256(self._tree.section.model_dump_json(exclude={"root"}).encode())
         for name in sorted({name for unit in units for name in unit.names}):
-            content = self._tree.content(name)
+            content = self._content(name)
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
@@ -134,7 +157,8 @@ class _Needed:
             tables = MacroTables(self._read, self._tree.section.all_macros)
             owners: dict[str, list[str]] = {}
             for source, unit in units.items():
-                self._add_facts(unit, tables)
+                if not unit.has_facts:
+                    self._add_facts(unit, tables)
                 for name in unit.facts.external:
                     owners.setdefault(name, []).append(source)
             self._add_facts(calling, tables)
@@ -158,9 +182,10 @@ class _Needed:
         return list(chosen)
 
     def _add_facts(self, unit: _Unit, tables: MacroTables) -> None:
+        unit.facts = Facts()
         files = {name for name, _ in unit.files}
         for name, inside in unit.files:
-            lines = read_lines(self._tree.content(name))
+            lines = read_lines(self._content(name))
             seen = tables.seen(name, lines, files)
             facts = self._found.get((name, inside, seen))
             if facts is None:
@@ -171,9 +196,15 @@ class _Needed:
                                 (unit.facts.local, facts.local)):  # fmt: skip
                 for each, uses in more.items():
                     table.setdefault(each, set()).update(uses)
+        unit.has_facts = True
+
+    def _content(self, name: str) -> bytes:
+        if name not in self._contents:
+            self._contents[name] = self._tree.content(name)
+        return self._contents[name]
 
     def _facts(self, name: str, inside: bool, finder: FactFinder) -> Facts:
-        lines = read_lines(self._tree.content(name))
+        lines = read_lines(self._content(name))
         if not inside and not name.endswith(IN_CXX):
             return finder.facts(self._read[name])
         facts = finder.all_names(lines)
@@ -207,7 +238,7 @@ class _Needed:
 
     def _declarations(self, name: str) -> Declarations:
         if name not in self._read:
-            content = self._tree.content(name)
+            content = self._content(name)
             read = self._read[name] = read_declarations(read_lines(content))
             for text in HAS_INCLUDE.findall(content.decode("utf-8", "replace")):
                 read.includes.append(Include(text, False, False))
@@ -282,3 +313,7 @@ def _uses(facts: Facts, only_used: bool = False) -> set[str]:
         waiting += more - found
         found |= more
     return found
+
+
+_kept: dict[tuple[Path, str], tuple[_Needed, tuple[tuple[str, int, int], ...]]] = {}
+"""What is known of libraries, until a file or a folder changes."""
