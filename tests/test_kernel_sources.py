@@ -19,7 +19,7 @@ from umakit.registration.sources.needed import NeededFiles, needed_files
 from umakit.registration.sources.tree import SourceTree
 
 SMALL = ["-Os", "-w", "-ffunction-sections", "-fdata-sections"]
-SEEDS = range(100 if "UMAKIT_EXAMPLES" in os.environ else 2)
+SEEDS = range(100 if "UMAKIT_EXAMPLES" in os.environ else 1)
 
 
 def tree_of(root: Path, **keys: Any) -> SourceTree:
