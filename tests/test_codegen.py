@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from comparisons import LINKER
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import erf
@@ -240,7 +241,7 @@ Run = Callable[..., Array]
 def compiled(functions: Sequence[Any], folder: Path) -> list[Run]:
     """The C of prim funcs in one library, with undefined behaviour reported on stderr."""
     kernels, text = kernel_texts(functions)
-    library = shared_object(text, folder, "-O1", "-fsanitize=undefined")
+    library = shared_object(text, folder, "-O1", "-fsanitize=undefined", *LINKER)
 
     def run(kernel: Any, *arrays: Array) -> Array:
         result = np.zeros(kernel.outputs[0].elements, kernel.outputs[0].dtype)
@@ -596,7 +597,7 @@ def test_random_expressions_agree_with_numpy(
         wanted.append(np.asarray(expression(np, v, w)).astype(dtype))
     text = PRELUDE + "".join(map(helper_definition, sorted(helpers))) + "".join(texts)
     (tmp_path / "source.c").write_text(text, encoding="utf-8")
-    flags = ["-std=c99", "-O1", "-fsanitize=undefined", "-shared", "-fPIC"]
+    flags = ["-std=c99", "-O1", "-fsanitize=undefined", "-shared", "-fPIC", *LINKER]
     cc("cc", *flags, tmp_path / "source.c", "-o", tmp_path / "source.so", "-lm")
     library = ctypes.CDLL(str(tmp_path / "source.so"))
     for number, values in enumerate(wanted):
@@ -925,7 +926,7 @@ def test_the_export_runs_without_memory_errors_or_undefined_behaviour(
     inputs, outputs, program = tmp_path / "in", tmp_path / "out", tmp_path / "program"
     inputs.write_bytes(arrays["image"][:20].tobytes())
     sources = sorted((digits.path / "codegen" / "host" / "src").rglob("*.c"))
-    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
+    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", *LINKER]
     runtime = (digits.path / "runtime").glob("*.c")
     cc("cc", *STRICT, *sanitize, *flags, *sources, *runtime, "-o", program, "-lm")
     command = [program, inputs, outputs, "20", "2"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from comparisons import examples
+from comparisons import LINKER, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from strict import WARNINGS
@@ -34,7 +34,7 @@ HELPERS = {
 }
 FLAGS = (
     "-std=c99", "-O1", "-shared", "-fPIC", *WARNINGS,
-    "-fsanitize=undefined,float-cast-overflow",
+    "-fsanitize=undefined,float-cast-overflow", *LINKER,
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from comparisons import examples
+from comparisons import LINKER, examples
 from execution import vanilla
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ from umakit.lower.index_checks import check_indices
 from umakit.pipeline import ExportOptions
 
 EXAMPLES = examples(3)
-SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *LINKER]
 DTYPES = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}
 OUTSIDE = (2**31, 2**32, 2**32 + 1, -(2**31) - 1, -(2**32), 2**63 - 1, -(2**63), -(2**63) + 1)
 """Indices beyond 32 bits; cast to 32 bits, some are inside of every tensor."""

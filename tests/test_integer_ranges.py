@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from comparisons import examples
+from comparisons import LINKER, examples
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tir_integers import INPUTS, SIZE, Interpreter, data_of, prim_funcs
@@ -115,7 +115,7 @@ def test_the_c_of_drawn_kernels_computes_the_same_without_undefined_behaviour(
 
     draw()
     random = np.random.default_rng(1)
-    for flags in (("-std=c99", "-O1", "-shared", "-fPIC", "-fsanitize=undefined"), FLAGS):
+    for flags in (("-std=c99", "-O1", "-shared", "-fPIC", "-fsanitize=undefined", *LINKER), FLAGS):
         folder = tmp_path / flags[1]
         folder.mkdir()
         library = compiled(kernels, folder, *flags)
@@ -168,7 +168,7 @@ def test_a_sum_is_signed_up_to_the_last_number(
     assert ("uint32_t" in source.body) == (not signed) == ("could overflow" in source.body.lower())
     text = PRELUDE + source.definition("kernel").removeprefix("static ")
     (tmp_path / "kernel.c").write_text(text, encoding="utf-8")
-    flags = ("-std=c99", "-O1", "-shared", "-fPIC", "-fsanitize=undefined")
+    flags = ("-std=c99", "-O1", "-shared", "-fPIC", "-fsanitize=undefined", *LINKER)
     command = [
         "cc",
         *flags,

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 from accelerators import accelerator_with
+from comparisons import LINKER
 from execution import vanilla
 from networks import Graph, save
 
@@ -22,7 +23,9 @@ from umakit.backend.registry import find_backend
 from umakit.devices import build
 from umakit.testing.example_networks import QuantizedNetwork
 
-SANITIZED = ("-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = (
+    "-std=c99", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *LINKER,
+)  # fmt: skip
 
 # Statuses of umakit/status.h.
 OK, INVALID_ARGUMENT, BUS_ERROR, DMA_STOPPED = 0, 1, 8, 12

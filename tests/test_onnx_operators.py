@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from comparisons import LINKER
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -512,7 +513,7 @@ def test_kernels_are_clean_c(dtype: str, tmp_path: Path, monkeypatch: pytest.Mon
         command = [compiler, "-std=c99", "-O2", *WARNINGS, "-c", *sources]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (result.returncode, result.stderr) == (0, "")
-    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", *LINKER]
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, *sanitizers))
     assert_equal(model, graph.samples(4.0), step=2 * step_of(dtype) / 16, floats=2)
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from comparisons import LINKER
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strict import CPP_WARNINGS, WARNINGS
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 SIM = ROOT / "sim"
 ADAPTER = sorted((SIM / "program").glob("*.c"))
 PROTOCOL = (ROOT / "docs" / "simulator-protocol.md").read_text(encoding="utf-8")
-SANITIZED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *LINKER]
 
 SILENT = ("stall", "half-stall", "promises-more")
 """Faults after which the program sends nothing and does not end."""
