@@ -42,6 +42,10 @@ SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 SLOW_SECONDS = 0.45
 """Processor time of a test with its fastest parameters above which it is slow."""
 
+SLOW_FIXTURE_SECONDS = 3.0
+"""Processor time of a shared fixture above which all tests are slow that use it: without the first
+of them, the next one would wait for it."""
+
 # Tests assert no times: the machine may be busy, and the first example may import what it needs.
 settings.register_profile("without deadline", settings.default, deadline=None)
 settings.load_profile("without deadline")
@@ -162,13 +166,37 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    """Measure fixtures that several tests share."""
+    start = _processor_time()
+    try:
+        return (yield)
+    finally:
+        spent = _processor_time() - start
+        if fixturedef.scope != "function" and spent > SLOW_FIXTURE_SECONDS:
+            _slow_fixtures[fixturedef.argname, fixturedef.baseid] = spent
+
+
+_slow_fixtures: dict[tuple[str, str], float] = {}
+"""Processor time of shared fixtures that took long, by name and the file that they are of."""
+
+
+def _time_of_fixtures(item: pytest.Item) -> float:
+    """Return the processor time of slow shared fixtures of a test, whichever test came first."""
+    info = getattr(item, "_fixtureinfo", None)
+    used = [each for some in info.name2fixturedefs.values() for each in some] if info else []
+    return sum(_slow_fixtures.get((each.argname, each.baseid), 0.0) for each in used)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Count the examples that a test draws, for the summary of all workers."""
     before, start = _drawn[0], _processor_time()
     try:
         return (yield)
     finally:
-        item.user_properties.append((PROCESSOR_TIME, _processor_time() - start))
+        spent = _processor_time() - start + _time_of_fixtures(item)
+        item.user_properties.append((PROCESSOR_TIME, spent))
         if _drawn[0] > before:
             item.user_properties.append((DRAWN, _drawn[0] - before))
 
