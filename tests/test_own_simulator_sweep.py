@@ -21,6 +21,7 @@ from umakit.cli.main import run_command
 
 from umakit import compile_model, find_backend
 from umakit.devices import HOST, Device, build
+from umakit.devices.libraries import CallableLibrary
 from umakit.devices.simulators import Simulator
 from umakit.tools.diff import probe
 
@@ -101,7 +102,9 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         flags: list[str],
         device: Device = HOST,
         simulators: Sequence[Simulator] = (),
+        libraries: Sequence[CallableLibrary] = (),
     ) -> None:
+        assert not libraries
         folders = {source.parent for source in sources}
         folders |= {Path(flag[2:]) for flag in flags if flag.startswith("-I")}
         contents = sorted(

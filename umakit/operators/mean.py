@@ -35,7 +35,11 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.multipliers import check_headroom, multiplier_of
-from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
+from umakit.operators.numeric.fixed_point import (
+    MOST_OF_A_SUM,
+    Arithmetic,
+    quantize_multiplier,
+)
 from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
@@ -44,10 +48,6 @@ from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, re
 relax = tvm_api.relax
 
 tirx = tvm_api.tirx
-
-
-MOST_OF_A_SUM = 2**30
-"""Largest absolute sum of the terms of a mean, added in 32 bits with and without zero point."""
 
 
 @dataclass(frozen=True)

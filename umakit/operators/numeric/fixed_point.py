@@ -69,6 +69,10 @@ def rounding_named(name: str) -> Rounding:
     return OwnRounding(name.removeprefix(OWN)) if name.startswith(OWN) else Arithmetic(name)
 
 
+MOST_OF_A_SUM = 2**30
+"""Largest absolute sum of the terms of a mean, added in 32 bits with and without zero point."""
+
+
 @dataclass(frozen=True)
 class FixedPoint:
     """Real factors in fixed point, one for all channels or one for each.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.mean import MOST_OF_A_SUM
+from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import parameters_class
 from umakit.partition.layouts.flip import CHANNELS_FIRST, RANKS, Flip, composed, moves_nothing
