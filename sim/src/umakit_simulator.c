@@ -118,6 +118,8 @@ void umakit_simulator_open(umakit_device *device, const struct umakit_own_simula
                                  "UMAKIT_OWN_SIMULATOR_VERSION");
     } else if (!is_complete(table)) {
         umakit_host_fail(device, "the simulator's table lacks create, read32, write32 or wait");
+    } else if ((table->map_alignment & (table->map_alignment - 1u)) != 0u) {
+        umakit_host_fail(device, "map_alignment of the simulator's table is no power of two");
     } else {
         device->operations = table;
         device->map_alignment = table->map_alignment == 0u ? 1u : table->map_alignment;

@@ -56,8 +56,8 @@ struct umakit_own_counters {
 struct umakit_own_simulator {
     uint32_t version; /* UMAKIT_OWN_SIMULATOR_VERSION */
 
-    /* What the address and the size of a mapped buffer are a multiple of; 0 is 1.
-     * Only the address is checked. */
+    /* What the address and the size of a mapped buffer are a multiple of: a power of
+     * two, or 0 for 1. Only the address is checked. */
     uint32_t map_alignment;
 
     /* A simulator, whose memory stays valid to the end of the program; NULL if there
