@@ -17,12 +17,15 @@ import numpy as np
 import pytest
 from comparisons import SANITIZED
 from console import check_commands, run
+from test_layouts import resnet8
 from tflite_networks import tflite_micro, trained_model
 
 import umakit
 from umakit.backend import load_backend_folder
 from umakit.devices import build
 from umakit.library.metadata import load_metadata
+from umakit.partition.partitioner import partition
+from umakit.pipeline import import_network
 from umakit.registration.sources.needed import needed_files
 from umakit.registration.sources.tree import source_tree
 
@@ -150,3 +153,11 @@ def test_a_header_with_assembler_and_linkage_needs_nothing_but_what_is_called(
     assert tree is not None
     sources = needed_files(tree, ["nova_softmax_s8"]).sources
     assert sources == ("Source/Softmax/nova_softmax_s8.c",)
+
+
+def test_an_onnx_network_and_its_twin_have_the_same_multiply_accumulates(tmp_path: Path) -> None:
+    """MLPerf Tiny's ResNet-8 as TensorFlow Lite, and its layers as ONNX in NCHW."""
+    nova = load_backend_folder(FOLDER)
+    for path in (trained_model(NETWORKS[0]), resnet8(tmp_path)):
+        module = import_network(path, rounding="tflm").model.module
+        assert partition(module, [nova]).report.offloaded_macs == 12_501_632
