@@ -293,7 +293,11 @@ def _worse(one: LayerResult, other: LayerResult) -> LayerResult:
         return one
     worse, better = (one, other) if one.own.largest >= other.own.largest else (other, one)
     assert worse.own is not None and better.own is not None
-    return replace(worse, own=worse.own.counting(better.own))
+    run, other_run = worse.in_the_run, better.in_the_run
+    if run is not None and other_run is not None:
+        less, more = sorted([run, other_run], key=lambda each: each.largest)
+        run = more.counting(less)
+    return replace(worse, own=worse.own.counting(better.own), in_the_run=run)
 
 
 def _worst_outputs(

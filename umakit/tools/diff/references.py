@@ -95,6 +95,8 @@ def select_runtime(
     elif importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
             return (_OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
+        except ImportError as error:
+            problem = f"a package that it needs is missing: {error}"
         except Exception as error:  # a runtime may refuse a model with whatever it raises
             lines = str(error).strip().splitlines() or [type(error).__name__]
             problem = f"it refuses the model: {lines[0]}"
