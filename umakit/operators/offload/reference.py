@@ -8,6 +8,7 @@ classes, `QConv2d` and `QDense`, import this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from umakit import tvm_api
@@ -149,40 +150,53 @@ def dense_loops(layer: Any) -> tvm_api.PrimFunc:
 
 def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
     """The prim func of a `QConv2d`."""
-    data = buffer("data", layer.data_shape, layer.data_dtype)
-    output = buffer("output", layer.output_shape, layer.output_dtype)
-    weights, bias, *factors = _buffers(layer)
-    total = accumulators(1, _bits(layer))
-    outputs, kernel_height, kernel_width, inputs = layer.weights_shape
-    per_group = outputs // layer.groups
 
-    def one(
-        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, o: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
-        def term(ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
-            top, left = layer.padding[:2]
-            iy = y * int32(layer.strides[0]) + ky * int32(layer.dilation[0]) - int32(top)
-            ix = x * int32(layer.strides[1]) + kx * int32(layer.dilation[1]) - int32(left)
-            channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
-            value = data[tuple(_place(layer, n, iy, ix, channel))]
-            weight = weights[tuple(layer.weight_layout.index(o, ky, kx, c))]
-            return _inside_or_padding(layer, total, (iy, ix), value, weight)
+    def read(
+        y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr
+    ) -> Read:
+        top, left = layer.padding[:2]
+        iy = y * int32(layer.strides[0]) + ky * int32(layer.dilation[0]) - int32(top)
+        ix = x * int32(layer.strides[1]) + kx * int32(layer.dilation[1]) - int32(left)
+        return iy, ix, partial(_inside_or_padding, layer, (iy, ix))
 
-        window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
-        return sequence(
-            tirx.AllocBuffer(total),
-            *_start(layer, total, bias, factors, o),
-            loops(window, term),
-            _store(layer, [*factors, output], _place(layer, n, y, x, o), o, total),
-        )
-
-    extents = [("n", layer.batch), ("y", layer.output_height), ("x", layer.output_width)]
-    body = loops([*extents, ("o", outputs)], one)
-    return kernel([data, weights, bias, *factors, output], body)
+    return _window_loops(layer, read)
 
 
 def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
     """The prim func of a `QConv2dTranspose`: each result collects what is spread over it."""
+
+    def read(
+        y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr
+    ) -> Read:
+        top, left = layer.padding[:2]
+        row = y + int32(top) - ky * int32(layer.dilation[0])
+        column = x + int32(left) - kx * int32(layer.dilation[1])
+        iy, on_row = _of_step(row, layer.strides[0], layer.height)
+        ix, on_column = _of_step(column, layer.strides[1], layer.width)
+
+        def add(
+            total: tvm_api.Buffer, value: tvm_api.PrimExpr, weight: tvm_api.PrimExpr
+        ) -> tvm_api.Stmt:
+            term = add_to(total, int32(0), product(value, weight, layer.input_zero_point))
+            return tirx.IfThenElse(tirx.all(*on_row, *on_column), term, None)
+
+        return iy, ix, add
+
+    return _window_loops(layer, read)
+
+
+Read = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr, Callable[..., tvm_api.Stmt]]
+"""Row and column of an element of the data, and the function (total, value, weight) -> statement
+that adds its product."""
+
+
+def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
+    """Return the prim func of a convolution of either direction.
+
+    Args:
+        layer: a `QConv2d` or a `QConv2dTranspose`.
+        read: (row and column of a result, row and column of the window) -> what is added.
+    """
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
     weights, bias, *factors = _buffers(layer)
@@ -194,16 +208,11 @@ def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
         n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, o: tvm_api.PrimExpr
     ) -> tvm_api.Stmt:
         def term(ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
-            top, left = layer.padding[:2]
-            row = y + int32(top) - ky * int32(layer.dilation[0])
-            column = x + int32(left) - kx * int32(layer.dilation[1])
-            iy, on_row = _of_step(row, layer.strides[0], layer.height)
-            ix, on_column = _of_step(column, layer.strides[1], layer.width)
+            iy, ix, add = read(y, x, ky, kx)
             channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
             value = data[tuple(_place(layer, n, iy, ix, channel))]
             weight = weights[tuple(layer.weight_layout.index(o, ky, kx, c))]
-            add = add_to(total, int32(0), product(value, weight, layer.input_zero_point))
-            return tirx.IfThenElse(tirx.all(*on_row, *on_column), add, None)
+            return add(total, value, weight)
 
         window = [("ky", kernel_height), ("kx", kernel_width), ("c", inputs)]
         return sequence(
@@ -229,8 +238,8 @@ def _of_step(
 
 def _inside_or_padding(
     layer: Any,
-    total: tvm_api.Buffer,
     position: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
+    total: tvm_api.Buffer,
     value: tvm_api.PrimExpr,
     weight: tvm_api.PrimExpr,
 ) -> tvm_api.Stmt:
