@@ -20,7 +20,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.rounding import function_of
 from umakit.pipeline import ExportOptions, import_network
 from umakit.tools.diff.blame import find_blame, layer_results
-from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference, Tolerance
+from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.libraries import (
     compiled_library,
     keeps_results,
@@ -292,20 +292,16 @@ def _worse(one: LayerResult, other: LayerResult) -> LayerResult:
     if one.own is None or other.own is None:
         return one
     worse, better = (one, other) if one.own.largest >= other.own.largest else (other, one)
-    assert worse.own is not None and better.own is not None
-    run, other_run = worse.in_the_run, better.in_the_run
-    if run is not None and other_run is not None:
-        less, more = sorted([run, other_run], key=lambda each: each.largest)
-        run = more.counting(less)
-    return replace(worse, own=worse.own.counting(better.own), in_the_run=run)
+    run = worse.in_the_run
+    if run is not None and better.in_the_run is not None:
+        run = worst_of(better.in_the_run, run)
+    return replace(worse, own=worst_of(one.own, other.own), in_the_run=run)
 
 
 def _worst_outputs(
     earlier: Mapping[str, TensorDifference], comparison: Comparison
 ) -> dict[str, TensorDifference]:
-    worst = dict(comparison.outputs)
-    for name, item in comparison.outputs.items():
-        if name in earlier:
-            better, worse = sorted([item, earlier[name]], key=lambda one: one.largest)
-            worst[name] = worse.counting(better)
-    return worst
+    return {
+        name: worst_of(earlier[name], item) if name in earlier else item
+        for name, item in comparison.outputs.items()
+    }

@@ -104,6 +104,12 @@ class TensorDifference:
         return replace(self, histogram=histogram, top_1=top_1)
 
 
+def worst_of(one: TensorDifference, other: TensorDifference) -> TensorDifference:
+    """Return the larger of two differences, the first of equal ones, with the counts of both."""
+    larger, smaller = (one, other) if one.largest >= other.largest else (other, one)
+    return larger.counting(smaller)
+
+
 def distances(got: Array, wanted: Array) -> Array:
     """Return absolute differences in float64; NaN equals NaN, infinity equals itself."""
     with np.errstate(invalid="ignore", over="ignore"):
@@ -143,20 +149,26 @@ def compare(got: Array, wanted: Array, tolerance: Tolerance = EXACT_INTEGERS) ->
         wanted=float(wanted[place]),
         first=_place(wrong) if wrong.any() else (),
         limit=limit,
-        histogram=_histogram(got, wanted),
+        histogram=_histogram(got, wanted, away.size if away[place] == 0 else 0),
         top_1=_top_1(got, wanted),
     )
 
 
-def _histogram(got: Array, wanted: Array) -> dict[int, int] | None:
-    """Return the number of elements by difference in LSB; None for floats and 64 bits."""
+def _histogram(got: Array, wanted: Array, equal: int) -> dict[int, int] | None:
+    """Return the number of elements by difference in LSB; None for floats and 64 bits.
+
+    Args:
+        got, wanted: the tensors.
+        equal: their number of elements if all are equal, as nearly always; else 0.
+    """
     if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 4:
         return None
+    if equal:
+        return {0: equal}
     difference = got.astype(np.int64) - wanted.astype(np.int64)
-    classes, counts = np.unique(
-        difference.clip(-HISTOGRAM_REACH, HISTOGRAM_REACH), return_counts=True
-    )
-    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
+    shifted = difference.clip(-HISTOGRAM_REACH, HISTOGRAM_REACH) + HISTOGRAM_REACH
+    counts = enumerate(np.bincount(shifted.ravel()).tolist(), -HISTOGRAM_REACH)
+    return {each: count for each, count in counts if count}
 
 
 def _top_1(got: Array, wanted: Array) -> tuple[int, int] | None:
