@@ -31,7 +31,7 @@ from umakit.errors import InputError, LibraryError, LoweringError, MemoryPlanErr
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
 from umakit.lower import Lowered, lower
-from umakit.lower.offload import rounding_functions
+from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.machine import Layer, Tiling
 from umakit.memory.planners import DEFAULT_PLANNER
@@ -316,11 +316,10 @@ def export_program(
         progress("lowering to kernels")
         lowered = lower_to_kernels(model, partitioned, backends, options)
         used = {kernel.target for kernel in lowered.kernels.values()}
-        called = {f for kernel in lowered.kernels.values() for f in kernel.called_functions()}
         by_target = {
             backend.target_name: backend
             for backend in backends
-            if backend.target_name in used or called & rounding_functions(backend)
+            if backend.target_name in used or calls_rounding(lowered.kernels.values(), backend)
         }
         pools = memory_pools(list(by_target.values()), options.pools)
         reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]

@@ -8,12 +8,13 @@ parameters as an attribute. A TIR pass then replaces the loops by the driver cal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
+from umakit.lower.kernels import Kernel
 from umakit.operators.kernels.loops import KEEPS_NAMES
 from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.matching import NotReadable
@@ -80,11 +81,15 @@ def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
     return None
 
 
-def rounding_functions(backend: Backend) -> set[str]:
-    """Return the C functions of a backend that round results in its own way."""
+def calls_rounding(kernels: Iterable[Kernel], backend: Backend) -> bool:
+    """Whether kernels call a C function by which a backend rounds results in its own way."""
     predicates = [registered.predicate for registered in backend.patterns]
     roundings = [p.own_rounding for p in predicates if isinstance(p, OperatorPattern)]
-    return {function_of(each) for each in roundings} - {""}
+    functions = {function_of(each) for each in roundings} - {""}
+    # Few backends have one, and finding the calls walks through all kernels.
+    return bool(functions) and any(
+        not functions.isdisjoint(kernel.called_functions()) for kernel in kernels
+    )
 
 
 def prepare_offload(
