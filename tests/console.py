@@ -18,6 +18,12 @@ DEVICE = re.compile(r"--device (\S+)")
 CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)
 
 
+TYPED = re.compile(
+    rf"{CONSOLE.pattern}|[Ss]ave as\s`(?P<file>[\w./]+)`:\n\n```\w+\n(?P<text>.*?)```", re.DOTALL
+)
+"""Console blocks, and blocks of files that a reader saves."""
+
+
 def run(command: str, folder: Path, columns: int = 110) -> str:
     """What a shell prints for a command, without progress and trailing blanks."""
     path = f"{warm_python.programs()}{os.pathsep}{os.environ['PATH']}"
@@ -104,3 +110,34 @@ def check_commands(
     if update:
         page.write_text(new, encoding="utf-8")
     return count
+
+
+def type_along(
+    page: Path,
+    folder: Path,
+    *,
+    update: bool,
+    saved: Callable[[str], None] = lambda file: None,
+) -> int:
+    """Type a page along: save its files, run its commands, and compare what they print.
+
+    Args:
+        page: the page.
+        folder: where the reader is; folders of files are made there.
+        update: as in `check_commands`.
+        saved: called with the path of each file that was saved, as the page has it.
+
+    Returns:
+        The number of commands.
+    """
+
+    def save(match: re.Match[str]) -> None:
+        path = folder / match["file"]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(match["text"], encoding="utf-8")
+        saved(match["file"])
+
+    def execute(command: str) -> str:
+        return run(command, folder).replace(f"{folder}/", "")
+
+    return check_commands(page, execute, update=update, block=TYPED, on_other=save)

@@ -100,6 +100,20 @@ int32_t own_qdense(const int8_t *data, const int8_t *weights, const int32_t *bia
     return 0;
 }
 
+/* One result of data of int16, with a multiplier of 15 bits. */
+static int16_t wide_result(const int16_t *data, const int8_t *weights, int64_t sum, int32_t inputs,
+                           int32_t multiplier, int32_t shift, int32_t output_zero_point,
+                           int32_t lowest, int32_t highest)
+{
+    int32_t i;
+
+    for (i = 0; i < inputs; ++i) {
+        sum += weights[i] * data[i];
+    }
+    return (int16_t)umakit_add_and_clamp(umakit_requantize_tflm_int64(sum, multiplier, shift),
+                                         output_zero_point, lowest, highest);
+}
+
 /* As CMSIS-NN: the upper 15 bits of a multiplier of 31. */
 int32_t own_qdense_wide(const int16_t *data, const int8_t *weights, const int64_t *bias,
                         const int32_t *multipliers, const int32_t *shifts, int16_t *result,
@@ -107,21 +121,16 @@ int32_t own_qdense_wide(const int16_t *data, const int8_t *weights, const int64_
                         int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
                         int32_t highest, int32_t rounding)
 {
-    int32_t row, o, i;
+    int32_t row, o;
 
     (void)input_zero_point, (void)rounding;
     for (row = 0; row < rows; ++row, data += inputs) {
         for (o = 0; o < outputs; ++o) {
-            const int32_t multiplier = multipliers[scales > 1 ? o : 0];
+            const int32_t scale = scales > 1 ? o : 0, multiplier = multipliers[scale];
             const int32_t reduced =
                 multiplier < 0x7FFF0000 ? (multiplier + (1 << 15)) >> 16 : 0x7FFF;
-            int64_t sum = bias[o];
-            for (i = 0; i < inputs; ++i) {
-                sum += weights[o * inputs + i] * data[i];
-            }
-            *result++ = (int16_t)umakit_add_and_clamp(
-                umakit_requantize_tflm_int64(sum, reduced, shifts[scales > 1 ? o : 0]),
-                output_zero_point, lowest, highest);
+            *result++ = wide_result(data, weights + o * inputs, bias[o], inputs, reduced,
+                                    shifts[scale], output_zero_point, lowest, highest);
         }
     }
     return 0;
@@ -134,19 +143,15 @@ int32_t own_qdense_short(const int16_t *data, const int8_t *weights, const int64
                          int32_t input_zero_point, int32_t output_zero_point, int32_t lowest,
                          int32_t highest, int32_t rounding)
 {
-    int32_t row, o, i;
+    int32_t row, o;
 
     (void)input_zero_point, (void)rounding;
     for (row = 0; row < rows; ++row, data += inputs) {
         for (o = 0; o < outputs; ++o) {
-            int64_t sum = bias[o];
-            for (i = 0; i < inputs; ++i) {
-                sum += weights[o * inputs + i] * data[i];
-            }
-            *result++ = (int16_t)umakit_add_and_clamp(
-                umakit_requantize_tflm_int64(sum, multipliers[scales > 1 ? o : 0],
-                                             shifts[scales > 1 ? o : 0]),
-                output_zero_point, lowest, highest);
+            const int32_t scale = scales > 1 ? o : 0;
+            *result++ =
+                wide_result(data, weights + o * inputs, bias[o], inputs, multipliers[scale],
+                            shifts[scale], output_zero_point, lowest, highest);
         }
     }
     return 0;

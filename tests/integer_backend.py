@@ -46,6 +46,12 @@ EXAMPLES = examples(3, phases=[Phase.explicit, Phase.generate])
 _numbers = itertools.count()
 
 
+def header_of(declared: Mapping[str, patterns.OperatorPattern]) -> str:
+    """The text of a header with the drivers of patterns, by name of the C function."""
+    lines = [patterns.c_declaration(name, pattern) for name, pattern in declared.items()]
+    return "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
+
+
 class Npu(UMABackend):
     """A backend of patterns, with the driver in `integer_driver.c` or without.
 
@@ -82,9 +88,7 @@ class Npu(UMABackend):
             self._folder.mkdir(parents=True)
             (self._folder / "accel.toml").write_text(CONFIGURATION.format(name=self._name))
             shutil.copy(Path(__file__).parent / "integer_driver.c", self._folder)
-            lines = [patterns.c_declaration(name, p) for name, p in DECLARED.items()]
-            header = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-            (self._folder / "integer_driver.h").write_text(header)
+            (self._folder / "integer_driver.h").write_text(header_of(DECLARED))
         return self._folder
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
-from typing import Any
 
-from integer_backend import DECLARED
+from integer_backend import DECLARED, header_of
 
 from umakit import UMABackend, patterns
 
@@ -139,6 +138,4 @@ def write_sources(folder: Path, *defines: str) -> None:
     top = "".join(f"#define {define}\n" for define in defines)
     text = (TESTS / "kernel_library.c").read_text(encoding="utf-8")
     (folder / "kernel_library.c").write_text(top + text, encoding="utf-8")
-    lines: list[Any] = [patterns.c_declaration(name, p) for name, p in DECLARED.items()]
-    header = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-    (folder / "integer_driver.h").write_text(header, encoding="utf-8")
+    (folder / "integer_driver.h").write_text(header_of(DECLARED), encoding="utf-8")

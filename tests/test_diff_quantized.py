@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integer_backend import CONFIGURATION, DECLARED, DRIVERS, Npu, everything
+from integer_backend import CONFIGURATION, DECLARED, DRIVERS, Npu, everything, header_of
 from networks import Graph, save
 from test_diff import blamed, residual, wrong_layers
 from test_patterns_quantized_onnx import DIGITS, onnx_npu
@@ -21,7 +21,7 @@ from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
 import umakit.pipeline
-from umakit import PassPhase, compile_model, patterns, tvm_api
+from umakit import PassPhase, compile_model, tvm_api
 from umakit.errors import InputError
 from umakit.patterns import Weighted
 from umakit.tools.diff import diff_model
@@ -302,9 +302,7 @@ def write_backend(folder: Path) -> Path:
     place = folder / "npu"
     for name in ("patterns.py", "passes.py", "strategies.py", "codegen.py"):
         (place / name).unlink()
-    lines = [patterns.c_declaration(name, pattern) for name, pattern in DECLARED.items()]
-    header = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-    (place / "integer_driver.h").write_text(header)
+    (place / "integer_driver.h").write_text(header_of(DECLARED))
     driver = Path(__file__).parent / "integer_driver.c"
     text = driver.read_text(encoding="utf-8")
     (place / "integer_driver.c").write_text(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integer_backend import CONFIGURATION, Array, conv, dense, network, reason
+from integer_backend import CONFIGURATION, Array, conv, dense, header_of, network, reason
 from tflite_cases import Case, Tensor, file_of, of, oracle
 
 from umakit import PassPhase, UMABackend, compile_model, patterns, run_library
@@ -57,9 +57,7 @@ class OwnForms(UMABackend):
             (self._folder / "accel.toml").write_text(CONFIGURATION.format(name="forms_npu"))
             text = (ROOT / "tests" / "constants_driver.c").read_text(encoding="utf-8")
             (self._folder / "constants_driver.c").write_text(text)
-            lines = [patterns.c_declaration(name, each) for name, each in PATTERNS.items()]
-            header = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-            (self._folder / "constants_driver.h").write_text(header)
+            (self._folder / "constants_driver.h").write_text(header_of(PATTERNS))
         return self._folder
 
 

@@ -24,6 +24,7 @@ from integer_backend import (
     compiled,
     conv,
     dense,
+    header_of,
     integers,
     network,
     reason,
@@ -115,12 +116,11 @@ class AllOperators(UMABackend):
             text = (ROOT / "tests" / "operators_driver.c").read_text(encoding="utf-8")
             (self._folder / "operators_driver.c").write_text(text)
             given = {"qconcatenation": patterns.qconcatenation(operands=3)}
-            declared = [
-                patterns.c_declaration(f"all_{name}", given.get(name) or getattr(patterns, name)())
+            declared = {
+                f"all_{name}": given.get(name) or getattr(patterns, name)()
                 for name in sorted(set(re.findall(r"^int32_t all_(\w+)\(", text, re.MULTILINE)))
-            ]
-            header = "\n".join(["#pragma once", "#include <stdint.h>", *declared, ""])
-            (self._folder / "operators_driver.h").write_text(header)
+            }
+            (self._folder / "operators_driver.h").write_text(header_of(declared))
         return self._folder
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from integer_backend import header_of
 from networks import onnx_runtime
 from tflite_networks import tflite_micro, trained_model
 
@@ -46,9 +47,7 @@ class Ruler(UMABackend):
             '[device]\nsimulator = "none"\n'
         )
         shutil.copy(HERE / "requantize_driver.c", folder)
-        lines = [patterns.c_declaration(name, pattern) for name, pattern in DECLARED.items()]
-        text = "\n".join(["#pragma once", "#include <stdint.h>", *lines, ""])
-        (folder / "requantize_driver.h").write_text(text)
+        (folder / "requantize_driver.h").write_text(header_of(DECLARED))
         super().__init__()
         for registration in registrations:
             self._register_pattern(*registration)
