@@ -14,6 +14,7 @@ __all__ = [
     "COMMON_HEADERS",
     "COMMON_SOURCES",
     "HEADERS_OF_0_1_0",
+    "INLINE_HEADERS",
     "KINDS",
     "MOCK_SOURCES",
     "PROGRAM_HEADERS",
@@ -60,6 +61,12 @@ PROGRAM_HEADERS: tuple[str, ...] = (
 
 #: Integer arithmetic of quantized operators, for drivers, devices and generated code alike.
 ARITHMETIC_HEADER = "include/umakit/requantize.h"
+
+#: Headers that are exported if a file includes them, with the headers that each includes.
+INLINE_HEADERS: dict[str, tuple[str, ...]] = {
+    ARITHMETIC_HEADER: (),
+    "include/umakit/reference.h": (ARITHMETIC_HEADER,),
+}
 
 #: Headers of all drivers, included as "umakit/<name>.h" with `include` on the search path.
 COMMON_HEADERS: tuple[str, ...] = (

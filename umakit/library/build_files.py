@@ -28,8 +28,11 @@ SIMULATOR_HEADERS = {
 }
 """Headers below `umakit/` that only the simulator needs, not a board."""
 
-ARITHMETIC_HEADER = "requantize.h"
-"""A header below `umakit/` that is exported only for models that use it."""
+INLINE_HEADERS = {
+    path.removeprefix("include/"): {each.removeprefix("include/") for each in (path, *others)}
+    for path, others in sim.INLINE_HEADERS.items()
+}
+"""Headers that are exported only for models that use them, with the headers that each includes."""
 
 BEYOND_SMALL_LIBC = re.compile(
     r"\b(?:(?:a?(?:sin|cos|tan)h?|atan2|exp2?|expm1|log(?:10|1p|2|b)?|pow|cbrt|hypot|erfc?"
@@ -300,8 +303,11 @@ def _target(
     compiled: Sequence[str] = (),
 ) -> str:
     digest = hashlib.sha256()
-    arithmetic = f"umakit/{ARITHMETIC_HEADER}"
-    included = {arithmetic} if any(arithmetic in _text(files, path) for path in contents) else set()
+    texts = [_text(files, path) for path in contents]
+    included: set[str] = set()
+    for header, headers in INLINE_HEADERS.items():
+        if any(header in text for text in texts):
+            included |= {each for each in headers if f"{SOURCE_FOLDER}/{each}" in files}
     paths = [f"{SOURCE_FOLDER}/{path}" for path in sorted({*contents, *included})]
     for path in [*paths, *compiled]:
         data = as_bytes(files[path])

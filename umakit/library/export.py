@@ -48,15 +48,12 @@ from umakit.library.roles import COMPILED_FOLDER, find_roles
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.memory.plan import MemoryPlan
-from umakit.operators.numeric import requantize
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
 from umakit.text.rendering import render
 
-INCLUDES_ARITHMETIC = re.compile(
-    rf'^\s*#\s*include\s*[<"]{re.escape(requantize.HEADER)}[>"]', re.MULTILINE
-)
+INCLUDED = re.compile(r'^\s*#\s*include\s*[<"](umakit/[^>"]*)[>"]', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def write_library(
     _add(sources, _driver_files(backends), str(destination))
     simulators = own_simulator_files(backends)
     texts = (content.decode("utf-8", "replace") for content in simulators.values())
-    _add(sources, _arithmetic([*sources.values(), *texts]), str(destination))
+    _add(sources, _inline_headers([*sources.values(), *texts]), str(destination))
     sources |= _with_found_includes(sources, backends)
     libraries = kernel_libraries(backends, sources)
     metadata["umakit"]["notices"] += driver_notices(
@@ -263,7 +260,7 @@ def files_of_driver(backend: Backend) -> dict[str, str]:
     """
     backends = {backend.target_name: backend}
     files = _driver_files(backends)
-    _add(files, _arithmetic(files.values()), str(backend.folder))
+    _add(files, _inline_headers(files.values()), str(backend.folder))
     return files | _with_found_includes(files, backends)
 
 
@@ -356,12 +353,16 @@ def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
             )
 
 
-def _arithmetic(texts: Iterable[str]) -> dict[str, str]:
-    """Return the header of integer arithmetic, if a C file includes it."""
-    if not any(INCLUDES_ARITHMETIC.search(text) for text in texts):
-        return {}
-    text = (sim.source_directory() / sim.ARITHMETIC_HEADER).read_text(encoding="utf-8")
-    return {f"src/{requantize.HEADER}": text}
+def _inline_headers(texts: Iterable[str]) -> dict[str, str]:
+    """Return the headers of inline functions that C files include."""
+    included = {name for text in texts for name in INCLUDED.findall(text)}
+    found: dict[str, str] = {}
+    for path, others in sim.INLINE_HEADERS.items():
+        if path.removeprefix("include/") in included:
+            for each in (path, *others):
+                text = (sim.source_directory() / each).read_text(encoding="utf-8")
+                found[f"src/{each.removeprefix('include/')}"] = text
+    return found
 
 
 def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
