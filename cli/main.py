@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from umakit.cli import calibrate as calibrate_command
 from umakit.cli import compile as compile_command
 from umakit.cli import diff as diff_command
 from umakit.cli import doctor as doctor_command
+from umakit.cli import new as new_command
 from umakit.cli import report as report_command
 from umakit.cli import run as run_library_command
 from umakit.cli import sim as sim_command
@@ -35,7 +35,6 @@ from umakit.cli.options import (
 from umakit.cli.package import EXAMPLES as PACKAGE_EXAMPLES
 from umakit.cli.package import package
 
-from umakit.text.escaping import shell_word
 from umakit.version import __version__
 
 app = typer.Typer(
@@ -63,32 +62,7 @@ def main(
     """From an accelerator to a C library that runs real networks on it."""
 
 
-@app.command(epilog="Example:  uma new vanilla_accelerator --tutorial vanilla")
-def new(
-    name: Annotated[str, typer.Argument(help="Name of the accelerator, such as my_npu.")],
-    tutorial: Annotated[
-        str | None,
-        typer.Option(
-            help="Start from a finished mock accelerator: vanilla (float32, the CPU's memory), "
-            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA during compute).",
-            show_default=False,
-        ),
-    ] = None,
-    directory: Annotated[
-        Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")
-    ] = Path(),
-) -> None:
-    """Write a new backend: patterns, TIR passes, C codegen, driver, tests."""
-    from umakit.tools.scaffold import new_backend
-
-    written = new_backend(name, directory, tutorial)
-    say(f"Wrote {written.folder}:")
-    for file_name in written.files:
-        say(f"  {file_name}")
-    if tutorial:
-        say(f"Next: python {shell_word(str(written.folder / 'run.py'))}")
-    else:
-        say(f"Next: python {shell_word(str(written.folder / 'run.py'))} says what to decide first")
+app.command(help=new_command.HELP, epilog=new_command.EPILOG)(new_command.new)
 
 
 @app.command(epilog="Example:  uma backends --json")

@@ -270,14 +270,6 @@ def test_faults_in_headers_of_others_name_the_source(tmp_path: Path) -> None:
     assert (fault.where, fault.message) == ("driver.c", "in umakit/a.h:3: bad")
 
 
-def test_an_unfinished_backend_is_told_what_to_decide(tmp_path: Path) -> None:
-    assert run_command(["new", "my_npu", "--directory", str(tmp_path)]) == 0
-    found = {check.name: check for check in errors(examine_backend(str(tmp_path / "my_npu"), HOST))}
-    assert found.keys() == {"backend", "accel.toml"}
-    assert "decide which operators" in found["backend"].mend
-    assert re.search(r"accel\.toml:8: array\.rows", shown_check(found["accel.toml"]))
-
-
 # --- the command --------------------------------------------------------------------------------
 
 

@@ -129,7 +129,7 @@ def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
     strangers = re.compile(r"(^|/)(tests?|examples|build|__pycache__)/|\.(pyc|o|so|onnx)$|/test_")
     found = {name for name in members if strangers.search(name)}
     # The tests that belong to a backend, not those of umakit.
-    kinds = ("skeleton", *TUTORIALS)
+    kinds = ("project", *TUTORIALS)
     expected = {f"umakit/templates/{kind}/test_backend.py.j2" for kind in kinds}
     expected |= {f"umakit/backends/{name}_accelerator/test_backend.py" for name in TUTORIALS}
     assert found == expected

@@ -20,7 +20,7 @@ import umakit
 import umakit.testing
 from umakit import patterns
 from umakit.backend import AcceleratorConfig, UMABackend, load_backend_folder
-from umakit.tools.scaffold import TUTORIALS, backend_files
+from umakit.tools.scaffold import KINDS, TUTORIALS, answers_of, project_files, tutorial_files
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "backends-api.md"
@@ -32,10 +32,14 @@ PUBLIC = tuple(
 
 def generated() -> Iterator[tuple[str, str]]:
     """Python files of all backends that `uma new` writes, and of those in this repository."""
-    for kind in (None, *TUTORIALS):
-        for name, text in backend_files("my_npu", kind).items():
+    written = {f"--tutorial {name}": tutorial_files("my_npu", name) for name in TUTORIALS}
+    for kind in KINDS.values():
+        answers = answers_of(kind, {"operators": ",".join(kind.operators)})
+        written[f"--kind {kind.name}"] = project_files("my_npu", answers)
+    for flag, files in written.items():
+        for name, text in files.items():
             if name.endswith(".py"):
-                yield f"uma new --tutorial {kind}: {name}", text
+                yield f"uma new {flag}: {name}", text
     for folder in ("backends", "examples"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
@@ -89,7 +93,8 @@ def test_backends_and_examples_use_public_names_only(source: str) -> None:
 def test_all_kinds_of_sources_are_looked_at() -> None:
     kinds = {re.split(r"[/:]", source)[0] for source in SOURCES}
     assert kinds == {"backends", "examples"} | {
-        f"uma new --tutorial {kind}" for kind in (None, *TUTORIALS)
+        *(f"uma new --tutorial {name}" for name in TUTORIALS),
+        *(f"uma new --kind {name}" for name in KINDS),
     }
     assert len(SOURCES) > 40
 

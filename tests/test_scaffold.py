@@ -15,10 +15,9 @@ import warm_python
 from umakit.cli.main import run_command
 
 from umakit.backend.registry import load_backend_folder
-from umakit.errors import BackendError, ScaffoldError
-from umakit.pipeline import compile_model
+from umakit.errors import ScaffoldError
 from umakit.testing.harness import compile_and_run, conv2d_model
-from umakit.tools.scaffold import TUTORIALS, backend_files, check_name, new_backend
+from umakit.tools.scaffold import TUTORIALS, check_name, new_backend, tutorial_files
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "backends" / "vanilla_accelerator"
@@ -86,9 +85,9 @@ def test_time_and_umask_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(written.files) == set(contents(REFERENCE))
 
 
-@pytest.mark.parametrize("tutorial", [*TUTORIALS, None])
-def test_no_file_names_a_place_a_date_or_a_template(tutorial: str | None) -> None:
-    for name, text in backend_files("some_npu", tutorial).items():
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_no_file_names_a_place_a_date_or_a_template(tutorial: str) -> None:
+    for name, text in tutorial_files("some_npu", tutorial).items():
         assert not re.search(r"\b20[2-9]\d\b|/home|/tmp|/work|\{\{|\}\}|\{%|jinja", text), name
         assert text.endswith("\n") and not text.endswith("\n\n"), name
         assert "\t" not in text and not re.search(r" +\n", text), name
@@ -177,7 +176,7 @@ def test_a_directory_that_is_a_file_is_refused(
 
 
 def test_a_missing_directory_is_made(tmp_path: Path) -> None:
-    assert new_backend("my_npu", tmp_path / "a" / "b").folder.is_dir()
+    assert new_backend("my_npu", tmp_path / "a" / "b", "vanilla").folder.is_dir()
 
 
 def test_a_write_that_fails_leaves_nothing_behind(
@@ -188,93 +187,8 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ScaffoldError, match="cannot be written: No space left on device"):
-        new_backend("my_npu", tmp_path)
+        new_backend("my_npu", tmp_path, "vanilla")
     assert list(tmp_path.iterdir()) == []
-
-
-# --- the skeleton -------------------------------------------------------------------------------
-
-
-def undecided_calls(folder: Path) -> list[tuple[str, int, str]]:
-    """File, line and words of every open decision in Python."""
-    return [
-        (path.name, number, found[1])
-        for path in sorted(folder.glob("*.py"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if (found := re.match(r'\s+undecided\("([^"]*)"\)', line))
-    ]
-
-
-DECISIONS = {
-    "operator_pattern": """\
-    from umakit.tvm_api import is_op, wildcard
-
-    return is_op("relax.nn.conv2d")(wildcard(), wildcard())
-""",
-    "operator_predicate": "    return True\n",
-    "operator_strategy": """\
-    from umakit.tvm_api import topi
-
-    strategy = OpStrategy()
-    strategy.add_implementation(
-        lambda attrs, inputs, out_type: topi.nn.conv2d_nchw(*inputs, 1, [1, 1, 1, 1], 1)
-    )
-    return strategy
-""",
-    "replace_operator": """\
-    return tir.with_body(function, tir.driver_call("future_npu_run", []))
-""",
-}
-
-
-def decide(folder: Path, decision: str) -> None:
-    """Replace the `undecided` call of one function."""
-    for path in folder.glob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        start = text.find(f"def {decision}(")
-        if start >= 0:
-            head, tail = text[:start], text[start:]
-            replaced = re.sub(
-                r"    undecided\(.*\)\n", lambda _: DECISIONS[decision], tail, count=1
-            )
-            path.write_text(head + replaced, encoding="utf-8")
-
-
-def test_every_open_decision_of_a_skeleton_fails_loudly_in_turn(tmp_path: Path) -> None:
-    folder = new_backend("future_npu", tmp_path).folder
-    model = conv2d_model(channels=2, height=4, width=4, filters=2, kernel=3)
-    assert len(undecided_calls(folder)) == len(DECISIONS)
-
-    for decision in DECISIONS:
-        open_decisions = {(name, line): words for name, line, words in undecided_calls(folder)}
-        moved = folder.rename(tmp_path / decision)  # a path of its own: modules are cached
-        with pytest.raises(BackendError, match="this skeleton is not filled in") as caught:
-            compile_and_run(model, load_backend_folder(moved), test_dir=tmp_path / "out")
-        place = re.match(r"(.*):(\d+): this skeleton .*; decide (.*)$", str(caught.value))
-        assert place is not None
-        path, line, words = Path(place[1]), int(place[2]), place[3]
-        assert path.resolve().parent == moved.resolve()
-        assert open_decisions[path.name, line].split("{", 1)[0] in words
-        assert f"def {decision}(" in "\n".join(path.read_text().splitlines()[:line])
-        folder = moved.rename(folder)
-        decide(folder, decision)
-
-    # Then the array, and last the driver.
-    assert undecided_calls(folder) == []
-    with pytest.raises(
-        BackendError, match=r"accel\.toml: array\.rows: .*greater than or equal to 1"
-    ):
-        compile_model(model.module, [load_backend_folder(folder)], tmp_path / "library")
-    assert not (tmp_path / "library").exists()
-
-
-def test_a_skeletons_driver_is_refused_by_the_c_compiler(tmp_path: Path) -> None:
-    folder = new_backend("future_npu", tmp_path).folder
-    result = subprocess.run(
-        ["cc", "-c", "future_npu.c"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert result.returncode != 0
-    assert "future_npu.c: decide how the driver programs the hardware" in result.stderr
 
 
 def test_a_run_that_leaves_all_to_the_cpu_says_so(tmp_path: Path) -> None:
@@ -292,16 +206,6 @@ def test_a_run_that_leaves_all_to_the_cpu_says_so(tmp_path: Path) -> None:
     result = python("run.py", str(tmp_path / "out"), cwd=folder)
     assert result.returncode == 1
     assert "Nothing ran on the vanilla_accelerator" in result.stderr
-
-
-def test_running_a_skeleton_names_the_first_decision(tmp_path: Path) -> None:
-    folder = new_backend("future_npu", tmp_path).folder
-    result = python(folder / "run.py", cwd=tmp_path)
-    assert result.returncode == 2
-    assert re.fullmatch(
-        r"error: .*future_npu/patterns\.py:\d+: this skeleton is not filled in; decide .*\n",
-        result.stderr,
-    )
 
 
 # --- a finished backend -------------------------------------------------------------------------
@@ -331,7 +235,7 @@ def test_run_py_works_from_anywhere(tmp_path: Path) -> None:
 )
 def test_the_tests_of_a_generated_backend_pass(tutorial: str, count: int, tmp_path: Path) -> None:
     folder = new_backend("acme_npu", tmp_path, tutorial).folder
-    for name, text in backend_files("acme_npu", tutorial).items():
+    for name, text in tutorial_files("acme_npu", tutorial).items():
         rest = text.replace(f"--tutorial {tutorial}", "").replace(f"docs/{tutorial}.md", "")
         assert tutorial not in rest.lower(), name
     result = python(

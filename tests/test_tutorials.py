@@ -22,7 +22,7 @@ from umakit import run_library
 from umakit.backend.registry import load_backend_folder
 from umakit.operators.avg_pool2d import AveragePool2d
 from umakit.operators.max_pool2d import MaxPool2d
-from umakit.tools.scaffold import TUTORIALS, backend_files, new_backend
+from umakit.tools.scaffold import TUTORIALS, new_backend, tutorial_files
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,7 @@ class Reader:
 
     def __init__(self, folder: Path, tutorial: str) -> None:
         self._folder = folder
-        self._generated = backend_files(tutorial, tutorial)
+        self._generated = tutorial_files(tutorial, tutorial)
         self._notes: set[str] = set()
         self.excerpts = 0
         shutil.copytree(ROOT / "examples", folder / "examples")

@@ -152,13 +152,7 @@ class QuantizedNetwork:
         Raises:
             InputError: there is no layer, the shapes differ, or the dtype is int16.
         """
-        if not self._layers or self._is_wide:
-            raise InputError("residuals need an int8 layer before them")
-        before = self._layers[-2][1] if len(self._layers) > 1 else None
-        shape = self._input.shape if before is None else before.output_shape
-        if tuple(shape) != self._layers[-1][1].output_shape:
-            raise InputError(f"{shape} and {self._layers[-1][1].output_shape} are not one shape")
-        other = INPUT_ZERO_POINT if before is None else before.output_zero_point
+        shape, other = self._last_input()
         scales = self._random.uniform(0.5, 1.5, 2)
         twice = 2 * float(max(scales))
         # The sum fills the dtype and is cut off at its ends now and then.
@@ -167,13 +161,30 @@ class QuantizedNetwork:
         shifts = [int(each) for each in scaled.shifts]
         zero_points = (other, self._zero_point) if swapped else (self._zero_point, other)
         parameters = parameters_class("add")(
-            **self._common(tuple(shape)),
+            **self._common(shape),
             zero_points=zero_points,
             left_shift=ADD_LEFT_SHIFT,
             multipliers=(first, second, third),
             shifts=(shifts[0], shifts[1], shifts[2]),
         )
         return self._add("swapped_add" if swapped else "add", parameters, [])
+
+    def product(self) -> QuantizedNetwork:
+        """Append the product of the last layer's output and input, which have the same shape.
+
+        Raises:
+            InputError: there is no layer, the shapes differ, or the dtype is int16.
+        """
+        shape, other = self._last_input()
+        # Products of values that fill the dtype fill it again, and are cut off now and then.
+        scaled = fixed_point([float(self._random.uniform(1, 2)) / 90])
+        parameters = parameters_class("multiply")(
+            **self._common(shape),
+            zero_points=(self._zero_point, other),
+            multiplier=int(scaled.multipliers[0]),
+            shift=int(scaled.shifts[0]),
+        )
+        return self._add("multiply", parameters, [])
 
     def dense(self, outputs: int, *, per_channel: bool = False) -> QuantizedNetwork:
         """Append a fully connected layer with bias on all elements of the last layer's output."""
@@ -206,7 +217,7 @@ class QuantizedNetwork:
                         value,
                         *(relax.const(array, str(array.dtype)) for array in constants),
                     ]
-                    if parameters.operator == "add":
+                    if parameters.operator in ("add", "multiply"):
                         operands.append(before)
                     if label.startswith("swapped"):
                         operands.reverse()
@@ -214,6 +225,16 @@ class QuantizedNetwork:
                 result = builder.emit_output(value)
             builder.emit_func_output(result)
         return AOTModel(builder.get(), {"x": self._input}, name=name)
+
+    def _last_input(self) -> tuple[tuple[int, ...], int]:
+        """Return shape and zero point of what the last layer read; its result has that shape."""
+        if not self._layers or self._is_wide:
+            raise InputError("sums and products with its input need an int8 layer before them")
+        before = self._layers[-2][1] if len(self._layers) > 1 else None
+        shape = tuple(self._input.shape if before is None else before.output_shape)
+        if shape != self._layers[-1][1].output_shape:
+            raise InputError(f"{shape} and {self._layers[-1][1].output_shape} are not one shape")
+        return shape, INPUT_ZERO_POINT if before is None else before.output_zero_point
 
     def _common(self, shape: Sequence[int]) -> dict[str, Any]:
         """Return the attributes that all layers have."""

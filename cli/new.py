@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma new`: write the project of a new backend, or bring one up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import print_json, say
+from umakit.cli.options import JsonOption
+
+from umakit.errors import InputError, ScaffoldError
+from umakit.text.escaping import shell_word
+
+if TYPE_CHECKING:
+    from umakit.tools.scaffold import Kind, NewBackend
+
+HELP = """Write the project of a new backend: patterns, driver, tests, pyproject.toml.
+
+It works from the first minute: a small int8 network is computed by reference loops that your \
+hardware or library then replaces. On a terminal, questions are asked about what no flag says; \
+elsewhere, what is not said has defaults."""
+
+EPILOG = """Examples:  uma new my_npu --kind layer --array 16x16 --operators conv2d,dense
+
+uma new my_kernels --kind library --rounding tflm
+
+uma new vanilla_accelerator --tutorial vanilla"""
+
+DEFAULT_KIND = "library"
+
+QUESTIONS = {
+    "operators": "Operators, separated by commas",
+    "layout": "Layout of images: NHWC, NCHW or both",
+    "rounding": "Rounding of products: tflm (TensorFlow Lite Micro), ort (ONNX Runtime) or both",
+    "array": "Rows x columns of the MAC array",
+    "scratchpad": "Bytes of the scratchpad",
+    "simulator": "Simulator on the host: own (one is written) or none (the driver computes itself)",
+    "registers": "Register map, a TOML file (empty: one is written)",
+}
+
+
+def _flag(description: str) -> Any:
+    return typer.Option(help=description, show_default=False)
+
+
+def new(
+    name: Annotated[
+        str, typer.Argument(help="Name of the accelerator, such as my_npu.", show_default=False)
+    ],
+    kind: Annotated[
+        str | None,
+        _flag(
+            "library (C functions of a vendor), layer (an accelerator that computes a layer at a "
+            "time) or tiles (one with a scratchpad and DMA, to which layers are cut)."
+        ),
+    ] = None,
+    tutorial: Annotated[
+        str | None,
+        _flag(
+            "Instead: a finished mock accelerator: vanilla (float32, the CPU's memory), "
+            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA during compute)."
+        ),
+    ] = None,
+    operators: Annotated[
+        str | None, _flag("Operators that it computes, such as conv2d,dense.")
+    ] = None,
+    layout: Annotated[str | None, _flag("Layout of images: NHWC, NCHW or both.")] = None,
+    rounding: Annotated[
+        str | None, _flag("Rounding of products: tflm, ort or both (see `uma partition --help`).")
+    ] = None,
+    array: Annotated[str | None, _flag("Rows x columns of the MAC array, such as 16x16.")] = None,
+    scratchpad: Annotated[str | None, _flag("Bytes of the scratchpad, such as 128K.")] = None,
+    simulator: Annotated[
+        str | None,
+        _flag("own: a simulator in C is written; none: the driver computes with reference loops."),
+    ] = None,
+    registers: Annotated[
+        Path | None, _flag("Your register map, a TOML file; default: one is written.")
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")
+    ] = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Registered with the help text above."""
+    given = {
+        "operators": operators,
+        "layout": layout,
+        "rounding": rounding,
+        "array": array,
+        "scratchpad": scratchpad,
+        "simulator": simulator,
+        "registers": None if registers is None else str(registers),
+    }
+    flags = {flag: text for flag, text in given.items() if text is not None}
+    from umakit.tools.scaffold import check_name, new_backend
+
+    check_name(name)
+    if tutorial:
+        refuse_flags_of_kinds(flags | ({"kind": kind} if kind else {}))
+        written = new_backend(name, directory, tutorial)
+    else:
+        chosen, defaults = ask(kind, flags)
+        flags |= defaults
+        written = new_backend(
+            name,
+            directory,
+            kind=chosen.name,
+            flags=flags,
+            registers=read_map(flags.get("registers")),
+        )
+        if defaults and not as_json and not on_terminal():
+            taken = ({} if kind else {"kind": chosen.name}) | defaults
+            text = " ".join(f"--{flag} {value}" for flag, value in taken.items() if value)
+            say(f"note: not given, so these are the defaults: {text}", error=True)
+    show(written, tutorial, as_json)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
+    """Refuse flags next to `--tutorial`."""
+    for flag, text in flags.items():
+        raise ScaffoldError(
+            f"--{flag} {text}: a tutorial has none, its accelerator is finished",
+            fix="leave out --tutorial or the flag",
+        )
+
+
+def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, str]]:
+    """Return the kind, and values of its flags that are not given: on a terminal, as answered.
+
+    Raises:
+        ScaffoldError: there is no such kind, or it has no such flag or value of it.
+    """
+    from umakit.tools.scaffold import KINDS, answers_of, kind_of
+
+    if kind_name is None and on_terminal():
+        for each in KINDS.values():
+            typer.echo(f"  {each.name:8} {each.summary}")
+        kind_name = prompt("Kind", DEFAULT_KIND, kind_of)
+    kind = kind_of(kind_name or DEFAULT_KIND)
+    answers_of(kind, flags)
+    missing = {name: text for name, text in kind.flags.items() if name not in flags}
+    if on_terminal():
+        for name, default in missing.items():
+            missing[name] = prompt(
+                QUESTIONS[name], default, lambda text, name=name: answers_of(kind, {name: text})
+            )
+    return kind, missing
+
+
+def prompt(question: str, default: str, check: Any) -> str:
+    """Ask until the answer is one that `check` does not refuse."""
+    while True:
+        answer = str(typer.prompt(question, default=default))
+        try:
+            check(answer)
+        except ScaffoldError as error:
+            typer.echo(f"  {error}")
+        else:
+            return answer
+
+
+def read_map(path: str | None) -> str:
+    """Return the text of a register map.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
+        raise InputError(
+            f"the register map cannot be read: {reason}", where=path, fix="give a TOML file"
+        ) from None
+
+
+def show(written: NewBackend, tutorial: str | None, as_json: bool) -> None:
+    """Print what was written."""
+    if as_json:
+        print_json(
+            {
+                "name": written.name,
+                "folder": str(written.folder),
+                "files": list(written.files),
+                "tutorial": tutorial,
+                "kind": written.kind or None,
+                "flags": dict(written.flags),
+            }
+        )
+        return
+    say(f"Wrote {written.folder}:")
+    for file_name in written.files:
+        if not file_name.startswith(".umakit/"):
+            say(f"  {file_name}")
+    say(f"Next: python {shell_word(str(written.folder / 'run.py'))}")

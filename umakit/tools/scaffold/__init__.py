@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma new`: the project of a new backend, written from templates.
+
+::
+
+    answers.py    Kind, Answers      the flags of `uma new`, checked; `OPERATORS`
+    kinds.py      KINDS              one entry for each kind of accelerator
+    values.py     template_values    what templates see, made of the answers
+    new.py        new_backend        renders templates and writes a new folder; names; tutorials
+
+**How a kind is added.** A folder of templates and an entry:
+
+1. `templates/kind_NAME/` has a template (`*.j2`) for each file that only this kind has, in
+   subfolders as they are in the project. `BACKEND` in a path stands for the backend's name:
+   `simulator/BACKEND_simulator.c.j2` becomes `simulator/my_npu_simulator.c`. A template whose text
+   is blank for some answers writes no file. `templates/project/` has what all kinds share
+   (pyproject.toml, run.py, test_backend.py, README.md, ...); a file of the kind with the same path
+   replaces it. The shared README.md includes `kind_NAME/_steps.md.j2`, the steps of that kind in
+   their order; templates whose names begin with `_` are included by others and write no file.
+2. `KINDS` in kinds.py gets `Kind(name, summary, operators, flags, page)`: which flags it knows,
+   with their defaults, and functions that compute further values for its templates (`values`) or
+   whole files without a template (`files`), for example of a register map (`answers.registers`
+   is its text, empty without `--registers`).
+
+`values.template_values` lists what every template sees.
+"""
+
+from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of
+from umakit.tools.scaffold.kinds import KINDS
+from umakit.tools.scaffold.new import (
+    TUTORIALS,
+    NewBackend,
+    check_name,
+    kind_of,
+    new_backend,
+    project_files,
+    tutorial_files,
+)
+
+__all__ = [
+    "KINDS",
+    "OPERATORS",
+    "TUTORIALS",
+    "Answers",
+    "Kind",
+    "NewBackend",
+    "answers_of",
+    "check_name",
+    "kind_of",
+    "new_backend",
+    "project_files",
+    "tutorial_files",
+]

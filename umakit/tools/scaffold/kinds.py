@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of backends that `uma new --kind` writes, one entry each."""
+
+from __future__ import annotations
+
+from umakit.tools.scaffold.answers import DEFAULTS, Kind
+from umakit.tools.scaffold.library import library_files
+
+
+def flags(*names: str, **defaults: str) -> dict[str, str]:
+    """Return flags with their usual defaults, or with the given ones."""
+    return {name: defaults.get(name, DEFAULTS[name]) for name in names}
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            name="library",
+            summary="C functions that a vendor wrote for the CPU or for a core with its own driver",
+            operators=("conv2d", "depthwise", "dense"),
+            flags=flags("operators", "rounding"),
+            page="docs/kernel-library.md",
+            files=library_files,
+        ),
+    )
+}

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering of a new backend's files, and writing of them into a new folder."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from umakit.errors import OutputError, ScaffoldError
+from umakit.files.outputs import status_of
+from umakit.files.staging import write_new_folder
+from umakit.text.names import is_reserved
+from umakit.text.rendering import render, template_folder
+from umakit.tools.scaffold.answers import Answers, Kind, answers_of
+from umakit.tools.scaffold.kinds import KINDS
+from umakit.tools.scaffold.values import names_of, template_values
+
+TUTORIALS = ("vanilla", "strawberry", "chocolate")
+SHARED = "project"
+LONGEST_NAME = 64
+
+
+@dataclass(frozen=True)
+class NewBackend:
+    """A new backend that was written.
+
+    Attributes:
+        name: name of its target.
+        folder: where it is.
+        files: paths in the folder.
+        kind: name of one of `KINDS`; empty for a tutorial.
+        flags: all flags of the kind by name.
+    """
+
+    name: str
+    folder: Path
+    files: tuple[str, ...]
+    kind: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be a target, a Python package and a C prefix at once.
+
+    Raises:
+        ScaffoldError: the name is invalid; states the rules.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ScaffoldError(
+            f"{name!r} is not a name for a backend",
+            fix="use lower-case letters, digits and underscores, starting with a letter",
+        )
+    if len(name) > LONGEST_NAME:
+        raise ScaffoldError(f"a name of {len(name)} letters is too long", fix="use at most 64")
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or is_reserved(name):
+        raise ScaffoldError(
+            f"{name!r} is a reserved word of Python, C or C++", fix="choose another name"
+        )
+
+
+def kind_of(name: str) -> Kind:
+    """Return a kind by its name.
+
+    Raises:
+        ScaffoldError: there is no such kind.
+    """
+    if name not in KINDS:
+        raise ScaffoldError(f"there is no kind {name!r}", fix=f"choose from {', '.join(KINDS)}")
+    return KINDS[name]
+
+
+def project_files(name: str, answers: Answers) -> dict[str, str]:
+    """Return the text of every file of a new backend of a kind, by path in its folder.
+
+    Args:
+        name: name of the target.
+        answers: result of `answers_of`.
+    """
+    kind = KINDS[answers.kind]
+    values = template_values(name, answers, kind)
+    own = _rendered(f"kind_{kind.name}", name, values) | dict(kind.files(answers, name))
+    folders = sorted({path.split("/")[0] for path in own if "/" in path})
+    return _rendered(SHARED, name, values | {"folders": folders}) | own
+
+
+def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
+    """Return the text of every file of a finished backend of a tutorial, by file name.
+
+    Args:
+        name: name of the target.
+        tutorial: one of `TUTORIALS`.
+    """
+    names = names_of(name)
+    prefix = names["class_prefix"].removesuffix("Accelerator")
+    return _rendered(tutorial, name, names | {"class_prefix": prefix})
+
+
+def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str, str]:
+    """Return the texts of a folder of templates by path; those without any text are left out."""
+    place = template_folder() / folder
+    found = {}
+    for template in sorted(place.rglob("*.j2")):
+        if template.name.startswith("_") and not template.name.startswith("__"):
+            continue
+        path = template.relative_to(place).as_posix()
+        text = render(f"{folder}/{path}", **values)
+        if text.strip() or template.name.startswith("__"):
+            found[_target_path(path, name)] = text
+    return found
+
+
+def _target_path(template: str, name: str) -> str:
+    """Return where a template's text goes: names that begin with `dot.` begin with a dot there."""
+    path = re.sub(r"(^|/)dot\.", r"\1.", template.removesuffix(".j2"))
+    return path.replace("BACKEND", name)
+
+
+def new_backend(
+    name: str,
+    folder: Path,
+    tutorial: str | None = None,
+    *,
+    kind: str = "",
+    flags: Mapping[str, str] | None = None,
+    registers: str = "",
+) -> NewBackend:
+    """Write a new backend into `folder/name`.
+
+    Args:
+        name: name of the target.
+        folder: where its folder is made.
+        tutorial: one of `TUTORIALS`, for a finished mock accelerator.
+        kind: otherwise one of `KINDS`.
+        flags: flags of the kind by name, as on the command line.
+        registers: text of a register map.
+
+    Raises:
+        ScaffoldError: the name, tutorial, kind or a flag is invalid, or the folder exists or cannot
+            be written.
+    """
+    check_name(name)
+    if tutorial is not None and tutorial not in TUTORIALS:
+        raise ScaffoldError(
+            f"there is no tutorial {tutorial!r}", fix=f"choose from {', '.join(TUTORIALS)}"
+        )
+    answers = None if tutorial else answers_of(kind_of(kind), flags or {}, registers)
+    target = folder / name
+    if status_of(target, follow=False) is not None:
+        raise ScaffoldError(
+            "exists already and is yours to edit",
+            where=str(target),
+            fix="choose another name, or move it away to start again",
+        )
+    files = project_files(name, answers) if answers else tutorial_files(name, tutorial or "")
+    try:
+        write_new_folder(target, files)
+    except OutputError as error:
+        raise ScaffoldError(error.what, where=error.where, fix=error.fix) from None
+    written = tuple(sorted(files))
+    if answers is None:
+        return NewBackend(name, target, written)
+    return NewBackend(name, target, written, answers.kind, answers.flags)
